@@ -8,9 +8,8 @@ first plugin in profile order that rejects a node is the one that is reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.plugin_calls import FEW_ROWS, FILTER_ROWS, FILTER_STATUS, call, call_rows
+from scheduler.engine.plugin_slots import FilterSlot, changed_rows, filter_slots, named_versions
 from scheduler.engine.result_cache import (
     NOT_A_NODE,
     CachedResult,
@@ -27,65 +27,9 @@ from scheduler.engine.result_cache import (
     wide_enough,
 )
 from scheduler.engine.runtime import Framework, call_filter
-from scheduler.framework import Codes, Columns, CycleState, ReuseRule, Rows, Status
+from scheduler.framework import Codes, Columns, CycleState, Rows, Status
 
-_EXISTENCE = int(Columns.EXISTENCE)
-#: Above this share of changed rows a full evaluation is cheaper than picking rows.
-_FULL_REFRESH_SHARE = 4
-#: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
-_MAX_ENTRIES = 256
-POD_COLUMNS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
-"""Column groups that depend on the pods of a node, nominated ones included."""
-
-
-@dataclass(slots=True, frozen=True)
-class FilterSlot:
-    """One Filter plugin of a profile, and how it is called."""
-
-    index: int
-    plugin: Any
-    name: str
-    #: Column groups whose changes invalidate a row, EXISTENCE included; 0 when not reusable.
-    columns: int
-    #: Named by its `ReuseRule`; without one, the resources that it reads.
-    versions: tuple[str, ...]
-    columnar: bool
-    reusable: bool
-
-    @property
-    def depends_on_pods(self) -> bool:
-        """Whether other pods can change the plugin's result for a node."""
-        return not self.reusable or bool(self.versions) or bool(self.columns & POD_COLUMNS)
-
-
-def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
-    """Return the Filter plugins of a profile, in its order."""
-    slots = []
-    for index, plugin in enumerate(framework.filter):
-        rule: ReuseRule | None = getattr(plugin, "filter_reuse", None)
-        columnar = callable(getattr(plugin, "filter_rows", None))
-        reusable = columnar and rule is not None
-        slots.append(
-            FilterSlot(
-                index=index,
-                plugin=plugin,
-                name=plugin.name,
-                columns=int(rule.columns | Columns.EXISTENCE) if rule and reusable else 0,
-                versions=(
-                    rule.versions
-                    if rule and reusable
-                    else tuple(getattr(plugin, "required_resources", ()))
-                ),
-                columnar=columnar,
-                reusable=reusable,
-            )
-        )
-    return tuple(slots)
-
-
-def named_versions(slots: Iterable[FilterSlot], table: NodeTable) -> tuple[int, ...]:
-    """Return the present versions that filters depend on (`ReuseRule.versions`)."""
-    return tuple([table.version(name) for slot in slots for name in slot.versions])
+_EXISTENCE: Final = int(Columns.EXISTENCE)
 
 
 class Filtering:
@@ -125,15 +69,13 @@ class Filtering:
                 entry.evaluated[slot.index] = False
                 entry.codes[slot.index] = None
         skipped = frozenset(state.skip_filter)
-        # The same row may be named many times; beyond this it hardly ever pays to find out.
-        most = table.node_count + _MAX_ENTRIES
-        changes = table.change_log.since(entry.sequence, most) if entry.sequence >= 0 else None
+        changes = changed_rows(table, entry.sequence)
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1
-        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + FEW_ROWS:
-            changes = None
         if changes is None:
-            self._evaluate_all(entry, state, pod, active)
+            entry.evaluated = [False] * len(self.slots)
+            for slot in active:
+                self._evaluate_column(entry, slot, state, pod)
             self._combine_all(entry, active)
         else:
             stale = self._stale(entry, active)
@@ -148,25 +90,14 @@ class Filtering:
         entry.sequence = table.sequence
 
     def _stale(self, entry: CachedResult, active: list[FilterSlot]) -> list[FilterSlot]:
-        """Plugins with no codes yet, or whose named versions moved on."""
-        version = self._table.version
+        """Return the plugins with no codes yet, or whose named versions moved on."""
+        table = self._table
         return [
             slot
             for slot in active
             if not entry.evaluated[slot.index]
-            or (
-                slot.versions
-                and entry.filter_versions[slot.index]
-                != tuple([version(name) for name in slot.versions])
-            )
+            or (slot.versions and entry.filter_versions[slot.index] != slot.present_versions(table))
         ]
-
-    def _evaluate_all(
-        self, entry: CachedResult, state: CycleState, pod: Pod, active: list[FilterSlot]
-    ) -> None:
-        entry.evaluated = [False] * len(self.slots)
-        for slot in active:
-            self._evaluate_column(entry, slot, state, pod)
 
     def _evaluate_column(
         self, entry: CachedResult, slot: FilterSlot, state: CycleState, pod: Pod
@@ -181,8 +112,7 @@ class Filtering:
             entry.codes[slot.index] = None
         entry.evaluated[slot.index] = True
         if slot.versions:
-            version = self._table.version
-            entry.filter_versions[slot.index] = tuple([version(n) for n in slot.versions])
+            entry.filter_versions[slot.index] = slot.present_versions(self._table)
 
     def _evaluate_changed(
         self,

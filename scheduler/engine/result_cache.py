@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -30,74 +30,53 @@ _TRIAL_SHARE: Final = 16
 _MAX_KNOWN: Final = 1 << 16
 
 
+@dataclass(slots=True, eq=False)
 class CachedResult:
     """Reusable results of one (profile, signature, variant)."""
 
-    __slots__ = (
-        "base",
-        "base_dirty",
-        "capacity",
-        "codes",
-        "evaluated",
-        "feasible",
-        "filter_versions",
-        "normalized",
-        "normalized_dirty",
-        "pre_filter",
-        "pre_score",
-        "raw",
-        "recorded_bytes",
-        "rejected_by",
-        "score_ready",
-        "score_sequence",
-        "score_versions",
-        "scored",
-        "sequence",
-        "skipped",
-        "ties",
-        "total",
-    )
+    capacity: int
+    filters: InitVar[int]
+    scores: InitVar[int]
+    #: What plugins may have derived from the signature and recorded here.
+    recorded_bytes: int = 0
+    #: Change log position up to which `codes` and `rejected_by` hold; -1: none.
+    sequence: int = -1
+    #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
+    codes: list[NarrowCodes | None] = field(init=False)
+    #: Per filter plugin: whether `codes` holds its result at all.
+    evaluated: list[bool] = field(init=False)
+    filter_versions: list[tuple[int, ...]] = field(init=False)
+    rejected_by: np.ndarray = field(init=False)
+    #: Feasible rows, ascending; None when they must be computed again.
+    feasible: Rows | None = None
+    #: The plugins that were skipped when `rejected_by` was computed.
+    skipped: frozenset[str] = frozenset()
+    #: Recorded outcome of reusable PreFilter and PreScore plugins, by plugin name.
+    pre_filter: dict[str, Recorded] = field(default_factory=dict)
+    pre_score: dict[str, Recorded] = field(default_factory=dict)
 
-    def __init__(
-        self, capacity: int, filters: int, scores: int, *, recorded_bytes: int = 0
-    ) -> None:
-        """`recorded_bytes`: what plugins may have derived from the signature and recorded here."""
-        self.capacity = capacity
-        self.recorded_bytes = recorded_bytes
-        #: Change log position up to which `codes` and `rejected_by` hold; -1: none.
-        self.sequence = -1
-        #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
-        self.codes: list[NarrowCodes | None] = [None] * filters
-        #: Per filter plugin: whether `codes` holds its result at all.
-        self.evaluated = [False] * filters
-        self.filter_versions: list[tuple[int, ...]] = [()] * filters
-        self.rejected_by: np.ndarray = np.full(
-            capacity, NOT_A_NODE, dtype=filter_index_type(filters)
-        )
-        #: Feasible rows, ascending; None when they must be computed again.
-        self.feasible: Rows | None = None
-        #: The plugins that were skipped when `rejected_by` was computed.
-        self.skipped: frozenset[str] = frozenset()
-        #: Recorded outcome of reusable PreFilter and PreScore plugins, by plugin name.
-        self.pre_filter: dict[str, Recorded] = {}
-        self.pre_score: dict[str, Recorded] = {}
+    #: As `sequence`, of the scores.
+    score_sequence: int = -1
+    #: Per score plugin: raw scores, or None when all are 0.
+    raw: list[Int64Column | None] = field(init=False)
+    scored: list[bool] = field(init=False)
+    score_versions: list[tuple[int, ...]] = field(init=False)
+    #: Weighted sum of the scores that need no normalisation.
+    base: Int64Column | None = None
+    base_dirty: bool = True
+    #: Weighted sum of the normalised scores (0 where infeasible).
+    normalized: Int64Column | None = None
+    normalized_dirty: bool = True
+    #: base + normalized where feasible, -1 elsewhere.
+    total: Int64Column | None = None
+    #: Rows with the highest total; None unless totals change by single rows.
+    ties: Ties | None = None
 
-        self.score_ready = False
-        self.score_sequence = -1
-        #: Per score plugin: raw scores, or None when all are 0.
-        self.raw: list[Int64Column | None] = [None] * scores
-        self.scored = [False] * scores
-        self.score_versions: list[tuple[int, ...]] = [()] * scores
-        #: Weighted sum of the scores that need no normalisation.
-        self.base: Int64Column | None = None
-        self.base_dirty = True
-        #: Weighted sum of the normalised scores (0 where infeasible).
-        self.normalized: Int64Column | None = None
-        self.normalized_dirty = True
-        #: base + normalized where feasible, -1 elsewhere.
-        self.total: Int64Column | None = None
-        #: Rows with the highest total; None unless totals change by single rows.
-        self.ties: Ties | None = None
+    def __post_init__(self, filters: int, scores: int) -> None:
+        self.codes, self.raw = [None] * filters, [None] * scores
+        self.evaluated, self.scored = [False] * filters, [False] * scores
+        self.filter_versions, self.score_versions = [()] * filters, [()] * scores
+        self.rejected_by = np.full(self.capacity, NOT_A_NODE, dtype=filter_index_type(filters))
 
     def feasible_rows(self) -> Rows:
         """Return the feasible rows, ascending."""

@@ -8,8 +8,7 @@ or a raw score changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,73 +24,21 @@ from scheduler.engine.plugin_calls import (
     call,
     call_rows,
 )
+from scheduler.engine.plugin_slots import ScoreSlot, changed_rows, score_slots
 from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.runtime import Framework
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
-    Columns,
     CycleState,
     Int64Column,
     NodeInfo,
-    NormalizeScorePlugin,
-    ReuseRule,
     Rows,
     Status,
 )
 
-_EXISTENCE = int(Columns.EXISTENCE)
-_FULL_REFRESH_SHARE = 4
-#: Entries of the change log to walk, beside one a node, before a full evaluation is cheaper.
-_MAX_ENTRIES = 256
-INFEASIBLE = -1
-
-
-@dataclass(slots=True, frozen=True)
-class ScoreSlot:
-    """One Score plugin of a profile, and how it is called."""
-
-    index: int
-    plugin: Any
-    name: str
-    weight: int
-    normalizer: NormalizeScorePlugin | None
-    columns: int
-    versions: tuple[str, ...]
-    columnar: bool
-    reusable: bool
-
-
-def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
-    """Return the Score plugins of a profile, in its order.
-
-    A plugin whose PreScore must run each time is not reusable.
-    """
-    slots = []
-    for index, plugin in enumerate(framework.score):
-        rule: ReuseRule | None = getattr(plugin, "score_reuse", None)
-        columnar = callable(getattr(plugin, "score_rows", None))
-        prepared = callable(getattr(plugin, "pre_score", None))
-        reusable = (
-            columnar
-            and rule is not None
-            and (not prepared or bool(getattr(plugin, "pre_score_reusable", False)))
-        )
-        slots.append(
-            ScoreSlot(
-                index=index,
-                plugin=plugin,
-                name=plugin.name,
-                weight=framework.weights[index],
-                normalizer=plugin if callable(getattr(plugin, "normalize_scores", None)) else None,
-                columns=int(rule.columns | Columns.EXISTENCE) if rule and reusable else 0,
-                versions=rule.versions if rule and reusable else (),
-                columnar=columnar,
-                reusable=reusable,
-            )
-        )
-    return tuple(slots)
+INFEASIBLE: Final = -1
 
 
 class Scoring:
@@ -193,14 +140,10 @@ class Scoring:
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
         """Bring raw scores up to date; returns rows that changed, None for all."""
         table = self._table
-        # The same row may be named many times; beyond this it hardly ever pays to find out.
-        most = table.node_count + _MAX_ENTRIES
-        changes = table.change_log.since(entry.score_sequence, most) if entry.score_ready else None
-        if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + FEW_ROWS:
-            changes = None
+        changes = changed_rows(table, entry.score_sequence)
         whole = changes is None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
-        entry.score_ready = False
+        entry.score_sequence = -1
         for slot in self._reusable:
             if slot.name in state.skip_score:
                 if entry.scored[slot.index] or entry.raw[slot.index] is not None:
@@ -215,7 +158,6 @@ class Scoring:
                 continue
             self._score_changed(entry, slot, state, pod, changes)
         entry.score_sequence = table.sequence
-        entry.score_ready = True
         return None if whole or changes is None else list(changes)
 
     def _is_stale(self, entry: CachedResult, slot: ScoreSlot) -> bool:
@@ -223,8 +165,7 @@ class Scoring:
             return True
         if not slot.versions:
             return False
-        version = self._table.version
-        return entry.score_versions[slot.index] != tuple([version(n) for n in slot.versions])
+        return entry.score_versions[slot.index] != slot.present_versions(self._table)
 
     def _score_column(
         self, entry: CachedResult, slot: ScoreSlot, state: CycleState, pod: Pod
@@ -242,8 +183,7 @@ class Scoring:
         if slot.normalizer is not None:
             entry.normalized_dirty = True
         if slot.versions:
-            version = self._table.version
-            entry.score_versions[slot.index] = tuple([version(n) for n in slot.versions])
+            entry.score_versions[slot.index] = slot.present_versions(self._table)
 
     def _score_changed(
         self,

@@ -18,8 +18,9 @@ from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.diagnosis import Diagnosis
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.plugin_slots import ScoreSlot
 from scheduler.engine.schedule_one import Unschedulable
-from scheduler.engine.scoring import ScoreSlot, call_score
+from scheduler.engine.scoring import call_score
 from scheduler.engine.search import rejected_by_pre_filter
 from scheduler.framework import (
     Code,

@@ -15,7 +15,7 @@ import numpy as np
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.filtering import named_versions
+from scheduler.engine.plugin_slots import named_versions
 from scheduler.engine.preemption.candidates import importance, ranked
 from scheduler.engine.preemption.disruption_budgets import NO_CLAIMS, Claims
 from scheduler.engine.preemption.outcomes import Outcomes

@@ -24,8 +24,8 @@ from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import fit_message, rows_for_code, status_reasons
-from scheduler.engine.filtering import POD_COLUMNS, FilterSlot, filter_slots, named_versions
 from scheduler.engine.nominated_pods_fit import NominatedRows
+from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot, filter_slots, named_versions
 from scheduler.engine.preemption.candidates import importance, pick_one_node
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.dry_run import DryRunner

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from scheduler.cache import NodeTable
-from scheduler.engine.filtering import POD_COLUMNS, FilterSlot
+from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot
 from scheduler.engine.preemption.trial import (
     EXACT,
     SURVIVES,

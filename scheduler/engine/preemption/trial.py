@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.engine.diagnosis import status_reasons
-from scheduler.engine.filtering import FilterSlot
+from scheduler.engine.plugin_slots import FilterSlot
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.framework import (
     BoolColumn,
