@@ -130,7 +130,7 @@ def examine(
             explanations=explanations,
         )
     notes = list(_notes(found, nodes_to_find, scores=bool(framework.score)))
-    best, tied, weights, error = _Ranking(framework, table).rank(state, pod, found.feasible, top)
+    best, tied, weights, error = _rank(framework, table, state, pod, found.feasible, top)
     if error is not None and len(found.feasible) == 1:
         notes.append("scoring failed, but does not matter while one node fits")
     return Examination(
@@ -260,60 +260,41 @@ class _Groups:
         )
 
 
-_Ranked = tuple[tuple[NodeScore, ...], int, dict[str, int], AttemptError | None]
+def _rank(
+    framework: Framework, table: NodeTable, state: CycleState, pod: Pod, feasible: Rows, top: int
+) -> tuple[tuple[NodeScore, ...], int, dict[str, int], AttemptError | None]:
+    """Return the best nodes, how many share the highest total, the weights, and the error.
 
-
-class _Ranking:
-    """Scores feasible nodes, without reuse."""
-
-    def __init__(self, framework: Framework, table: NodeTable) -> None:
-        self._framework = framework
-        self._scoring = Scoring(framework, table)
-        self._table = table
-
-    def rank(self, state: CycleState, pod: Pod, feasible: Rows, top: int) -> _Ranked:
-        """Return the best nodes, how many share the highest total, the weights, and the error."""
-        scoring = self._scoring
-        if not len(feasible):
-            return (), 0, {}, None
-        if not scoring.slots:
-            names = sorted(self._table.names[row] for row in feasible)[:top]
-            return tuple(NodeScore(name, 0, ()) for name in names), len(feasible), {}, None
-        columns: dict[str, tuple[Int64Column, Int64Column, Int64Column]] = {}
-        total = np.zeros(len(feasible), dtype=np.int64)
-        try:
-            self._framework.run_pre_score(state, pod, self._table, feasible)
-            for slot in scoring.slots:
-                if slot.name in state.skip_score:
-                    continue
+    Scores are computed without reuse.
+    """
+    scoring = Scoring(framework, table)
+    if not len(feasible):
+        return (), 0, {}, None
+    columns: dict[str, tuple[Int64Column, Int64Column, Int64Column]] = {}
+    total = np.zeros(len(feasible), dtype=np.int64)
+    try:
+        if scoring.slots:
+            framework.run_pre_score(state, pod, table, feasible)
+        for slot in scoring.slots:
+            if slot.name not in state.skip_score:
                 raw, normalized = scoring.scores_of(slot, state, pod, feasible)
                 weighted = slot.weight * normalized
                 columns[slot.name] = raw, normalized, weighted
                 total += weighted
-        except AttemptError as raised:
-            return (), 0, {}, raised
-        weights = {slot.name: slot.weight for slot in scoring.slots if slot.name in columns}
-        tied = int((total == total.max()).sum())
-        return self._best(feasible, total, columns, top), tied, weights, None
-
-    def _best(
-        self,
-        feasible: Rows,
-        total: Int64Column,
-        columns: dict[str, tuple[Int64Column, Int64Column, Int64Column]],
-        top: int,
-    ) -> tuple[NodeScore, ...]:
-        names = self._table.names
-        rows, totals = feasible.tolist(), total.tolist()
-        order = sorted(range(len(rows)), key=lambda i: (-totals[i], names[rows[i]]))
-        return tuple(
-            NodeScore(
-                names[rows[i]],
-                totals[i],
-                tuple(
-                    PluginScore(name, int(raw[i]), int(normalized[i]), int(weighted[i]))
-                    for name, (raw, normalized, weighted) in columns.items()
-                ),
-            )
-            for i in order[:top]
+    except AttemptError as raised:
+        return (), 0, {}, raised
+    weights = {slot.name: slot.weight for slot in scoring.slots if slot.name in columns}
+    names, totals = [table.names[row] for row in feasible.tolist()], total.tolist()
+    order = sorted(range(len(names)), key=lambda i: (-totals[i], names[i]))
+    best = tuple(
+        NodeScore(
+            names[i],
+            totals[i],
+            tuple(
+                PluginScore(name, *(int(column[i]) for column in scores))
+                for name, scores in columns.items()
+            ),
         )
+        for i in order[:top]
+    )
+    return best, totals.count(totals[order[0]]), weights, None

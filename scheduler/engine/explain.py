@@ -8,7 +8,7 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -109,18 +109,28 @@ class Explainer:
                 f'no pod "{namespace}/{name}": it does not exist, or it has finished '
                 "(finished pods are not watched)"
             )
-        return self._placed(pod) or self._unplaced(pod, top, examples)
+        found = PodExplanation(
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            uid=pod.uid,
+            profile=pod.spec.scheduler_name,
+            priority=pod.priority,
+            state=PodState.UNKNOWN,
+            summary="",
+            now=self._clock.now(),
+        )
+        return self._placed(pod, found) or self._unplaced(pod, found, top, examples)
 
     # -- pods that have a node -------------------------------------------------------------------
 
-    def _placed(self, pod: Pod) -> PodExplanation | None:
+    def _placed(self, pod: Pod, found: PodExplanation) -> PodExplanation | None:
         node = pod.spec.node_name
         if node:
             since = _bound_since(pod)
             when = f" since {since}" if since else ""
             whose = "" if self._ours(pod) else f", by scheduler {_quoted(pod.spec.scheduler_name)}"
             text = f"bound to node {node}{when}{whose}"
-            return self._explanation(pod, PodState.BOUND, text, node=node, since=since)
+            return replace(found, state=PodState.BOUND, summary=text, node=node, since=since)
         placed = self._engine.cache.get_pod(pod.uid)
         if placed is None:
             return None
@@ -128,32 +138,32 @@ class Explainer:
         waiting = self._engine.waiting_pods.get(pod.uid)
         if waiting is None:
             text = f"node {node} was chosen; the binding is under way"
-            return self._explanation(pod, PodState.BINDING, text, node=node)
+            return replace(found, state=PodState.BINDING, summary=text, node=node)
         plugins = ", ".join(waiting.pending_plugins())
         left = max(0.0, waiting.deadline() - self._clock.monotonic())
         text = f"node {node} was chosen; waits at Permit for {plugins}, for {left:.0f} s at most"
-        return self._explanation(pod, PodState.WAITING_AT_PERMIT, text, node=node)
+        return replace(found, state=PodState.WAITING_AT_PERMIT, summary=text, node=node)
 
     # -- pods that have none ---------------------------------------------------------------------
 
-    def _unplaced(self, pod: Pod, top: int, examples: int) -> PodExplanation:
+    def _unplaced(self, pod: Pod, found: PodExplanation, top: int, examples: int) -> PodExplanation:
         if not self._ours(pod):
             ours = ", ".join(_quoted(name) for name in self._engine.frameworks)
             text = (
                 f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}, "
                 f"and this scheduler has {ours}"
             )
-            return self._explanation(pod, PodState.NOT_OURS, text)
+            return replace(found, state=PodState.NOT_OURS, summary=text)
         view = self._queue.view(pod.metadata.namespace, pod.metadata.name)
         if view is not None and view.uid != pod.uid:
             view = None
         if pod.terminating:
             text = "being deleted: it will not be scheduled"
-            return self._explanation(pod, PodState.TERMINATING, text, queue=view)
+            return replace(found, state=PodState.TERMINATING, summary=text, queue=view)
         nodes = self._examine(pod, top, examples)
         state = PodState.UNKNOWN if view is None else PodState.QUEUED
         text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
-        return self._explanation(pod, state, text, queue=view, nodes=nodes)
+        return replace(found, state=state, summary=text, queue=view, nodes=nodes)
 
     def _examine(self, pod: Pod, top: int, examples: int) -> Examination:
         profile = pod.spec.scheduler_name
@@ -171,32 +181,6 @@ class Explainer:
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._engine.frameworks
-
-    def _explanation(
-        self,
-        pod: Pod,
-        state: PodState,
-        summary: str,
-        *,
-        node: str = "",
-        since: str = "",
-        queue: PodView | None = None,
-        nodes: Examination | None = None,
-    ) -> PodExplanation:
-        return PodExplanation(
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            uid=pod.uid,
-            profile=pod.spec.scheduler_name,
-            priority=pod.priority,
-            state=state,
-            summary=summary,
-            now=self._clock.now(),
-            node=node,
-            since=since,
-            queue=queue,
-            nodes=nodes,
-        )
 
 
 def _bound_since(pod: Pod) -> str:

@@ -1,54 +1,27 @@
-"""A profile as the configuration resolves it, and the plugins that it is made of."""
+"""Makes the plugins of a profile."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from scheduler.framework import EXTENSION_POINTS, ConfigurationError, Handle
-
-
-class ProfileSpec(Protocol):
-    """A profile, as the configuration layer resolves it."""
-
-    @property
-    def scheduler_name(self) -> str:
-        """`spec.schedulerName` of its pods."""
-        ...
-
-    @property
-    def points(self) -> Mapping[str, Sequence[str]]:
-        """Ordered plugin names by the extension point's YAML name."""
-        ...
-
-    @property
-    def weights(self) -> Mapping[str, int]:
-        """Score weight by plugin name."""
-        ...
-
-    @property
-    def args(self) -> Mapping[str, Any]:
-        """Decoded and validated arguments by plugin name."""
-        ...
-
-    @property
-    def percentage_of_nodes_to_score(self) -> int | None:
-        """None: the value of the whole configuration."""
-        ...
+from config import ResolvedProfile
+from scheduler.framework import ConfigurationError, Handle
 
 
 def instantiate_plugins(
-    profile: ProfileSpec, factories: Mapping[str, Any], handle: Handle, last_filters: Sequence[Any]
+    profile: ResolvedProfile,
+    factories: Mapping[str, Any],
+    handle: Handle,
+    last_filters: Sequence[Any],
 ) -> dict[str, Any]:
     """Make each plugin of a profile once, and add `last_filters`, which are made already.
 
     Raises ConfigurationError.
     """
-    names: dict[str, None] = {}
-    for point in EXTENSION_POINTS:
-        names.update(dict.fromkeys(profile.points.get(point.yaml, ())))
     plugins = {
-        name: _instantiate(name, factories, profile.args.get(name), handle) for name in names
+        name: _instantiate(name, factories, profile.args.get(name), handle)
+        for name in profile.plugins
     }
     for each in last_filters:
         if each.name in plugins:

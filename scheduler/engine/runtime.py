@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from config import ResolvedProfile
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
 from scheduler.engine.cycle_budget import CycleBudgetError
@@ -38,7 +39,7 @@ from scheduler.engine.plugin_calls import (
     timeout_of,
 )
 from scheduler.engine.pre_filter import PreFilterNodes, PreFilterSlot
-from scheduler.engine.profile import ProfileSpec, instantiate_plugins
+from scheduler.engine.profile import instantiate_plugins
 from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import (
@@ -66,7 +67,7 @@ class Framework:
 
     def __init__(
         self,
-        profile: ProfileSpec,
+        profile: ResolvedProfile,
         factories: Mapping[str, Any],
         handle: Handle,
         *,
@@ -124,8 +125,8 @@ class Framework:
         )
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
 
-    def _at(self, profile: ProfileSpec, point: ExtensionPoint) -> tuple[Any, ...]:
-        return tuple(self.plugins[name] for name in profile.points.get(point.yaml, ()))
+    def _at(self, profile: ResolvedProfile, point: ExtensionPoint) -> tuple[Any, ...]:
+        return tuple(self.plugins[name] for name in profile.at(point))
 
     def event_plugins(self) -> Iterable[Any]:
         """Plugins whose registered events may bring rejected pods back, each once."""
@@ -463,9 +464,12 @@ async def _post_filter(
     try:
         result: Any = plugin.post_filter(state, pod, statuses)
         if transport is not None and inspect.isawaitable(result):
-            result = await _awaited_post_filter(plugin, result, transport)
+            result = await transport.wait_for(result, timeout_of(plugin))
     except CycleBudgetError:
         raise
+    except DeadlineExceededError:
+        text = f'PostFilter plugin "{plugin.name}" {late(timeout_of(plugin))}'
+        return PostFilterResult(error(text).by(plugin.name))
     except Exception as raised:  # noqa: BLE001 - plugin boundary
         return PostFilterResult(error(raised).by(plugin.name))
     if isinstance(result, PostFilterResult):
@@ -474,17 +478,6 @@ async def _post_filter(
         f'PostFilter plugin "{plugin.name}" answered {reprlib.repr(result)}, not a PostFilterResult'
     )
     return PostFilterResult(error(text).by(plugin.name))
-
-
-async def _awaited_post_filter(
-    plugin: Any, result: Awaitable[Any], transport: ExtenderTransport
-) -> Any:
-    seconds = timeout_of(plugin)
-    try:
-        return await transport.wait_for(result, seconds)
-    except DeadlineExceededError:
-        text = f'PostFilter plugin "{plugin.name}" {late(seconds)}'
-        return PostFilterResult(error(text).by(plugin.name))
 
 
 def _rejection(method: PluginMethod, plugin: Any, status: Status) -> Status:

@@ -125,26 +125,21 @@ class Search:
         diagnosis.unschedulable_plugins.update(left.plugins)
         with self._stopwatch.points["Filter"]:
             try:
-                if extenders is None or not extenders.filters:
-                    return self._filter(state, pod, entry, left, diagnosis)
+                if extenders is not None and not extenders.filters:
+                    extenders = None
+                row = self._fitting_nominated_row(state, pod)
+                if row is not None and (
+                    extenders is None or await _passes(extenders, self._table.names[row])
+                ):
+                    return _nominated(row)
+                if extenders is None:
+                    complete = self._complete
+                    return self._filter_nodes(state, pod, entry, left, diagnosis, complete=complete)
                 return await self._filter_with_extenders(
                     state, pod, entry, left, diagnosis, extenders
                 )
             finally:
                 self.filtering.report_scalar(state)
-
-    def _filter(
-        self,
-        state: CycleState,
-        pod: Pod,
-        entry: CachedResult | None,
-        left: PreFilterNodes,
-        diagnosis: Diagnosis,
-    ) -> FeasibleNodes:
-        row = self._fitting_nominated_row(state, pod)
-        if row is not None:
-            return _nominated(row)
-        return self._filter_nodes(state, pod, entry, left, diagnosis, complete=self._complete)
 
     def _filter_nodes(
         self,
@@ -218,7 +213,8 @@ class Search:
             rows = entry.feasible_rows()
             if len(rows):
                 return FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
-            raise self._unfit(state, pod, NodeStatuses.of_entry(self._table.rows, entry), diagnosis)
+            statuses = NodeStatuses.of_entry(self._table.rows, entry)
+            raise self._fit_error(state, pod, statuses, diagnosis)
         statuses = NodeStatuses.of_entry(self._table.rows, entry)
         filtering.filter_uncacheable(state, pod, statuses)
         return self._select(state, pod, statuses, entry, nominated, diagnosis, complete=complete)
@@ -252,7 +248,7 @@ class Search:
         others = nominated[~otherwise_fit]
         reported = others[rejected_by[others] > self.filtering.first_pod_dependent]
         self._filter_beside_nominated(state, pod, reported, statuses)
-        raise self._unfit(state, pod, statuses, diagnosis)
+        raise self._fit_error(state, pod, statuses, diagnosis)
 
     def _sample(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> tuple[Rows, Rows]:
         """Return the first feasible rows in rotating order, and the rows looked at."""
@@ -304,9 +300,6 @@ class Search:
     ) -> FeasibleNodes:
         """Filter with plugins, then extenders (schedule_one.go: findNodesThatPassExtenders)."""
         names = self._table.names
-        row = self._fitting_nominated_row(state, pod)
-        if row is not None and await _passes(extenders, names[row]):
-            return _nominated(row)
         # No more nodes than upstream would find; an explicit percentage of 100 is honoured.
         complete = self._complete and bool(self._percentage)
         found = self._filter_nodes(state, pod, entry, left, diagnosis, complete=complete)
@@ -344,7 +337,7 @@ class Search:
         for row in found.rows.tolist():
             statuses.reject(row, last + 1, rejected.get(names[row], absent))
         diagnosis.unschedulable_plugins.add(EXTENDER)
-        raise self._unfit(state, pod, statuses, diagnosis)
+        raise self._fit_error(state, pod, statuses, diagnosis)
 
     # -- nominated pods --------------------------------------------------------------------------
 
@@ -436,7 +429,7 @@ class Search:
         """Return the rejected rows with their statuses."""
         return statuses.rejected(partial(self.filtering.status_of, state, pod))
 
-    def _unfit(
+    def _fit_error(
         self, state: CycleState, pod: Pod, statuses: NodeStatuses, diagnosis: Diagnosis
     ) -> FitError:
         rejected = self.rejected(state, pod, statuses)

@@ -7,7 +7,9 @@ plugins, rejected, preempted or timed out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
+from config import format_duration
 from scheduler.api.pod import Pod
 from scheduler.framework import Clock, Code, PluginError, Status
 
@@ -57,7 +59,7 @@ class WaitingPod:
             return False
         for plugin in sorted(self._waiting, key=lambda name: self._deadlines[name]):
             if self._deadlines[plugin] <= now:
-                waited = go_duration(self._timeouts[plugin])
+                waited = format_duration(timedelta(seconds=self._timeouts[plugin]))
                 return self.reject(
                     plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}"
                 )
@@ -100,24 +102,3 @@ class WaitingPods:
         """Reject a pod that is going away; False when it is not waiting."""
         waiting = self._pods.get(uid)
         return waiting is not None and waiting.reject("", "removed")
-
-
-def go_duration(seconds: float) -> str:
-    """Format seconds as Go prints a duration: `10s`, `1m0s`, `1h0m5s`, `250ms`."""
-    nanos = round(seconds * 1e9)
-    if nanos == 0:
-        return "0s"
-    if nanos < 1_000_000_000:
-        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
-            if nanos >= size:
-                return f"{_trimmed(nanos / size)}{unit}"
-    minutes, rest = divmod(nanos, 60_000_000_000)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_trimmed(rest / 1e9)}s"
-    if hours:
-        return f"{hours}h{minutes}m{text}"
-    return f"{minutes}m{text}" if minutes else text
-
-
-def _trimmed(value: float) -> str:
-    return f"{value:.9f}".rstrip("0").rstrip(".")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from config import ResolvedProfile
 from scheduler.api import Node, Pod, PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Framework, SchedulingAlgorithm
@@ -104,15 +104,17 @@ class Handle:
         self.feature_gates: Mapping[str, bool] = {}
 
 
-@dataclass(frozen=True)
-class Profile:
-    """Implements `ProfileSpec`."""
-
-    points: Mapping[str, Sequence[str]]
-    weights: Mapping[str, int]
-    args: Mapping[str, Any] = field(default_factory=dict)
-    percentage_of_nodes_to_score: int | None = None
-    scheduler_name: str = PROFILE
+def profile(points: Mapping[str, Sequence[str]], **given: Any) -> ResolvedProfile:
+    """Return a profile with these plugins; other extension points have none."""
+    complete = {point.yaml: tuple(points.get(point.yaml, ())) for point in EXTENSION_POINTS}
+    fields: dict[str, Any] = {
+        "scheduler_name": PROFILE,
+        "percentage_of_nodes_to_score": None,
+        "plugins": tuple(dict.fromkeys(name for names in complete.values() for name in names)),
+        "weights": {},
+        "args": {},
+    }
+    return ResolvedProfile(points=complete, **{**fields, **given})
 
 
 def plugin(plugin_name: str, **methods: Any) -> type[Any]:
@@ -178,14 +180,14 @@ class World:
             for point in EXTENSION_POINTS
         }
         given = weights or {}
-        profile = Profile(
+        resolved = profile(
             points,
-            {name: given.get(name, 0) for name in points[SCORE.yaml]},
+            weights={name: given.get(name, 0) for name in points[SCORE.yaml]},
             percentage_of_nodes_to_score=percentage,
         )
         handle: Any = Handle(self)
         last = () if last_filter is None else (last_filter(self),)
-        self.framework = Framework(profile, Registry(classes), handle, last_filters=last)
+        self.framework = Framework(resolved, Registry(classes), handle, last_filters=last)
         self._global_percentage = global_percentage
         self.budget = CycleBudget(self.clock.monotonic, cycle_seconds)
         self.plugin_errors: list[str] = []

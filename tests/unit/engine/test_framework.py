@@ -18,16 +18,15 @@ from scheduler.framework import (
     error,
     unschedulable,
 )
-from tests.unit.engine.harness import QUEUE_SORT, Calls, Handle, Profile, World, new_state, plugin
+from tests.unit.engine.harness import QUEUE_SORT, Calls, Handle, World, new_state, plugin, profile
 
 ORDER = {"queueSort": ["Sort"], "filter": ["B", "A"], "score": ["A", "B"]}
 
 
-def build(*plugins: type[Any], **profile: Any) -> Framework:
-    world = World()
-    handle: Any = Handle(world)
-    given = {"points": ORDER, "weights": {}, **profile}
-    return Framework(Profile(**given), Registry([*plugins, QUEUE_SORT]), handle)
+def build(*plugins: type[Any], **given: Any) -> Framework:
+    handle: Any = Handle(World())
+    resolved = profile(given.pop("points", ORDER), **given)
+    return Framework(resolved, Registry([*plugins, QUEUE_SORT]), handle)
 
 
 def scoring(name: str) -> type[Any]:

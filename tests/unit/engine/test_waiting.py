@@ -7,7 +7,6 @@ import pytest
 from scheduler.api import Pod
 from scheduler.api.meta import ObjectMeta
 from scheduler.engine import WaitingPod, WaitingPods
-from scheduler.engine.waiting import go_duration
 from scheduler.framework import Code
 from tests.unit.engine.harness import Clock
 
@@ -92,23 +91,3 @@ def test_a_pod_that_goes_away_is_rejected_without_a_plugin() -> None:
     pods.remove("u")
     pods.remove("u")
     assert (len(pods), pods.get("u")) == (0, None)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (10, "10s"),
-        (60, "1m0s"),
-        (90.5, "1m30.5s"),
-        (3605, "1h0m5s"),
-        (900, "15m0s"),
-        (0.25, "250ms"),
-        (0.0015, "1.5ms"),
-        (0.000002, "2µs"),
-        (0.000000007, "7ns"),
-        (1.000000001, "1.000000001s"),
-    ],
-)
-def test_durations_are_printed_as_go_prints_them(seconds: float, text: str) -> None:
-    assert go_duration(seconds) == text
