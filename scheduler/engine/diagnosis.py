@@ -35,24 +35,24 @@ class RejectedRows:
         return self._groups
 
     def _grouped(self) -> list[tuple[Status, int]]:
-        found: list[tuple[Status, int]] = []
+        groups: list[tuple[Status, int]] = []
         filters, codes = self.filters, self.codes
         if not len(filters):
-            return found
+            return groups
         for index, count in enumerate(np.bincount(filters)):
             if not count:
                 continue
             mine = codes if count == len(codes) else codes[filters == index]
             lowest, highest = int(mine.min()), int(mine.max())
             if lowest == highest:
-                found.append((self.status_of(index, lowest), int(count)))
+                groups.append((self.status_of(index, lowest), int(count)))
                 continue
             values, counts = np.unique(mine, return_counts=True)
-            found += [
+            groups += [
                 (self.status_of(index, int(value)), int(number))
                 for value, number in zip(values, counts, strict=True)
             ]
-        return found
+        return groups
 
     def by_status(self) -> Iterator[tuple[Status, Rows]]:
         """Yield each pair of filter and code as its status, with the rows that have it."""
@@ -138,9 +138,9 @@ class Diagnosis:
 
     def _requeue(self, status: Status) -> None:
         if status.requeue_after is not None:
-            known = self.requeue_after
+            earliest = self.requeue_after
             self.requeue_after = (
-                status.requeue_after if known is None else min(known, status.requeue_after)
+                status.requeue_after if earliest is None else min(earliest, status.requeue_after)
             )
 
     def message(self) -> str:

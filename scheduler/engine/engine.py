@@ -182,27 +182,27 @@ class Engine:
         attempt.seen = self.cache.external_changes
         return attempt
 
-    def aborted(self, info: QueuedPodInfo, problem: BaseException) -> Attempt:
+    def aborted(self, info: QueuedPodInfo, error: BaseException) -> Attempt:
         """Build the failed attempt of a cancelled `decide`."""
         attempt = self._begin(info)
-        attempt.failure = self._failed(attempt, problem)
+        attempt.failure = self._failed(attempt, error)
         return attempt
 
-    def _failed(self, attempt: Attempt, problem: BaseException) -> Failure:
+    def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
         """Build the failure for any exception in a cycle: it costs this attempt only.
 
         Where nothing is awaited that includes asyncio's CancelledError: it comes from a plugin that
         looked at a cancelled task, and would end the scheduling loop without a word.
         """
-        if isinstance(problem, CycleBudgetError):
-            return self._over_budget(attempt, problem)
-        if isinstance(problem, NoNodesError):
-            return failure.no_nodes(str(problem), problem.unschedulable_reason)
-        if isinstance(problem, AttemptError):
-            return failure.from_error(problem)
-        attempt.fault = problem
+        if isinstance(error, CycleBudgetError):
+            return self._over_budget(attempt, error)
+        if isinstance(error, NoNodesError):
+            return failure.no_nodes(str(error), error.unschedulable_reason)
+        if isinstance(error, AttemptError):
+            return failure.from_error(error)
+        attempt.fault = error
         self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
-        return failure.from_error(failed(f"scheduling cycle: {problem!r}", problem))
+        return failure.from_error(failed(f"scheduling cycle: {error!r}", error))
 
     # -- the budget of a cycle -------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Engine:
         Or fail the attempt, because a cycle of a pod like this one used its budget up.
         """
         limit = self._budget.seconds
-        if self._overruns.known:
+        if self._overruns.by_template:
             left = self._overruns.pause_left(attempt.pod, attempt.started)
             if left:
                 attempt.failure = failure.set_aside(left)
@@ -222,11 +222,11 @@ class Engine:
         self._budget.begin(attempt.started, limit)
         return limit
 
-    def _over_budget(self, attempt: Attempt, problem: CycleBudgetError) -> Failure:
+    def _over_budget(self, attempt: Attempt, error: CycleBudgetError) -> Failure:
         overrun = self._overruns.overran(attempt.pod, self._clock.monotonic())
         self._metrics.cycle_over_budget(attempt.framework.profile_name, GIVEN_UP)
         following = overrun.factor * self._budget.seconds
-        return failure.budget_exceeded(problem.used, problem.limit, overrun.pause, following)
+        return failure.budget_exceeded(error.used, error.limit, overrun.pause, following)
 
     def _measure(self, attempt: Attempt, limit: float) -> None:
         """Measure the cycle after the choice of a node, or after PostFilter."""
@@ -236,7 +236,7 @@ class Engine:
         if elapsed > self._budget.noticeable:
             attempt.cost = self._budget.used(now)
         self._budget.end()
-        if self._overruns.known or attempt.cost > limit:
+        if self._overruns.by_template or attempt.cost > limit:
             self._learn(attempt, limit, now)
 
     def _learn(self, attempt: Attempt, limit: float, now: float) -> None:
@@ -393,7 +393,7 @@ class Engine:
                 for name, algorithm in self.algorithms.items()
             },
             "waiting_pods": len(self.waiting_pods),
-            "templates_over_budget": len(self._overruns.known),
+            "templates_over_budget": len(self._overruns.by_template),
         }
 
 

@@ -109,7 +109,7 @@ class Explainer:
                 f'no pod "{namespace}/{name}": it does not exist, or it has finished '
                 "(finished pods are not watched)"
             )
-        found = PodExplanation(
+        base = PodExplanation(
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
             uid=pod.uid,
@@ -119,18 +119,18 @@ class Explainer:
             summary="",
             now=self._clock.now(),
         )
-        return self._placed(pod, found) or self._unplaced(pod, found, top, examples)
+        return self._placed(pod, base) or self._unplaced(pod, base, top, examples)
 
     # -- pods that have a node -------------------------------------------------------------------
 
-    def _placed(self, pod: Pod, found: PodExplanation) -> PodExplanation | None:
+    def _placed(self, pod: Pod, base: PodExplanation) -> PodExplanation | None:
         node = pod.spec.node_name
         if node:
             since = _bound_since(pod)
             when = f" since {since}" if since else ""
             whose = "" if self._ours(pod) else f", by scheduler {_quoted(pod.spec.scheduler_name)}"
             text = f"bound to node {node}{when}{whose}"
-            return replace(found, state=PodState.BOUND, summary=text, node=node, since=since)
+            return replace(base, state=PodState.BOUND, summary=text, node=node, since=since)
         placed = self._engine.cache.get_pod(pod.uid)
         if placed is None:
             return None
@@ -138,32 +138,32 @@ class Explainer:
         waiting = self._engine.waiting_pods.get(pod.uid)
         if waiting is None:
             text = f"node {node} was chosen; the binding is under way"
-            return replace(found, state=PodState.BINDING, summary=text, node=node)
+            return replace(base, state=PodState.BINDING, summary=text, node=node)
         plugins = ", ".join(waiting.pending_plugins())
         left = max(0.0, waiting.deadline() - self._clock.monotonic())
         text = f"node {node} was chosen; waits at Permit for {plugins}, for {left:.0f} s at most"
-        return replace(found, state=PodState.WAITING_AT_PERMIT, summary=text, node=node)
+        return replace(base, state=PodState.WAITING_AT_PERMIT, summary=text, node=node)
 
     # -- pods that have none ---------------------------------------------------------------------
 
-    def _unplaced(self, pod: Pod, found: PodExplanation, top: int, examples: int) -> PodExplanation:
+    def _unplaced(self, pod: Pod, base: PodExplanation, top: int, examples: int) -> PodExplanation:
         if not self._ours(pod):
             ours = ", ".join(_quoted(name) for name in self._engine.frameworks)
             text = (
                 f"not ours: schedulerName is {_quoted(pod.spec.scheduler_name)}, "
                 f"and this scheduler has {ours}"
             )
-            return replace(found, state=PodState.NOT_OURS, summary=text)
+            return replace(base, state=PodState.NOT_OURS, summary=text)
         view = self._queue.view(pod.metadata.namespace, pod.metadata.name)
         if view is not None and view.uid != pod.uid:
             view = None
         if pod.terminating:
             text = "being deleted: it will not be scheduled"
-            return replace(found, state=PodState.TERMINATING, summary=text, queue=view)
+            return replace(base, state=PodState.TERMINATING, summary=text, queue=view)
         nodes = self._examine(pod, top, examples)
         state = PodState.UNKNOWN if view is None else PodState.QUEUED
         text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
-        return replace(found, state=state, summary=text, queue=view, nodes=nodes)
+        return replace(base, state=state, summary=text, queue=view, nodes=nodes)
 
     def _examine(self, pod: Pod, top: int, examples: int) -> Examination:
         profile = pod.spec.scheduler_name

@@ -85,7 +85,7 @@ class Failure:
 
 
 def from_fit_error(
-    unfit: FitError,
+    fit_error: FitError,
     nominating: NominatingInfo | None = CLEAR_NOMINATION,
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN,
     state: CycleState | None = None,
@@ -96,7 +96,7 @@ def from_fit_error(
     `state` may hold notes of plugins for the message. `unschedulable_reason` are a reason and a
     message instead of Unschedulable, unless a rejection has a reason of its own.
     """
-    diagnosis = unfit.diagnosis
+    diagnosis = fit_error.diagnosis
     rejectors, note = frozenset(diagnosis.unschedulable_plugins), ""
     if state is not None:
         rejectors |= state.late_rejectors
@@ -127,9 +127,9 @@ def from_status(status: Status) -> Failure:
     )
 
 
-def from_error(problem: AttemptError) -> Failure:
+def from_error(attempt_error: AttemptError) -> Failure:
     """Build the failure of an attempt in which a plugin failed."""
-    return from_status(problem.status)
+    return from_status(attempt_error.status)
 
 
 def node_changed(node_name: str, status: Status) -> Failure:

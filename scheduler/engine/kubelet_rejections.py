@@ -95,8 +95,8 @@ class KubeletRejections:
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node that rejected."""
-        known = self._nodes.get(pod.signature.id, ())
-        return self.filter_status(state, pod, 1) if node.name in known else None
+        rejecting = self._nodes.get(pod.signature.id, ())
+        return self.filter_status(state, pod, 1) if node.name in rejecting else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """Run `filter` for each of `rows`."""

@@ -93,17 +93,17 @@ class NodeStatuses:
         if self._replaced is not None:
             replaced = self._replaced[rows]
             codes = np.where(replaced == 0, codes, replaced)
-        known: dict[tuple[int, int], Status] = {}
+        cached: dict[tuple[int, int], Status] = {}
 
         def status(index: int, code: int) -> Status:
             if code >= _STATUS_CODES:
                 return self._statuses[code - _STATUS_CODES]
             if code >= NOMINATED_CODES:
                 return self._nominated[code - NOMINATED_CODES]
-            found = known.get((index, code))
-            if found is None:
-                found = known[index, code] = status_of(index, code)
-            return found
+            result = cached.get((index, code))
+            if result is None:
+                result = cached[index, code] = status_of(index, code)
+            return result
 
         return RejectedRows(rows, rejected_by - 1, codes, status)
 

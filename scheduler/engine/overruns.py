@@ -47,45 +47,45 @@ class Overrun:
 class Overruns:
     """The templates whose cycles used up their budget. Times are monotonic seconds."""
 
-    __slots__ = ("_capacity", "known")
+    __slots__ = ("_capacity", "by_template")
 
     def __init__(self, capacity: int = MAX_TEMPLATES) -> None:
         self._capacity = capacity
         #: By template; usually empty, which every cycle looks at.
-        self.known: OrderedDict[Hashable, Overrun] = OrderedDict()
+        self.by_template: OrderedDict[Hashable, Overrun] = OrderedDict()
 
     def factor(self, pod: Pod) -> float:
         """Return the factor of the ordinary budget that the next attempt at the pod gets."""
-        known = self.known.get(_template(pod))
-        return 1.0 if known is None else known.factor
+        overrun = self.by_template.get(_template(pod))
+        return 1.0 if overrun is None else overrun.factor
 
     def pause_left(self, pod: Pod, now: float) -> float:
         """Seconds for which no pod of this template is tried; 0 when it may be."""
         template = _template(pod)
-        known = self.known.get(template)
-        if known is None:
+        overrun = self.by_template.get(template)
+        if overrun is None:
             return 0.0
-        self.known.move_to_end(template)
-        return max(0.0, known.until - now)
+        self.by_template.move_to_end(template)
+        return max(0.0, overrun.until - now)
 
     def overran(self, pod: Pod, now: float) -> Overrun:
         """Begin the next pause and enlarge the next budget: the budget was used up."""
         template = _template(pod)
-        known = self.known.get(template)
-        if known is None:
-            known = self.known[template] = Overrun()
-            if len(self.known) > self._capacity:
-                self.known.popitem(last=False)
-        known.pause = min(2.0 * known.pause, MAX_PAUSE) if known.pause else FIRST_PAUSE
-        known.until = now + known.pause
-        known.factor = min(2.0 * known.factor, MAX_BUDGET_FACTOR)
-        return known
+        overrun = self.by_template.get(template)
+        if overrun is None:
+            overrun = self.by_template[template] = Overrun()
+            if len(self.by_template) > self._capacity:
+                self.by_template.popitem(last=False)
+        overrun.pause = min(2.0 * overrun.pause, MAX_PAUSE) if overrun.pause else FIRST_PAUSE
+        overrun.until = now + overrun.pause
+        overrun.factor = min(2.0 * overrun.factor, MAX_BUDGET_FACTOR)
+        return overrun
 
     def kept(self, pod: Pod) -> None:
         """Note a cycle within its budget: the next pause, if any, is a first one again."""
-        known = self.known.get(_template(pod))
-        if known is not None:
-            known.pause = known.until = 0.0
+        overrun = self.by_template.get(_template(pod))
+        if overrun is not None:
+            overrun.pause = overrun.until = 0.0
 
 
 def _template(pod: Pod) -> Hashable:

@@ -24,7 +24,7 @@ from scheduler.framework.status import status_or_none
 
 T = TypeVar("T")
 
-MUST_BE_AWAITED: Final = "it is async and cannot be asked outside of a scheduling cycle"
+MUST_BE_AWAITED: Final = "it is async and runs only in a scheduling cycle"
 DEFAULT_TIMEOUT: Final = 5.0
 """Seconds an async PreFilter or PostFilter may take whose plugin sets no `timeout`."""
 FEW_ROWS: Final = 32

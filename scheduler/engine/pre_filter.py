@@ -39,8 +39,8 @@ class PreFilterNodes:
         """
         if isinstance(result, PreFilterResult):
             self.plugins.append(plugin)
-            known, named = self.names, frozenset(result.node_names)
-            self.names = named if known is None else known & named
+            earlier, left = self.names, frozenset(result.node_names)
+            self.names = left if earlier is None else earlier & left
             if self.names:
                 return False
             self.rejections = [unresolvable(self._no_common_node())]

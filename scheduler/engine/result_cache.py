@@ -27,7 +27,7 @@ _LIMITS: Final = {1: 127, 2: 32767}
 _FEW: Final = 16
 _DEFAULT_BUDGET = 64 * 1024 * 1024
 _TRIAL_SHARE: Final = 16
-_MAX_KNOWN: Final = 1 << 16
+_MAX_DROPPED: Final = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +156,7 @@ class ResultCache:
         self._trial: OrderedDict[Hashable, CachedResult] = OrderedDict()
         #: Key and pod of results on trial, and of those dropped; the latter oldest first.
         self._owners: dict[Hashable, str] = {}
-        self._known: OrderedDict[Hashable, str] = OrderedDict()
+        self._dropped: OrderedDict[Hashable, str] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._bytes = 0
         self._trial_bytes = 0
@@ -186,7 +186,7 @@ class ResultCache:
 
     def put(self, key: Hashable, entry: CachedResult, pod: str) -> None:
         """Add an entry that `pod` needs; its size is learnt by `settle`."""
-        if self._known.pop(key, pod) == pod:
+        if self._dropped.pop(key, pod) == pod:
             self._trial[key] = entry
             self._owners[key] = pod
         else:
@@ -225,13 +225,13 @@ class ResultCache:
             del self._trial[key]
             self._trial_bytes -= size
         # Of no pod in particular, where there were several.
-        self._known[key] = self._owners.pop(key, "")
-        if len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)
+        self._dropped[key] = self._owners.pop(key, "")
+        if len(self._dropped) > _MAX_DROPPED:
+            self._dropped.popitem(last=False)
 
     def clear(self) -> None:
         """Drop everything."""
-        for entries in (self._kept, self._trial, self._owners, self._known, self._sizes):
+        for entries in (self._kept, self._trial, self._owners, self._dropped, self._sizes):
             entries.clear()
         self._bytes = self._trial_bytes = 0
 

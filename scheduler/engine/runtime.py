@@ -167,10 +167,10 @@ class Framework:
             if worked and stopwatch is not None:
                 # Not behind the last one: what was found out should not be lost.
                 stopwatch.cycle.check()
-            if recorded is not None and (known := recorded.get(slot.name)) is not None:
-                if known.writes:
-                    state.data.update(known.writes)
-                result = known.result
+            if recorded is not None and (record := recorded.get(slot.name)) is not None:
+                if record.writes:
+                    state.data.update(record.writes)
+                result = record.result
             elif slot.awaited:
                 if transport is None:
                     raise PRE_FILTER.failed(slot.name, MUST_BE_AWAITED)
@@ -336,11 +336,11 @@ class Framework:
         """
         worked = False
         for plugin in self.pre_score:
-            known = None if recorded is None else recorded.get(plugin.name)
-            if known is not None:
-                if known.writes:
-                    state.data.update(known.writes)
-                status = known.result
+            record = None if recorded is None else recorded.get(plugin.name)
+            if record is not None:
+                if record.writes:
+                    state.data.update(record.writes)
+                status = record.result
             else:
                 if worked and stopwatch is not None:
                     stopwatch.cycle.check()

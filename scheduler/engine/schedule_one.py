@@ -141,49 +141,49 @@ class SchedulingAlgorithm:
             extenders = self._extenders.begin_round(pod)
         try:
             try:
-                found = await search.find(state, pod, extenders, transport)
+                nodes = await search.find(state, pod, extenders, transport)
             except FitError:
                 # A second pass, if a plugin relaxes its demands after the first.
                 if not self._framework.relax(state, pod):
                     raise
                 state.skip_filter.clear()
-                found = await search.find(state, pod, extenders, transport)
+                nodes = await search.find(state, pod, extenders, transport)
             if extenders is None or not extenders.scorers:
-                return self._select_host(state, pod, found)
-            return await self._select_host_with_extenders(state, pod, found, extenders)
-        except FitError as unfit:
-            return await self._post_filter(state, pod, unfit)
+                return self._select_host(state, pod, nodes)
+            return await self._select_host_with_extenders(state, pod, nodes, extenders)
+        except FitError as fit_error:
+            return await self._post_filter(state, pod, fit_error)
         finally:
             search.settle(pod)
 
     # -- host selection --------------------------------------------------------------------------
 
-    def _select_host(self, state: CycleState, pod: Pod, found: FeasibleNodes) -> ScheduleResult:
-        rows = found.rows
+    def _select_host(self, state: CycleState, pod: Pod, nodes: FeasibleNodes) -> ScheduleResult:
+        rows = nodes.rows
         feasible = len(rows)
-        if feasible == 1 or found.nominated:
+        if feasible == 1 or nodes.nominated:
             row = int(rows[0])
-            return self._result(row, found.rejected + 1, 1)
+            return self._result(row, nodes.rejected + 1, 1)
         if not self._framework.score:
             row = int(rows[self._random.randrange(feasible)])
-            return self._result(row, feasible + found.rejected, feasible)
-        totals, where = self.score(state, pod, found)
+            return self._result(row, feasible + nodes.rejected, feasible)
+        totals, where = self.score(state, pod, nodes)
         ties = None
-        if where is None and found.entry is not None:
-            ties = self.scoring.ties(found.entry, state)
+        if where is None and nodes.entry is not None:
+            ties = self.scoring.ties(nodes.entry, state)
         row = self._best(totals, where) if ties is None else self._choose_one(ties.rows)
-        return self._result(row, feasible + found.rejected, feasible)
+        return self._result(row, feasible + nodes.rejected, feasible)
 
     async def _select_host_with_extenders(
-        self, state: CycleState, pod: Pod, found: FeasibleNodes, extenders: ExtenderRound
+        self, state: CycleState, pod: Pod, nodes: FeasibleNodes, extenders: ExtenderRound
     ) -> ScheduleResult:
         """Run `_select_host` with the scores of extenders added."""
-        rows, names = found.rows, self._table.names
+        rows, names = nodes.rows, self._table.names
         feasible = len(rows)
-        if feasible == 1 or found.nominated:
-            return self._select_host(state, pod, found)
+        if feasible == 1 or nodes.nominated:
+            return self._select_host(state, pod, nodes)
         if self._framework.score:
-            totals, where = self.score(state, pod, found)
+            totals, where = self.score(state, pod, nodes)
         else:
             totals, where = np.zeros(feasible, dtype=np.int64), rows
         candidates = [names[row] for row in rows.tolist()]
@@ -192,17 +192,17 @@ class SchedulingAlgorithm:
             totals = totals.copy()
             added = np.array([scores.get(name, 0) for name in candidates], dtype=np.int64)
             totals[rows if where is None else slice(None)] += added
-        return self._result(self._best(totals, where), feasible + found.rejected, feasible)
+        return self._result(self._best(totals, where), feasible + nodes.rejected, feasible)
 
     def score(
-        self, state: CycleState, pod: Pod, found: FeasibleNodes
+        self, state: CycleState, pod: Pod, nodes: FeasibleNodes
     ) -> tuple[Int64Column, Rows | None]:
         """Run PreScore and all Score plugins on the feasible rows.
 
         Returns totals per entry of the rows returned with them; when those are None, per row of the
         whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
         """
-        stopwatch, rows, entry, scoring = self.stopwatch, found.rows, found.entry, self.scoring
+        stopwatch, rows, entry, scoring = self.stopwatch, nodes.rows, nodes.entry, self.scoring
         with stopwatch.points["PreScore"]:
             recorded = None if entry is None else entry.pre_score
             self._framework.run_pre_score(
@@ -211,7 +211,7 @@ class SchedulingAlgorithm:
         with stopwatch.points["Score"]:
             if entry is None:
                 return scoring.totals_of(state, pod, rows), rows
-            if found.shared:
+            if nodes.shared:
                 return scoring.totals(state, pod, entry, rows), None
             return scoring.subset_totals(state, pod, entry, rows), rows
 
@@ -230,14 +230,14 @@ class SchedulingAlgorithm:
 
     # -- PostFilter ------------------------------------------------------------------------------
 
-    async def _post_filter(self, state: CycleState, pod: Pod, unfit: FitError) -> Unschedulable:
-        diagnosis = unfit.diagnosis
+    async def _post_filter(self, state: CycleState, pod: Pod, fit_error: FitError) -> Unschedulable:
+        diagnosis = fit_error.diagnosis
         if not self._framework.post_filter:
-            return Unschedulable(unfit, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
+            return Unschedulable(fit_error, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
         if diagnosis.skip_post_filter:
             if diagnosis.pre_filter_message:
                 diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
-            return Unschedulable(unfit, CLEAR_NOMINATION)
+            return Unschedulable(fit_error, CLEAR_NOMINATION)
         with self.stopwatch.points["PostFilter"] as point:
             result = await self._framework.run_post_filter(
                 state,
@@ -249,7 +249,7 @@ class SchedulingAlgorithm:
             status = result.status or Status(Code.SUCCESS)
             point.status = status.code.label
         diagnosis.post_filter_message = status.message
-        return Unschedulable(unfit, result.nominating, result.outcome or _outcome(status))
+        return Unschedulable(fit_error, result.nominating, result.outcome or _outcome(status))
 
 
 def _outcome(status: Status) -> PostFilterOutcome:

@@ -111,7 +111,7 @@ class Search:
         entry = self._entry(pod)
         diagnosis = Diagnosis(node_count=self._table.node_count)
         with self._stopwatch.points["PreFilter"] as point:
-            left = await self._framework.run_pre_filter(
+            pre_filtered = await self._framework.run_pre_filter(
                 state,
                 pod,
                 self._table,
@@ -119,10 +119,10 @@ class Search:
                 stopwatch=self._stopwatch,
                 transport=transport,
             )
-            if left.rejections:
-                point.status = left.rejections[-1].code.label
-                raise rejected_by_pre_filter(left, diagnosis)
-        diagnosis.unschedulable_plugins.update(left.plugins)
+            if pre_filtered.rejections:
+                point.status = pre_filtered.rejections[-1].code.label
+                raise rejected_by_pre_filter(pre_filtered, diagnosis)
+        diagnosis.unschedulable_plugins.update(pre_filtered.plugins)
         with self._stopwatch.points["Filter"]:
             try:
                 if extenders is not None and not extenders.filters:
@@ -134,9 +134,11 @@ class Search:
                     return _nominated(row)
                 if extenders is None:
                     complete = self._complete
-                    return self._filter_nodes(state, pod, entry, left, diagnosis, complete=complete)
+                    return self._filter_nodes(
+                        state, pod, entry, pre_filtered, diagnosis, complete=complete
+                    )
                 return await self._filter_with_extenders(
-                    state, pod, entry, left, diagnosis, extenders
+                    state, pod, entry, pre_filtered, diagnosis, extenders
                 )
             finally:
                 self.filtering.report_scalar(state)
@@ -146,15 +148,15 @@ class Search:
         state: CycleState,
         pod: Pod,
         entry: CachedResult | None,
-        left: PreFilterNodes,
+        pre_filtered: PreFilterNodes,
         diagnosis: Diagnosis,
         *,
         complete: bool,
     ) -> FeasibleNodes:
         """Filter the nodes that PreFilter left; all of them if `complete`, else enough of them."""
-        if left.names is not None:
-            diagnosis.statuses = NodeToStatus(absent=left.left_out())
-            rows = self._rows_of(left.names)
+        if pre_filtered.names is not None:
+            diagnosis.statuses = NodeToStatus(absent=pre_filtered.left_out())
+            rows = self._rows_of(pre_filtered.names)
         elif entry is not None:
             return self._filter_cached(state, pod, entry, diagnosis, complete=complete)
         else:
@@ -256,23 +258,23 @@ class Search:
         order = np.concatenate((statuses.rows[start:], statuses.rows[:start]))
         enough = self._feasible_to_find(len(order))
         rejected_by = statuses.rejected_by
-        found: list[int] = []
+        feasible: list[int] = []
         visited = 0
         scalar = self.filtering.scalar
         for row in order.tolist():
             visited += 1
-            known = int(rejected_by[row])
+            rejecting = int(rejected_by[row])
             if scalar and not statuses.has_status(row):
-                known, status = self.filtering.filter_scalar(state, pod, row, known)
+                rejecting, status = self.filtering.filter_scalar(state, pod, row, rejecting)
                 if status is not None:
-                    statuses.reject(row, known, status)
-            if known == 0:
-                found.append(row)
-                if len(found) >= enough:
+                    statuses.reject(row, rejecting, status)
+            if rejecting == 0:
+                feasible.append(row)
+                if len(feasible) >= enough:
                     break
         count = max(self._table.node_count, 1)
         self._next_start = (self._next_start + visited) % count
-        return np.array(sorted(found), dtype=np.intp), order[:visited]
+        return np.array(sorted(feasible), dtype=np.intp), order[:visited]
 
     def _feasible_to_find(self, nodes: int) -> int:
         """Return how many feasible nodes are enough (schedule_one.go: numFeasibleNodesToFind)."""
@@ -294,7 +296,7 @@ class Search:
         state: CycleState,
         pod: Pod,
         entry: CachedResult | None,
-        left: PreFilterNodes,
+        pre_filtered: PreFilterNodes,
         diagnosis: Diagnosis,
         extenders: ExtenderRound,
     ) -> FeasibleNodes:
@@ -302,21 +304,21 @@ class Search:
         names = self._table.names
         # No more nodes than upstream would find; an explicit percentage of 100 is honoured.
         complete = self._complete and bool(self._percentage)
-        found = self._filter_nodes(state, pod, entry, left, diagnosis, complete=complete)
-        candidates = [names[row] for row in found.rows.tolist()]
+        nodes = self._filter_nodes(state, pod, entry, pre_filtered, diagnosis, complete=complete)
+        candidates = [names[row] for row in nodes.rows.tolist()]
         try:
             passing, rejected = await extenders.filter(candidates)
         except ExtenderError as error:
             raise failed(str(error), error) from error
         if len(passing) == len(candidates):
-            return found
-        return self._without_rejected(state, pod, found, set(passing), rejected, diagnosis)
+            return nodes
+        return self._without_rejected(state, pod, nodes, set(passing), rejected, diagnosis)
 
     def _without_rejected(
         self,
         state: CycleState,
         pod: Pod,
-        found: FeasibleNodes,
+        nodes: FeasibleNodes,
         passing: set[str],
         rejected: Mapping[str, Status],
         diagnosis: Diagnosis,
@@ -324,17 +326,17 @@ class Search:
         """Keep the nodes that extenders passed; raises FitError when there is none."""
         names = self._table.names
         rows: Rows = np.array(
-            [row for row in found.rows.tolist() if names[row] in passing], dtype=np.intp
+            [row for row in nodes.rows.tolist() if names[row] in passing], dtype=np.intp
         )
         if len(rows):
-            count = found.rejected + len(found.rows) - len(rows)
-            return FeasibleNodes(rows, found.entry, False, count, statuses=found.statuses)
-        statuses = found.statuses
+            count = nodes.rejected + len(nodes.rows) - len(rows)
+            return FeasibleNodes(rows, nodes.entry, False, count, statuses=nodes.statuses)
+        statuses = nodes.statuses
         if statuses is None:
-            assert found.entry is not None
-            statuses = NodeStatuses.of_entry(self._table.rows, found.entry)
+            assert nodes.entry is not None
+            statuses = NodeStatuses.of_entry(self._table.rows, nodes.entry)
         absent, last = diagnosis.statuses.absent, len(self.filtering.slots)
-        for row in found.rows.tolist():
+        for row in nodes.rows.tolist():
             statuses.reject(row, last + 1, rejected.get(names[row], absent))
         diagnosis.unschedulable_plugins.add(EXTENDER)
         raise self._fit_error(state, pod, statuses, diagnosis)
@@ -373,11 +375,11 @@ class Search:
     def _filter_beside_nominated(
         self, state: CycleState, pod: Pod, rows: Rows, statuses: NodeStatuses
     ) -> None:
-        """Filter rows again with their nominated pods added, using remembered results."""
+        """Filter rows again with their nominated pods added, reusing earlier results."""
         if not len(rows):
             return
-        known = self._remembered_fit(state, pod)
-        if known is None:
+        fits = self._nominated_pods_fit(state, pod)
+        if fits is None:
             for row in rows.tolist():
                 self._reject_beside_nominated(state, pod, row, statuses)
             return
@@ -386,19 +388,19 @@ class Search:
             # The pod itself does not count there, as it would for all others.
             self._reject_beside_nominated(state, pod, own, statuses)
             rows = rows[rows != own]
-        for row in known.unknown(rows):
+        for row in fits.unknown(rows):
             status = self.filter_beside_nominated(state, pod, row)
             index = -1 if status is None else self._index_of(status) - 1
-            known.note(row, index, status)
-        rejected_by, codes = known.results(rows)
+            fits.note(row, index, status)
+        rejected_by, codes = fits.results(rows)
         rejected = rejected_by > 0
         if rejected.any():
             statuses.reject_nominated(
-                rows[rejected], rejected_by[rejected], codes[rejected], known.statuses
+                rows[rejected], rejected_by[rejected], codes[rejected], fits.statuses
             )
 
-    def _remembered_fit(self, state: CycleState, pod: Pod) -> NominatedPodsFit | None:
-        """Return remembered results; None where signature and node do not determine them."""
+    def _nominated_pods_fit(self, state: CycleState, pod: Pod) -> NominatedPodsFit | None:
+        """Return earlier results; None where signature and node do not determine them."""
         skipped = state.skip_filter
         if (
             not self._reusable(pod)
@@ -433,10 +435,10 @@ class Search:
         self, state: CycleState, pod: Pod, statuses: NodeStatuses, diagnosis: Diagnosis
     ) -> FitError:
         rejected = self.rejected(state, pod, statuses)
-        found = [status for status, _ in rejected.groups()]
-        for status in found:
+        distinct = [status for status, _ in rejected.groups()]
+        for status in distinct:
             diagnosis.add(status)
-        diagnosis.add_rejectors(found)
+        diagnosis.add_rejectors(distinct)
         if len(rejected.rows) < diagnosis.node_count:
             # The nodes that PreFilter left out have no status, and so no reason of their own.
             diagnosis.condition_reason = ""
@@ -445,17 +447,17 @@ class Search:
         return FitError(diagnosis)
 
 
-def rejected_by_pre_filter(left: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
+def rejected_by_pre_filter(pre_filtered: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
     """Build the error of a pod that PreFilter rejected.
 
     The last rejection is reported, as upstream does; the options of all of them count.
     """
-    status = left.rejections[-1]
+    status = pre_filtered.rejections[-1]
     diagnosis.pre_filter_message = status.message
     diagnosis.statuses = NodeToStatus(absent=status)
-    diagnosis.unschedulable_plugins.update(left.plugins)
+    diagnosis.unschedulable_plugins.update(pre_filtered.plugins)
     diagnosis.add(status)
-    diagnosis.add_rejectors(left.rejections)
+    diagnosis.add_rejectors(pre_filtered.rejections)
     return FitError(diagnosis)
 
 

@@ -91,13 +91,13 @@ class DisruptionBudgets:
         return self if listed == self._listed else DisruptionBudgets(listed, self)
 
     def _keep(self, before: DisruptionBudgets) -> None:
-        known = set(self._keys)
-        self._compiled = {key: each for key, each in before._compiled.items() if key in known}
+        present = set(self._keys)
+        self._compiled = {key: each for key, each in before._compiled.items() if key in present}
         if self._select_as(before):
             self._by_label, self._selecting = before._by_label, before._selecting
 
     def _select_as(self, before: DisruptionBudgets) -> bool:
-        """Whether the budgets are the same but for their status, and in the same indices."""
+        """Whether the budgets differ in nothing but their status, and have the same indices."""
         return self._keys == before._keys and all(
             new is old or new.spec == old.spec
             for new, old in zip(self._listed, before._listed, strict=True)
@@ -112,14 +112,13 @@ class DisruptionBudgets:
         if not self._select_as(before):
             return None
         limits = np.full(len(self._listed), UNLIMITED, dtype=np.int64)
-        for index, (budget, known) in enumerate(zip(self._listed, before._listed, strict=True)):
-            if budget is known:
+        for index, (old, new) in enumerate(zip(before._listed, self._listed, strict=True)):
+            if new is old:
                 continue
-            old, new = known.status, budget.status
-            if old.disrupted_pods != new.disrupted_pods:
+            if old.status.disrupted_pods != new.status.disrupted_pods:
                 limits[index] = 0
-            elif old.disruptions_allowed != new.disruptions_allowed:
-                limits[index] = max(min(_allowed(known), _allowed(budget)), 0)
+            elif old.status.disruptions_allowed != new.status.disruptions_allowed:
+                limits[index] = max(min(_allowed(old), _allowed(new)), 0)
         return limits
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod], Claims]:
@@ -236,9 +235,9 @@ class DisruptionBudgets:
 
     def _selector(self, budget: PodDisruptionBudget) -> CompiledLabelSelector | None:
         key, written = (budget.metadata.namespace, budget.metadata.name), budget.spec.selector
-        known = self._compiled.get(key)
-        if known is not None and known[0] == written:
-            return known[1]
+        compiled = self._compiled.get(key)
+        if compiled is not None and compiled[0] == written:
+            return compiled[1]
         try:
             selector = compile_label_selector(written)
         except SelectorError:

@@ -47,7 +47,7 @@ class DryRunner:
         self,
         whole: Trial,
         screen: ScreenedRows,
-        wanted: int,
+        enough: int,
         outcome: SearchOutcome,
         *,
         remember: bool = True,
@@ -58,34 +58,34 @@ class DryRunner:
         candidates, rejections and errors.
         """
         reduced = self._reduced(whole)
-        known = self._known(reduced) if remember else Outcomes(self._table.capacity)
+        outcomes = self._earlier_outcomes(reduced) if remember else Outcomes(self._table.capacity)
         keep = remember and not whole.extends
         left = np.flatnonzero((screen.rejected_by == SURVIVES) | (screen.rejected_by == EXACT))
         rows, alone = screen.rows[left], screen.alone[left]
         lasting = alone | keep
         if whole.own_row is not None:
             lasting &= rows != whole.own_row
-        rejected = lasting & known.rejected[rows]
+        rejected = lasting & outcomes.rejected[rows]
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         exact = screen.rejected_by[left] == EXACT
-        look = np.flatnonzero(~rejected)
+        undecided = np.flatnonzero(~rejected)
         for row, all_filters, by_itself, lasts in zip(
-            rows[look].tolist(),
-            exact[look].tolist(),
-            alone[look].tolist(),
-            lasting[look].tolist(),
+            rows[undecided].tolist(),
+            exact[undecided].tolist(),
+            alone[undecided].tolist(),
+            lasting[undecided].tolist(),
             strict=True,
         ):
             trial = reduced if by_itself else whole
             slots = trial.slots if all_filters else trial.dynamic
             plugins = [slot.plugin for slot in slots]
-            result = known.get(row) if lasts else None
+            result = outcomes.get(row) if lasts else None
             if result is None:
                 self._check()
-                if len(violating) >= wanted and self._must_violate(trial, row):
+                if len(violating) >= enough and self._must_violate(trial, row):
                     continue  # Only a node without violations would still be of use.
-                result = self._try_node(trial, row, plugins, known if lasts else None, outcome)
+                result = self._try_node(trial, row, plugins, outcomes if lasts else None, outcome)
                 if result is None:
                     continue
             if isinstance(result, Status):
@@ -96,17 +96,17 @@ class DryRunner:
                 outcome.errors[text] = None
                 continue
             same = violating if result.pdb_violations else clean
-            if len(same) < wanted:
+            if len(same) < enough:
                 same.append(result)
-            if clean and len(clean) + len(violating) >= wanted:
+            if clean and len(clean) + len(violating) >= enough:
                 break
         outcome.candidates = clean + violating
         if not outcome.candidates:
-            self._add_known_rejections(rows[rejected], known, outcome)
+            self._reject_again(rows[rejected], outcomes, outcome)
 
-    def _add_known_rejections(self, rows: Rows, known: Outcomes, outcome: SearchOutcome) -> None:
+    def _reject_again(self, rows: Rows, outcomes: Outcomes, outcome: SearchOutcome) -> None:
         for row in rows.tolist():
-            status = known.get(row)
+            status = outcomes.get(row)
             assert isinstance(status, Status)
             outcome.reject(self._table.names[row], status)
 
@@ -115,17 +115,17 @@ class DryRunner:
         trial: Trial,
         row: int,
         plugins: Sequence[Any],
-        known: Outcomes | None,
+        outcomes: Outcomes | None,
         outcome: SearchOutcome,
     ) -> Candidate | Status | None:
-        """Dry-run one node, and remember what came of it in `known`; None after an error."""
+        """Dry-run one node, and remember what came of it in `outcomes`; None after an error."""
         try:
             result, claims = self._without_victims(trial, row, plugins)
         except AttemptError as error:
             outcome.errors[error.status.message] = None
             return None
-        if known is not None:
-            known.note(row, result, claims)
+        if outcomes is not None:
+            outcomes.note(row, result, claims)
         return result
 
     def _must_violate(self, trial: Trial, row: int) -> bool:
@@ -207,7 +207,7 @@ class DryRunner:
             extends=False,
         )
 
-    def _known(self, trial: Trial) -> Outcomes:
+    def _earlier_outcomes(self, trial: Trial) -> Outcomes:
         """Return results of earlier dry runs, if they depend on signature and node alone."""
         state, pod = trial.state, trial.pod
         if (

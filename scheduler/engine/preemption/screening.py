@@ -46,18 +46,18 @@ class Screening:
             nominated = np.zeros(table.capacity, dtype=np.bool_)
             nominated[trial.nominated] = True
             rejected_by[nominated[rows] & (rejected_by == SURVIVES)] = EXACT
-        unknown = False
+        not_tried = False
         for slot in trial.slots:
             left = np.flatnonzero(rejected_by == SURVIVES)
             if not len(left):
                 break
             found = self._filter_by_columns(slot, trial, without_victims, rows[left])
             if found is None:
-                unknown = True
+                not_tried = True
                 continue
             rejected = found != 0
             # A filter that could not run on columns might have rejected the row first.
-            rejected_by[left[rejected]] = EXACT if unknown else slot.index + 1
+            rejected_by[left[rejected]] = EXACT if not_tried else slot.index + 1
             codes[left[rejected]] = found[rejected]
         return ScreenedRows(
             rows, rejected_by, codes, self._alone(trial, without_victims, rows, rejected_by)

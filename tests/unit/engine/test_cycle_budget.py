@@ -402,7 +402,7 @@ def test_the_number_of_templates_is_bounded() -> None:
     for pod in pods:
         overruns.overran(pod, 0.0)
         assert overruns.pause_left(pods[0], 1.0) > 0
-    assert len(overruns.known) == 3
+    assert len(overruns.by_template) == 3
     assert overruns.pause_left(pods[0], 0.0) == FIRST_PAUSE
     assert overruns.pause_left(pods[1], 0.0) == 0.0
 
