@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from plugins import NodeResourcesFit
 from scheduler.framework import (
     CLEAR_NOMINATION,
     Code,
     NodeToStatus,
     NominatingInfo,
+    PostFilterOutcome,
     PostFilterResult,
     Status,
     error,
@@ -204,3 +206,32 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
 
 def test_a_rejection_without_a_reason_leaves_nothing_to_say() -> None:
     assert full(status=Status(Code.UNSCHEDULABLE)).failure_message() == ("0/2 nodes are available:")
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (None, PostFilterOutcome.NO_PLUGIN),
+        (PostFilterResult(None, NominatingInfo("n1")), PostFilterOutcome.NOMINATED),
+        (PostFilterResult(unschedulable("no")), PostFilterOutcome.FAILED),
+        (PostFilterResult(unresolvable("no")), PostFilterOutcome.FAILED),
+        (PostFilterResult(error("broken")), PostFilterOutcome.NOT_RUN),
+        (
+            PostFilterResult(unschedulable("no"), outcome=PostFilterOutcome.INELIGIBLE),
+            PostFilterOutcome.INELIGIBLE,
+        ),
+    ],
+)
+def test_the_queue_record_holds_how_post_filter_ended(
+    answer: PostFilterResult | None, outcome: PostFilterOutcome
+) -> None:
+    plugins = [NodeResourcesFit]
+    if answer is not None:
+        plugins.append(plugin("Last", post_filter=lambda *_: answer))
+    world = World(*plugins)
+    world.node("n1", allocatable={"cpu": "1", "pods": "10"})
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]
+    attempt = world.attempt(world.pod(containers=containers))
+    assert attempt.failure is not None
+    attempt.failure.apply(attempt.info, 0.0)
+    assert attempt.info.post_filter is outcome

@@ -17,7 +17,7 @@ from scheduler.queue import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.resources import ALWAYS
 from tests.unit.engine.harness import PROFILE
-from tests.unit.engine.preemption.test_evaluator import budget, cluster
+from tests.unit.engine.preemption.harness import budget, cluster
 from tests.unit.service.harness import Service
 
 ADDED, MODIFIED, DELETED = DeltaType.ADDED, DeltaType.MODIFIED, DeltaType.DELETED

@@ -19,7 +19,7 @@ from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule
 from scheduler.framework.preemption import PreemptionFinding
 from tests.unit.engine.harness import PROFILE, plugin
-from tests.unit.engine.preemption.test_evaluator import (
+from tests.unit.engine.preemption.harness import (
     ALLOCATABLE,
     ANY,
     WEB,
@@ -130,8 +130,8 @@ class Burst:
             own_schedulers=[PROFILE],
         )
 
-    def compare(self, remembering: Evaluator) -> bool:
-        """Ask both; whether there was a node to choose."""
+    def compare(self, caching: Evaluator) -> bool:
+        """Compare the search with a fresh one; return whether it chose a node."""
         wishes = self.random.choice(({}, away_from("web"), away_from("b"), SPREAD))
         cpu = self.random.choice(("2", "4"))
         pod = self.cluster.incoming(cpu, 100, self.name(), **wishes)
@@ -139,38 +139,38 @@ class Burst:
         state = CycleState()
         try:
             run_synchronously(self.cluster.algorithm.search.find(state, pod))
-        except FitError as unfit:
-            statuses = unfit.diagnosis.statuses
+        except FitError as raised:
+            statuses = raised.diagnosis.statuses
         else:
             return False
-        remembering._random = random.Random(0)
-        found = remembering.find(state, pod, statuses, ANY)
-        assert said(found) == said(self.fresh().find(state, pod, statuses, ANY))
+        caching._random = random.Random(0)
+        found = caching.find(state, pod, statuses, ANY)
+        assert summary_of(found) == summary_of(self.fresh().find(state, pod, statuses, ANY))
         return found.chosen is not None
 
 
-def said(finding: PreemptionFinding) -> Any:
+def summary_of(finding: PreemptionFinding) -> Any:
     chosen = finding.chosen
     if chosen is None:
         return finding.message, finding.error
     return chosen.node_name, names(chosen.victims), chosen.pdb_violations
 
 
-def test_with_memory_and_without_every_search_ends_alike() -> None:
-    fruitful = 0
+def test_cached_and_fresh_searches_have_equal_results() -> None:
+    successes = 0
 
     @settings(max_examples=60, deadline=None, derandomize=True)
     @given(st.integers(0, 2**32))
     def check(seed: int) -> None:
-        nonlocal fruitful
+        nonlocal successes
         burst = Burst(seed)
-        remembering = burst.fresh()
+        caching = burst.fresh()
         for _ in range(10):
-            fruitful += burst.compare(remembering)
+            successes += burst.compare(caching)
             burst.change()
 
     check()
-    assert fruitful > 100
+    assert successes > 100
 
 
 def dry_runs(monkeypatch: pytest.MonkeyPatch, c: Cluster) -> list[int]:
@@ -205,7 +205,7 @@ def test_only_nodes_that_changed_are_dry_run_again(monkeypatch: pytest.MonkeyPat
     assert sorted(rows) == [0, 1, 2, 3]
 
 
-def test_a_budget_concerns_nodes_with_more_of_its_pods_than_it_allows(
+def test_a_changed_budget_affects_nodes_with_more_of_its_pods_than_it_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     c = cluster(4)
@@ -216,7 +216,7 @@ def test_a_budget_concerns_nodes_with_more_of_its_pods_than_it_allows(
     c.place("unprotected", "n3", "4", priority=50, labels=db)
     c.place("another", "n4", "4", labels=web)
     c.budgets.append(budget(5, WEB))
-    c.decide(c.incoming(name="fills the memory"))
+    c.decide(c.incoming(name="fills the cache"))
     rows = dry_runs(monkeypatch, c)
     for now, again, spared in (
         (budget(3, WEB), [], False),
@@ -237,7 +237,7 @@ def test_a_budget_concerns_nodes_with_more_of_its_pods_than_it_allows(
         assert (chosen.node_name == "n3") == spared, now
 
 
-def test_what_a_filter_names_in_its_rule_is_looked_at_again(
+def test_nodes_are_dry_run_again_when_a_version_named_by_a_filter_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     named = plugin(
@@ -258,7 +258,7 @@ def test_what_a_filter_names_in_its_rule_is_looked_at_again(
         assert sorted(rows) == again, changed
 
 
-def test_who_started_last_is_known_at_once() -> None:
+def test_a_new_start_time_changes_the_victim_at_once() -> None:
     c = cluster(1)
     placed = {name: c.place(name, "n1", "2", start="05") for name in ("a", "b")}
     for name, start in (("a", "06"), ("b", "07"), ("a", "08")):
@@ -269,7 +269,7 @@ def test_who_started_last_is_known_at_once() -> None:
         assert names(c.decide(c.incoming("2", name=f"after {start}")).victims) == [name]
 
 
-def test_a_nominated_node_is_looked_at_when_its_nominations_change(
+def test_a_node_is_dry_run_again_when_its_nominations_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     c = cluster(2)
@@ -287,7 +287,7 @@ def test_a_nominated_node_is_looked_at_when_its_nominations_change(
     assert sorted(rows) == [0, 1]
 
 
-def test_what_holds_for_the_nominated_pod_itself_holds_for_no_other(
+def test_outcomes_for_the_nominated_pod_itself_are_not_shared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     c = cluster(1)
@@ -296,7 +296,7 @@ def test_what_holds_for_the_nominated_pod_itself_holds_for_no_other(
     c.nominations.add_nominated_pod(own, NominatingInfo("n1"))
     rows = dry_runs(monkeypatch, c)
     for _ in range(2):
-        # One after the other, so that what one found would be remembered for the other.
+        # In turn, so that a shared outcome would show.
         assert c.find(c.incoming("3", name="other"), ANY).message
         assert names(c.decide(own).victims) == ["low"]
     assert rows == [0, 0, 0]
