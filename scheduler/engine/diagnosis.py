@@ -145,9 +145,8 @@ class Diagnosis:
 
     def message(self) -> str:
         """Return upstream's FailedScheduling text, untruncated (framework/types.go: FitError)."""
-        text = f"0/{self.node_count} nodes are available:"
         if self.pre_filter_message:
-            text += f" {self.pre_filter_message}."
+            text = f"0/{self.node_count} nodes are available: {self.pre_filter_message}."
         else:
             text = fit_message(self.node_count, self.reasons())
         if self.post_filter_message:

@@ -8,6 +8,7 @@ or a raw score changed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -79,9 +80,11 @@ class Scoring:
             entry.total, entry.ties = total, None
         else:
             self._change_totals(entry, total, changed, keep_ties=self._lasting(state))
-        if not self._uncacheable:
+        if not self._uncacheable or self._lasting(state):
             return total
-        return self._with_uncacheable(state, pod, total, feasible)
+        total = total.copy()
+        total[feasible] += self._summed(self._uncacheable, state, pod, feasible)
+        return total
 
     def _lasting(self, state: CycleState) -> bool:
         """Whether every plugin that scores the pod is reusable."""
@@ -126,16 +129,10 @@ class Scoring:
             entry.total = None
         base = entry.base
         total = np.zeros(len(rows), dtype=np.int64) if base is None else base[rows]
-        for slot in self._reusable:
-            if slot.normalizer is None or slot.name in state.skip_score:
-                continue
-            raw = entry.raw[slot.index]
-            scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
-            total += slot.weight * self._normalized(slot, state, pod, rows, scores)
-        for slot in self._uncacheable:
-            if slot.name not in state.skip_score:
-                total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
-        return total
+        normalized = self._normalized_sum(entry, state, pod, rows)
+        if normalized is not None:
+            total += normalized
+        return total + self._summed(self._uncacheable, state, pod, rows)
 
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
         """Bring raw scores up to date; returns rows that changed, None for all."""
@@ -262,15 +259,22 @@ class Scoring:
         for row in changed:
             entry.base[row] = sum(weight * int(column[row]) for weight, column in parts)
 
-    def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, feasible: Rows) -> None:
+    def _normalized_sum(
+        self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows
+    ) -> Int64Column | None:
+        """Return the weighted sum of the normalised scores of each of `rows`, None for zeros."""
         total: Int64Column | None = None
         for slot in self._reusable:
             if slot.normalizer is None or slot.name in state.skip_score:
                 continue
             raw = entry.raw[slot.index]
-            scores = np.zeros(len(feasible), dtype=np.int64) if raw is None else raw[feasible]
-            weighted = self._normalized(slot, state, pod, feasible, scores) * slot.weight
+            scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
+            weighted = self._normalized(slot, state, pod, rows, scores) * slot.weight
             total = weighted if total is None else total + weighted
+        return total
+
+    def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, feasible: Rows) -> None:
+        total = self._normalized_sum(entry, state, pod, feasible)
         if total is None:
             entry.normalized = None
         else:
@@ -283,8 +287,13 @@ class Scoring:
 
     def totals_of(self, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
         """Return the total of each of `rows`, without reuse."""
+        return self._summed(self.slots, state, pod, rows)
+
+    def _summed(
+        self, slots: Sequence[ScoreSlot], state: CycleState, pod: Pod, rows: Rows
+    ) -> Int64Column:
         total = np.zeros(len(rows), dtype=np.int64)
-        for slot in self.slots:
+        for slot in slots:
             if slot.name not in state.skip_score:
                 total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
         return total
@@ -314,21 +323,6 @@ class Scoring:
 
     def _call(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
         return call_rows(SCORE_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
-
-    def _with_uncacheable(
-        self, state: CycleState, pod: Pod, total: Int64Column, feasible: Rows
-    ) -> Int64Column:
-        extra: Int64Column | None = None
-        for slot in self._uncacheable:
-            if slot.name in state.skip_score:
-                continue
-            weighted = self.scores_of(slot, state, pod, feasible)[1] * slot.weight
-            extra = weighted if extra is None else extra + weighted
-        if extra is None:
-            return total
-        total = total.copy()
-        total[feasible] += extra
-        return total
 
     def _normalized(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows, raw: Int64Column

@@ -35,12 +35,20 @@ def ranked(candidate: Candidate) -> RankedCandidate:
     """Return the candidate with its rank; it must have victims."""
     if isinstance(candidate, RankedCandidate):
         return candidate
+    victims = candidate.victims
+    highest = victims[0].priority
+    starts = [pod.status.start_time for pod in victims if pod.priority == highest]
     return RankedCandidate(
         candidate.node_name,
-        candidate.victims,
+        victims,
         candidate.pdb_violations,
-        _rank_of(candidate),
-        _latest_start(candidate),
+        rank=(
+            candidate.pdb_violations,
+            highest,
+            sum(pod.priority + _SUM_OFFSET for pod in victims),
+            len(victims),
+        ),
+        latest_start=min((start is None, start or "") for start in starts),
     )
 
 
@@ -60,20 +68,3 @@ def importance(pod: Pod) -> tuple[int, bool, str]:
     """Return a sort key, the most important pod first: high priority, then long running."""
     start = pod.status.start_time
     return -pod.priority, start is None, start or ""
-
-
-def _rank_of(candidate: Candidate) -> CandidateRank:
-    victims = candidate.victims
-    return (
-        candidate.pdb_violations,
-        victims[0].priority,
-        sum(pod.priority + _SUM_OFFSET for pod in victims),
-        len(victims),
-    )
-
-
-def _latest_start(candidate: Candidate) -> LatestStart:
-    """Return the earliest start among the victims of the highest priority."""
-    highest = candidate.victims[0].priority
-    starts = (pod.status.start_time for pod in candidate.victims if pod.priority == highest)
-    return min((start is None, start or "") for start in starts)

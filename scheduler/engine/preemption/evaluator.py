@@ -138,8 +138,13 @@ class Evaluator:
             return PreemptionFinding(chosen=pick_one_node(outcome.candidates, self._random))
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
-        message = self._message(outcome, len(rows))
-        finding = PreemptionFinding(message=message, rejectors=frozenset(outcome.rejectors))
+        not_helpful = self._table.node_count - len(rows)
+        if not_helpful > 0:
+            outcome.count((NOT_HELPFUL,), not_helpful)
+        finding = PreemptionFinding(
+            message=fit_message(self._table.node_count, outcome.counts),
+            rejectors=frozenset(outcome.rejectors),
+        )
         if key is not None:
             if len(self._negative_cache) >= _MAX_REMEMBERED:
                 self._negative_cache.clear()
@@ -207,17 +212,8 @@ class Evaluator:
                 slot = self._slots[rejected_by - 1]
                 status = slot.plugin.filter_status(trial.state, trial.pod, code)
                 outcome.rejectors.add(slot.name)
-            for reason in status_reasons(status):
-                outcome.counts[reason] = outcome.counts.get(reason, 0) + count
+            outcome.count(status_reasons(status), count)
         self._dry_runner.run(trial, screen, wanted, outcome)
-
-    # -- no candidate ----------------------------------------------------------------------------
-
-    def _message(self, outcome: SearchOutcome, examined: int) -> str:
-        counts, nodes = dict(outcome.counts), self._table.node_count
-        if examined < nodes:
-            counts[NOT_HELPFUL] = counts.get(NOT_HELPFUL, 0) + nodes - examined
-        return fit_message(nodes, counts)
 
     def _cache_key(
         self, state: CycleState, pod: Pod, rules: PreemptionRules
@@ -250,5 +246,5 @@ def _depends_only_on_table(slot: FilterSlot) -> bool:
 
 
 def _aggregate(texts: Sequence[str]) -> str:
-    """Distinct errors as Kubernetes joins them."""
+    """Join distinct errors as Kubernetes does."""
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -13,13 +13,7 @@ import numpy as np
 
 from scheduler.cache import NodeTable
 from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot
-from scheduler.engine.preemption.trial import (
-    EXACT,
-    SURVIVES,
-    VICTIMLESS,
-    ScreenedRows,
-    Trial,
-)
+from scheduler.engine.preemption.trial import EXACT, SURVIVES, VICTIMLESS, ScreenedRows, Trial
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import Framework
 from scheduler.framework import BoolColumn, Codes, Columns, Int64Column, Rows

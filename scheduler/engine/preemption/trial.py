@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,7 +60,7 @@ class SearchOutcome:
     #: By node name; only where the dry run got as far as a node of its own.
     rejected: dict[str, Status] = field(default_factory=dict)
     errors: dict[str, None] = field(default_factory=dict)
-    #: Reason to number of nodes, for nodes ruled out by numbers.
+    #: Reason to number of nodes.
     counts: dict[str, int] = field(default_factory=dict)
     #: Plugins that rejected nodes without the victims.
     rejectors: set[str] = field(default_factory=set)
@@ -68,8 +69,12 @@ class SearchOutcome:
         """Note that the pod would not fit on a node even without the victims."""
         self.rejected[node_name] = status
         self.rejectors.add(status.plugin)
-        for reason in status_reasons(status):
-            self.counts[reason] = self.counts.get(reason, 0) + 1
+        self.count(status_reasons(status), 1)
+
+    def count(self, reasons: Iterable[str], nodes: int) -> None:
+        """Count `nodes` more for each of the reasons."""
+        for reason in reasons:
+            self.counts[reason] = self.counts.get(reason, 0) + nodes
 
 
 @dataclass(slots=True)
