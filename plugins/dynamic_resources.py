@@ -112,8 +112,8 @@ class DynamicResources:
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
         """Find nothing to free, so the next PostFilter plugin runs.
 
-        When another plugin's PreFilter ended the attempt before this one's, the answer is an
-        Error, which keeps preemption from being tried: observed of kube-scheduler v1.36.2.
+        When another plugin's PreFilter ended the attempt before this one's, the result is an Error,
+        which prevents preemption, as observed in kube-scheduler v1.36.2.
         """
         try:
             state.read(_STATE)
@@ -122,7 +122,7 @@ class DynamicResources:
         return PostFilterResult(NO_CLAIMS)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """No claims, no preference."""
+        """Return 0: without claims no node is preferred."""
         return 0
 
     def score_rows(

@@ -68,7 +68,7 @@ class CycleBudget:
         self.seconds = seconds
         #: Wall time in a cycle from which on its CPU time is worth reading.
         self.noticeable = seconds * NOTICEABLE_SHARE
-        #: Monotonic time until when no check has to look at the CPU clock.
+        #: Monotonic time until which no check has to read the CPU clock.
         self.deadline = math.inf
         self._limit = math.inf
         self._spent = 0.0
@@ -109,10 +109,10 @@ class CycleBudget:
         """Raise CycleBudgetError when the cycle has used its budget up."""
         now = self._monotonic()
         if now > self.deadline:
-            self.look_closer(now)
+            self.check_cpu_time(now)
 
-    def look_closer(self, now: float) -> None:
-        """Check the budget past `deadline`. Keep failing until the cycle has ended."""
+    def check_cpu_time(self, now: float) -> None:
+        """Check the CPU time after `deadline`; fails every time until the cycle has ended."""
         used = self.used(now)
         if used >= self._limit:
             raise CycleBudgetError(used, self._limit)

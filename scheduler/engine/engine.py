@@ -72,7 +72,7 @@ class Attempt:
     seen: int = 0
     #: Where the node table was when a suspended cycle began.
     sequence: int = 0
-    #: An exception that no check foresaw: a fault of ours, or of a plugin.
+    #: An unexpected exception: a fault of the engine or of a plugin.
     fault: BaseException | None = None
     #: Seconds of CPU time that the cycle used; 0 where it was as cheap as cycles usually are.
     cost: float = 0.0
@@ -108,7 +108,7 @@ class Engine:
 
         `on_plugin_error(plugin, point, pod, error)` is called for exceptions that no attempt can
         report: those of Unreserve. Without `extenders` no cycle can be suspended. Without
-        `cycle_budget` a cycle takes as long as it takes.
+        `cycle_budget` the time of a cycle is not limited.
         """
         self._budget = cycle_budget or CycleBudget(clock.monotonic, float("inf"))
         self._overruns = Overruns()
@@ -191,8 +191,8 @@ class Engine:
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
         """Build the failure for any exception in a cycle: it costs this attempt only.
 
-        Where nothing is awaited that includes asyncio's CancelledError: it comes from a plugin that
-        looked at a cancelled task, and would end the scheduling loop without a word.
+        In a synchronous cycle this includes asyncio's CancelledError: a plugin raises it that reads
+        the result of a cancelled task, and it would end the scheduling loop silently.
         """
         if isinstance(error, CycleBudgetError):
             return self._over_budget(attempt, error)
@@ -207,9 +207,9 @@ class Engine:
     # -- the budget of a cycle -------------------------------------------------------------------
 
     def _begin_budget(self, attempt: Attempt) -> float:
-        """Start measuring the cycle; returns the seconds of CPU time that it may use.
+        """Start measuring the cycle, and return the seconds of CPU time that it may use.
 
-        Or fail the attempt, because a cycle of a pod like this one used its budget up.
+        Fails the attempt at once while the template is paused after an overrun.
         """
         limit = self._budget.seconds
         if self._overruns.by_template:
@@ -240,13 +240,13 @@ class Engine:
             self._learn(attempt, limit, now)
 
     def _learn(self, attempt: Attempt, limit: float, now: float) -> None:
-        """Remember how the cycle did, unless it was given up."""
+        """Record whether the cycle kept its budget, unless it was aborted."""
         if attempt.failure is not None and attempt.failure.pause:
             return
         if attempt.cost <= limit:
             self._overruns.kept(attempt.pod)
             return
-        # The last plugin used up the budget, so that no check came: what it found is kept.
+        # The last plugin used the budget up, after the last check: its result is kept.
         overrun = self._overruns.overran(attempt.pod, now)
         self._metrics.cycle_over_budget(attempt.framework.profile_name, FINISHED_LATE)
         if attempt.failure is not None:
@@ -264,8 +264,8 @@ class Engine:
     async def decide(self, info: QueuedPodInfo) -> Attempt:
         """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
 
-        Nothing is assumed yet. The owner keeps every change of its state back until this is over,
-        then lets all of them in, and calls `commit` if there is no failure.
+        Nothing is assumed yet. The owner holds back every change of its state until the end of
+        `decide`, then applies all of them, and calls `commit` if there is no failure.
         """
         attempt = self._begin(info)
         limit = self._begin_budget(attempt)
@@ -331,7 +331,7 @@ class Engine:
         return self.cache.last_external_change(attempt.result.row) > attempt.seen
 
     def recheck(self, attempt: Attempt) -> Failure | None:
-        """Filter the chosen node again as it is now, without the pod itself; None when it fits."""
+        """Filter the chosen node again, as it is now without the pod; None when the pod fits."""
         attempt.seen = self.cache.external_changes
         if not self.cache.is_assumed(attempt.info.uid):
             return None

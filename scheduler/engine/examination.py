@@ -82,7 +82,7 @@ class Examination:
     #: A plugin failed: an attempt would end with this error. What came before it is still here.
     error: str = ""
     error_plugin: str = ""
-    #: What a cycle would do differently from what is shown.
+    #: Differences between this examination and a cycle.
     notes: tuple[str, ...] = ()
     #: Further explanations of plugins (`ExplainingPlugin`), by plugin.
     explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)

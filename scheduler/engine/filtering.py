@@ -267,7 +267,7 @@ class Filtering:
             self._used[slot.index] += now - started
             self._calls[slot.index] += 1
             if now > cycle.deadline:
-                cycle.look_closer(now)
+                cycle.check_cpu_time(now)
             if status is not None:
                 return slot.index + 1, status
         return rejected_by, None

@@ -53,10 +53,10 @@ class KubeletRejections:
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE, versions=(_VERSION,))
 
     def __init__(self, table: NodeTable, seconds: float, clock: Clock) -> None:
-        """`seconds`: how long a node is left out; 0: not at all."""
+        """`seconds` is how long a node is left out; 0 for never."""
         self._table = table
-        # Not the time of the cycle: the last look before a bind may come long after its cycle, and
-        # wall clocks jump.
+        # Not the time of the cycle: the check before a bind may run long after its cycle, and wall
+        # clocks jump.
         self._now = clock.monotonic
         self._seconds = seconds
         #: (signature, node) to the monotonic time when it ends, in that order.
@@ -94,7 +94,7 @@ class KubeletRejections:
         return None if pod.signature.id in self._nodes and not pod.pin else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node that rejected."""
+        """Reject a node whose kubelet rejected a pod of this signature."""
         rejecting = self._nodes.get(pod.signature.id, ())
         return self.filter_status(state, pod, 1) if node.name in rejecting else None
 

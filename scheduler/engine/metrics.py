@@ -108,7 +108,7 @@ class PointTimer:
         self.status = "Success"
         self._started = now = self._stopwatch.monotonic()
         if now > cycle.deadline:
-            cycle.look_closer(now)
+            cycle.check_cpu_time(now)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -20,7 +20,7 @@ from scheduler.cache import NodeTable
 from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, Status
 
 NOMINATED_CODES: Final = 1 << 30
-"""Codes from here on stand for statuses found out here; no plugin's code is that high."""
+"""Codes from here on index `NominatedPodsFit.statuses`; no plugin's code is that high."""
 
 _NO_PRIORITY: Final = np.iinfo(np.int64).min
 _NOMINATION_COLUMNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)

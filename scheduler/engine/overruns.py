@@ -7,7 +7,7 @@ each.
 Each overrun doubles both the pause and the budget of the next attempt, up to a limit each. The
 share of the loop that a template can take thus never grows, and where the environment is slow
 rather than the pod (a scalar plugin on thousands of nodes, cold caches) the pod is scheduled after
-few pauses.
+a few pauses.
 The larger budget is kept after a success, so that the next pod of the template needs no pause.
 
 Bounded: the template that was looked up longest ago is forgotten first.
@@ -45,7 +45,7 @@ class Overrun:
 
 
 class Overruns:
-    """The templates whose cycles used up their budget. Times are monotonic seconds."""
+    """Templates whose cycles used up their budget. Times are monotonic seconds."""
 
     __slots__ = ("_capacity", "by_template")
 
@@ -60,7 +60,7 @@ class Overruns:
         return 1.0 if overrun is None else overrun.factor
 
     def pause_left(self, pod: Pod, now: float) -> float:
-        """Seconds for which no pod of this template is tried; 0 when it may be."""
+        """Return the seconds for which no pod of this template is tried; 0 for none."""
         template = _template(pod)
         overrun = self.by_template.get(template)
         if overrun is None:
@@ -69,7 +69,7 @@ class Overruns:
         return max(0.0, overrun.until - now)
 
     def overran(self, pod: Pod, now: float) -> Overrun:
-        """Begin the next pause and enlarge the next budget: the budget was used up."""
+        """Begin the next pause and enlarge the next budget, after a cycle over its budget."""
         template = _template(pod)
         overrun = self.by_template.get(template)
         if overrun is None:

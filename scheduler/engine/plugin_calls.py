@@ -81,9 +81,9 @@ ADD_POD: Final = PluginMethod(
 REMOVE_POD: Final = PluginMethod(
     "remove_pod", 'running RemovePod on PreFilter plugin "{plugin}": {why}', attributed=False
 )
-RELAX: Final = PluginMethod("relax", 'asking plugin "{plugin}" to relax: {why}', bool)
+RELAX: Final = PluginMethod("relax", 'running Relax plugin "{plugin}": {why}', bool)
 UNSCHEDULABLE_REASON: Final = PluginMethod(
-    "unschedulable_reason", 'asking plugin "{plugin}" for a reason: {why}', _anything
+    "unschedulable_reason", 'running UnschedulableReason plugin "{plugin}": {why}', _anything
 )
 FILTER: Final = PluginMethod("filter", 'running "{plugin}" filter plugin: {why}')
 FILTER_ROWS: Final = ColumnarMethod("filter_rows", FILTER.text, point="Filter", results="codes")
@@ -117,7 +117,7 @@ BIND: Final = PluginMethod("bind", 'running Bind plugin "{plugin}": {why}')
 
 @contextmanager
 def call_errors(method: PluginMethod, plugin: Any) -> Iterator[None]:
-    """Turn what a plugin raises within into an AttemptError; for calls that are no hot path."""
+    """Turn an exception of a plugin into an AttemptError; for calls off the hot path."""
     try:
         yield
     except AttemptError:
@@ -172,7 +172,7 @@ def call_rows(
     """
     count = len(rows)
     if count > FEW_ROWS:
-        # Before the call, so that what the plugin before this one found out is kept.
+        # Before the call, so that the result of the plugin before this one is kept.
         stopwatch.cycle.check()
     started = stopwatch.monotonic() if state.record_plugin_metrics else None
     try:
@@ -208,7 +208,7 @@ def timeout_of(plugin: Any) -> float:
 
 def late(seconds: float) -> str:
     """Word the error of a plugin that exceeded its timeout."""
-    return f"gave no answer within {seconds:g}s"
+    return f"did not finish within {seconds:g}s"
 
 
 def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
@@ -223,4 +223,4 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     work.close()
-    raise RuntimeError("a scheduling step was suspended outside of a cycle that may be")
+    raise RuntimeError("a step of a synchronous scheduling cycle was suspended")

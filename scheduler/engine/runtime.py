@@ -93,7 +93,7 @@ class Framework:
         #: Names of the plugins that keep state which AddPod or RemovePod changes.
         self.pod_followers = frozenset(p.name for each in self._following.values() for p in each)
         self._relaxing = tuple(p for p in self.pre_filter if callable(getattr(p, "relax", None)))
-        self._naming = tuple(
+        self._reasoning = tuple(
             p for p in self.plugins.values() if callable(getattr(p, "unschedulable_reason", None))
         )
         self.filter = (*self._at(profile, points.FILTER), *last_filters)
@@ -165,7 +165,7 @@ class Framework:
         worked = False
         for slot in self._synchronous if again else self._pre_filter_slots:
             if worked and stopwatch is not None:
-                # Not behind the last one: what was found out should not be lost.
+                # Not after the last plugin, so that its result is not lost.
                 stopwatch.cycle.check()
             if recorded is not None and (record := recorded.get(slot.name)) is not None:
                 if record.writes:
@@ -390,9 +390,10 @@ class Framework:
     def run_permit(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> tuple[Status | None, dict[str, float]]:
-        """Run the Permit plugins (RunPermitPlugins): the rejection, or who makes the pod wait.
+        """Run the Permit plugins (RunPermitPlugins), up to one that rejects the pod.
 
-        Returns seconds to wait at most by plugin. Raises AttemptError.
+        Returns the rejection, and the timeout in seconds of each plugin that makes the pod wait.
+        Raises AttemptError.
         """
         timeouts: dict[str, float] = {}
         for plugin in self.permit:
@@ -411,7 +412,7 @@ class Framework:
 
         None if no plugin (`UnschedulableReasonPlugin`) has one. Raises AttemptError if one fails.
         """
-        for plugin in self._naming:
+        for plugin in self._reasoning:
             found: tuple[str, str] | None = call(UNSCHEDULABLE_REASON, plugin, pod)
             if found is not None:
                 return found

@@ -2,7 +2,7 @@
 
 One pod after the other changes one row, and a search of all rows for the maximum was the most
 expensive step of a plain cycle. Rows are in ascending order, so that a random choice among them is
-the same as among those a fresh search finds.
+the same as among the rows that a fresh search finds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Ties:
     __slots__ = ("highest", "rows")
 
     def __init__(self, totals: Int64Column) -> None:
-        """Look at all totals.
+        """Find the maximum of all totals.
 
         Args:
             totals: int64[capacity], not empty.
         """
         #: The maximum, as long as `rows` is not empty.
         self.highest = int(totals.max())
-        #: Ascending. Empty when the last of them fell behind: the new maximum is not known.
+        #: Ascending. Empty after the last of them decreased: the maximum is unknown then.
         self.rows = array("q", np.flatnonzero(totals == self.highest).tobytes())
 
     def change(self, row: int, before: int, after: int) -> None:

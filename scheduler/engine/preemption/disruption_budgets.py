@@ -68,7 +68,7 @@ class DisruptionBudgets:
     def __init__(
         self, budgets: Iterable[PodDisruptionBudget] = (), before: DisruptionBudgets | None = None
     ) -> None:
-        """`before` are the budgets as they were; what was found out about them is kept."""
+        """`before` are the earlier budgets, whose compiled selectors are kept."""
         self._listed = tuple(budgets)
         self._keys = [(b.metadata.namespace, b.metadata.name) for b in self._listed]
         self._by_namespace: dict[str, list[int]] = {}
@@ -122,7 +122,10 @@ class DisruptionBudgets:
         return limits
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod], Claims]:
-        """(violating, not violating, claims); pods in the order given: most important first."""
+        """Split `pods`, most important first, into those that violate a budget and others.
+
+        Also returns their claims.
+        """
         if not self._by_namespace:
             return [], list(pods), NO_CLAIMS
         selections = [self._selection(pod) for pod in pods]

@@ -80,11 +80,9 @@ class Evaluator:
     ) -> None:
         """Wire the search.
 
-        `observe` gets the number of victims of every attempt.
-
-        `check` is called often, and raises CycleBudgetError when the search has taken too long.
-
-        `review` lets extenders drop candidates; its coroutine raises ExtenderError when one fails.
+        `observe` gets the number of victims of every attempt. `check` is called often, and raises
+        CycleBudgetError when the search has taken too long. `review` lets extenders drop
+        candidates; its coroutine raises ExtenderError when one fails.
         """
         self._review = review
         self._table = table

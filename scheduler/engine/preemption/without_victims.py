@@ -64,7 +64,7 @@ class WithoutPotentialVictims:
         return allocatable.item(0), requested.item(0)
 
     def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
-        """Matching pods per row that go."""
+        """Return the number of matching victims per row."""
         return self._table.selector_counts.counts(terms, terminating=True, among=self._victims)
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
@@ -74,11 +74,11 @@ class WithoutPotentialVictims:
     def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
-        """Affinity terms, matching a pod, of pods that go."""
+        """Return the affinity terms of victims that match a pod."""
         return self._table.terms.matching_terms(namespace, labels, namespace_labels, self._victims)
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
-        """Rows, by address, where the port stays taken."""
+        """Return the rows where the port stays taken, by address."""
         return self._table.ports.remaining(protocol, port, self._victims, self._table.capacity)
 
     def __getattr__(self, name: str) -> Any:

@@ -272,9 +272,9 @@ def asking(name: str, answer: Any, **members: Any) -> type[Any]:
         (unresolvable("no seat"), "Unschedulable", "0/1 nodes are available: no seat."),
         (OSError("line cut"), "SchedulerError", 'running PreFilter plugin "Asks": line cut'),
         ("never", "SchedulerError",
-         'running PreFilter plugin "Asks": gave no answer within 0.02s'),
+         'running PreFilter plugin "Asks": did not finish within 0.02s'),
         ("deaf", "SchedulerError",
-         'running PreFilter plugin "Asks": gave no answer within 0.02s'),
+         'running PreFilter plugin "Asks": did not finish within 0.02s'),
         (TimeoutError("of my own"), "SchedulerError",
          'running PreFilter plugin "Asks": of my own'),
         (asyncio.CancelledError(), "SchedulerError",
@@ -333,7 +333,7 @@ async def test_an_async_post_filter(cluster: EmbeddedCluster, late: bool) -> Non
         cluster.create(pod("p", cpu="64"))
         await until(lambda: message(cluster), "condition")
         first = "0/1 nodes are available: 1 Insufficient cpu."
-        words = ' PostFilter plugin "Helper" gave no answer within 0.02s' if late else ""
+        words = ' PostFilter plugin "Helper" did not finish within 0.02s' if late else ""
         assert message(cluster) == first + words
         found = find(cluster, "p")
         assert found is not None

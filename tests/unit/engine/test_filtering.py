@@ -330,7 +330,7 @@ def test_a_plugin_that_fails_to_name_a_reason_costs_the_attempt(nodes: int) -> N
     failure = world.attempt().failure
     assert failure is not None
     assert (failure.reason, failure.rejected) == ("SchedulerError", False)
-    assert failure.message == 'asking plugin "Q" for a reason: oh'
+    assert failure.message == 'running UnschedulableReason plugin "Q": oh'
 
 
 # -- what a rejection may ask for ----------------------------------------------------------------
