@@ -1,37 +1,16 @@
 """`KubeSchedulerConfiguration`: reading, defaults, checks, feature gates, printing.
 
-`load_configuration` is the way in, `Configuration` what comes out. Everything of upstream's
+`load_configuration` turns text into a `Configuration`. Everything of upstream's
 kubescheduler.config.k8s.io/v1 is read strictly; our own process-wide options stand under the
 extra key `kubestow`. This package opens no files and imports no plugins: the caller hands in
 text, registry and the list of default plugins.
 """
 
-from config.defaults import (
-    DEFAULT_NAMESPACE,
-)
-from config.durations import (
-    format_duration,
-    parse_duration,
-)
-from config.feature_gates import (
-    GATES,
-    GO_BOOLEANS,
-    OWN_GATES,
-    FeatureGates,
-    Stage,
-)
-from config.loading import (
-    Configuration,
-    ResolvedProfile,
-    default_configuration,
-    load_configuration,
-)
-from config.output import (
-    configz,
-    to_data,
-    to_yaml,
-    upstream_form,
-)
+from config.defaults import DEFAULT_NAMESPACE
+from config.durations import format_duration, parse_duration
+from config.feature_gates import GATES, GO_BOOLEANS, OWN_GATES, FeatureGates, Stage
+from config.loading import Configuration, ResolvedProfile, load_configuration
+from config.output import configz, to_data, to_yaml, upstream_form
 from config.types import (
     API_VERSION,
     KIND,
@@ -67,7 +46,6 @@ __all__ = [
     "ResolvedProfile",
     "Stage",
     "configz",
-    "default_configuration",
     "format_duration",
     "load_configuration",
     "parse_duration",

@@ -30,14 +30,14 @@ from scheduler.framework.field_errors import (
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import NoArgs, args_type
 
-GROUP: Final = "kubescheduler.config.k8s.io"
+GROUP: Final = API_VERSION.partition("/")[0]
 
 Arguments = msgspec.Struct | dict[str, Any]
 """A plugin's args Struct; JSON data for a plugin that is not available."""
 
 
 class ArgumentsReader:
-    """Reads the arguments of one profile after the other."""
+    """Reader of the arguments of one profile after the other."""
 
     def __init__(
         self, document: Document, catalogue: Catalogue, gates: FeatureGates, errors: FieldErrors
@@ -50,7 +50,7 @@ class ArgumentsReader:
     def read(
         self, index: int, profile: KubeSchedulerProfile, enabled: Sequence[str]
     ) -> dict[str, Arguments]:
-        """Arguments by plugin name: what is configured, then defaults of `enabled` plugins."""
+        """Return arguments by plugin name: those configured, then defaults of `enabled` plugins."""
         path = f"profiles[{index}].pluginConfig"
         arguments: dict[str, Arguments] = {}
         for position, entry in enumerate(profile.plugin_config):
@@ -109,14 +109,13 @@ class ArgumentsReader:
     def _check_type(self, name: str, written: dict[str, Any], path: str) -> None:
         kind, version = written.get("kind"), written.get("apiVersion")
         if kind is not None and kind != f"{name}Args":
-            self._errors.add(
-                child(path, "kind"),
+            message = (
                 f"args for plugin {name} were not of type {name}Args.{GROUP}, got {kind}.{GROUP}"
-                ": has to match plugin args",
+                ": has to match plugin args"
             )
+            self._errors.add(child(path, "kind"), message)
         if version is not None and version != API_VERSION:
-            message = invalid(version, f"must be {API_VERSION}")
-            self._errors.add(child(path, "apiVersion"), message)
+            self._errors.add(child(path, "apiVersion"), invalid(version, f"must be {API_VERSION}"))
 
     def _check_gates(self, name: str, node: Entries, path: str) -> None:
         for key, value in node.nodes.items():
@@ -154,8 +153,3 @@ class ArgumentsReader:
         except Exception as error:  # noqa: BLE001 - boundary: code of a plugin's author
             kind = type(error).__name__
             self._errors.add(path, f'validate_args of plugin "{name}" raised {kind}: {error}')
-
-
-def has_arguments(args: Arguments) -> bool:
-    """Whether there is anything to show: plugins without arguments have the empty Struct."""
-    return not isinstance(args, NoArgs)

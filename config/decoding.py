@@ -1,10 +1,10 @@
-"""Strict decoding of a document tree into msgspec Structs, telling every mistake.
+"""Strict decoding of a document tree into msgspec Structs, with every mistake reported.
 
-`msgspec.convert` would stop at the first one. This walks the tree beside the Struct's own
-description, so plugin arguments need no second schema. Rules: unknown fields are refused whatever
-the Struct says; null is the same as absent, as in Go; numbers and texts are never converted into
-each other; a `timedelta` is written as a Go duration. A field with a mistake takes its default,
-so that the rest can still be checked.
+`msgspec.convert` would stop at the first one. This walks the tree along with msgspec's description
+of the Struct, so plugin arguments need no second schema. Rules: unknown fields are rejected even if
+the Struct allows them; null is the same as absent, as in Go; numbers and texts are never converted
+into each other; a `timedelta` is written as a Go duration. A field with a mistake takes its
+default, so that the rest can still be checked.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _CONVERTED: Final[dict[type[mi.Type], Any]] = {
 
 @lru_cache(maxsize=256)
 def described(struct: type[msgspec.Struct]) -> mi.StructType:
-    """Description of a Struct."""
+    """Return msgspec's description of a Struct."""
     info = mi.type_info(struct)
     assert isinstance(info, mi.StructType)
     return info
 
 
 class Decoder:
-    """Decodes trees; mistakes go to `errors`."""
+    """Decoder of trees; mistakes go to `errors`."""
 
     def __init__(self, errors: FieldErrors) -> None:
         self._errors = errors
 
     def struct(self, struct: type[S], node: Node, path: str) -> S | None:
-        """A Struct, or None when its mistakes leave no way to build one."""
+        """Decode a Struct; None when a required field is missing or wrong."""
         value = self._struct(described(struct), node, path)
         if value is INVALID:
             return None
@@ -122,13 +122,14 @@ class Decoder:
             return INVALID
 
     def _field(self, field: mi.Field, node: Node | None, path: str) -> Any:
-        """The decoded value; INVALID also where the Struct's own default is to be taken."""
-        if node is None or (isinstance(node, Scalar) and node.value is None):
-            if field.required and not (node is not None and _nullable(field.type)):
-                self._errors.add(path, required())
-                return INVALID
-            return INVALID if not field.required else None
-        return self._value(field.type, node, path)
+        """Decode a field; INVALID also stands for the default of the Struct."""
+        if node is not None and not (isinstance(node, Scalar) and node.value is None):
+            return self._value(field.type, node, path)
+        if field.required:
+            if node is not None and _nullable(field.type):
+                return None
+            self._errors.add(path, required())
+        return INVALID
 
     def _dict(self, info: mi.DictType, node: Node, path: str) -> Any:
         if not isinstance(node, Entries):
@@ -243,9 +244,9 @@ class Decoder:
             ),
         )
         broken = [text for limit, holds, text in checks if limit is not None and not holds(limit)]
-        for text in broken:
-            self._errors.add(path, invalid(value, text))
         if broken:
+            for text in broken:
+                self._errors.add(path, invalid(value, text))
             return INVALID
         return float(value) if isinstance(info, mi.FloatType) else int(value)
 
@@ -307,7 +308,7 @@ def _is_number(value: object, info: mi.IntType | mi.FloatType) -> bool:
 
 
 def _fits(info: mi.Type, node: Node) -> bool:
-    """Whether a member of a union is meant by what is written."""
+    """Whether a value in a file is meant for a member of a union."""
     if isinstance(info, mi.Metadata):
         return _fits(info.type, node)
     if isinstance(info, mi.AnyType):
@@ -330,7 +331,7 @@ def _fits(info: mi.Type, node: Node) -> bool:
 
 
 def _tagged(members: list[mi.Type], node: Node) -> mi.Type:
-    """Among several Structs the one whose tag is written; else the first."""
+    """Return the Struct whose tag is written; else the first member."""
     for one in members:
         if isinstance(one, mi.StructType) and one.tag_field and isinstance(node, Entries):
             tag = node.nodes.get(one.tag_field)

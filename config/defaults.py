@@ -1,7 +1,7 @@
-"""Filling in what a configuration leaves open.
+"""Defaults of fields that a configuration leaves open.
 
-Upstream's defaults, but for the two that protect the cluster's own scheduler: the scheduler name
-and the Lease. `Naming` holds those, so that the conformance runner can ask for upstream's own.
+They are upstream's except the two that protect the cluster's own scheduler: the scheduler name and
+the Lease. `Naming` holds those, so that the conformance runner can choose upstream's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from config import upstream
 from config.types import (
-    ClientConnectionConfiguration,
-    Extender,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     KubestowConfiguration,
@@ -28,13 +26,13 @@ DEFAULT_NAMESPACE: Final = "kubestow-system"
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 EXTENDER_TIMEOUT: Final = timedelta(seconds=5)
 BIND_TIMEOUT: Final = timedelta(seconds=4)
-#: Of the time between renew deadline and end of the lease, if that is too short for 4 s.
 BIND_TIMEOUT_SHARE: Final = 0.8
+"""Of the time between renew deadline and end of the lease, if that is too short for 4 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The defaults that say who we are."""
+    """The default names of the scheduler and its Lease."""
 
     scheduler_name: str
     lease_name: str
@@ -48,21 +46,30 @@ UPSTREAM_NAMING: Final = Naming(
 
 
 def own_naming(namespace: str = DEFAULT_NAMESPACE) -> Naming:
-    """Our names, with the Lease in `namespace`."""
+    """Return kubestow's names, with the Lease in `namespace`."""
     return Naming("kubestow", "kubestow", namespace)
 
 
 def apply_defaults(given: KubeSchedulerConfiguration, naming: Naming) -> KubeSchedulerConfiguration:
-    """The configuration with every field filled but the plugins of its profiles."""
+    """Fill every field except the plugins of the profiles."""
     election = _leader_election(given.leader_election, naming)
+    connection = given.client_connection
     contention = given.enable_contention_profiling
     return replace(
         given,
         leader_election=election,
-        client_connection=_client_connection(given.client_connection),
+        client_connection=replace(
+            connection,
+            content_type=connection.content_type or CONTENT_TYPE,
+            qps=connection.qps or 50.0,
+            burst=connection.burst or 100,
+        ),
         enable_contention_profiling=given.enable_profiling if contention is None else contention,
         profiles=_profiles(given.profiles, naming),
-        extenders=tuple(_extender(extender) for extender in given.extenders),
+        extenders=tuple(
+            replace(extender, http_timeout=extender.http_timeout or EXTENDER_TIMEOUT)
+            for extender in given.extenders
+        ),
         kubestow=_kubestow(given.kubestow, election),
     )
 
@@ -82,15 +89,6 @@ def _leader_election(
     )
 
 
-def _client_connection(given: ClientConnectionConfiguration) -> ClientConnectionConfiguration:
-    return replace(
-        given,
-        content_type=given.content_type or CONTENT_TYPE,
-        qps=given.qps or 50.0,
-        burst=given.burst or 100,
-    )
-
-
 def _profiles(
     given: tuple[KubeSchedulerProfile, ...], naming: Naming
 ) -> tuple[KubeSchedulerProfile, ...]:
@@ -99,10 +97,6 @@ def _profiles(
     if len(given) == 1 and given[0].scheduler_name is None:
         return (replace(given[0], scheduler_name=naming.scheduler_name),)
     return given
-
-
-def _extender(given: Extender) -> Extender:
-    return replace(given, http_timeout=given.http_timeout or EXTENDER_TIMEOUT)
 
 
 def _kubestow(

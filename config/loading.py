@@ -7,21 +7,20 @@ of all steps are raised together. No file is opened here and no plugin is instan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from config.arguments import Arguments, ArgumentsReader, has_arguments
+from config.arguments import Arguments, ArgumentsReader
 from config.decoding import Decoder
 from config.defaults import DEFAULT_NAMESPACE, UPSTREAM_NAMING, apply_defaults, own_naming
 from config.document import Document, Scalar, parse
 from config.feature_gates import FeatureGates
 from config.merging import (
     Catalogue,
-    Expanded,
     NameResolver,
     as_plugins,
     check_expanded,
@@ -39,12 +38,9 @@ from config.types import (
     Plugins,
 )
 from config.validation import refuse_upstream_names, validate, validate_header
-from scheduler.framework.extension_points import (
-    QUEUE_SORT,
-    ExtensionPoint,
-)
+from scheduler.framework.extension_points import QUEUE_SORT, ExtensionPoint
 from scheduler.framework.field_errors import FieldErrors, item
-from scheduler.framework.registry import Registry
+from scheduler.framework.registry import NoArgs, Registry
 
 _NODE_RESOURCES_FIT: Final = "NodeResourcesFit"
 
@@ -79,8 +75,6 @@ class Configuration:
     effective: KubeSchedulerConfiguration
     profiles: tuple[ResolvedProfile, ...]
     feature_gates: FeatureGates
-    #: Declared plugin name to the `module:Class` it was loaded by.
-    references: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> KubestowConfiguration:
@@ -94,7 +88,7 @@ class Configuration:
 
 
 FurtherChecks = Callable[[KubeSchedulerConfiguration], Iterable[tuple[str, str]]]
-"""Gives pairs of a YAML path and what is wrong there."""
+"""Yields pairs of a YAML path and the mistake there."""
 
 
 def load_configuration(  # noqa: PLR0913 - independent keyword options of one entry point
@@ -113,8 +107,8 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
     """Read, complete and check a KubeSchedulerConfiguration.
 
     Args:
-        text: YAML or JSON; None is a configuration that says nothing.
-        registry: the plugin classes there are; `module:Class` references are added to it.
+        text: YAML or JSON; None is a configuration with defaults only.
+        registry: the available plugin classes; `module:Class` references are added to it.
         default_plugins: name and weight (0: none) of the default plugins in order.
         tolerate_missing: pass over plugins of kube-scheduler that a profile enables and the
             registry does not have.
@@ -123,7 +117,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
         feature_gates: the gates in force; default: all at their defaults.
         namespace: where the Lease is kept unless the file says so (the process's own namespace).
         overrides: values by dotted path that beat the file, e.g. from command-line flags.
-        further: what else may be wrong, for which this package lacks the means.
+        further: checks for which this package lacks the means.
 
     Raises:
         ConfigurationError: with every problem found.
@@ -154,15 +148,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
         effective=replace(defaulted, profiles=tuple(profile for profile, _ in built)),
         profiles=tuple(resolved for _, resolved in built),
         feature_gates=gates,
-        references=MappingProxyType(builder.references),
     )
-
-
-def default_configuration(
-    *, registry: Registry, default_plugins: Sequence[tuple[str, int]], **options: Any
-) -> Configuration:
-    """Return the configuration without a file. Takes the options of `load_configuration`."""
-    return load_configuration(None, registry=registry, default_plugins=default_plugins, **options)
 
 
 class _ProfileBuilder:
@@ -179,10 +165,6 @@ class _ProfileBuilder:
                 errors.add("", f'default plugin "{default.name}" is not in the registry')
         self._names = NameResolver(catalogue, errors)
         self._arguments = ArgumentsReader(document, catalogue, gates, errors)
-
-    @property
-    def references(self) -> dict[str, str]:
-        return self._names.references
 
     def build(
         self, index: int, given: KubeSchedulerProfile, whole: KubeSchedulerConfiguration
@@ -203,10 +185,17 @@ class _ProfileBuilder:
             plugin_config=tuple(
                 PluginConfig(name=plugin, args=value)
                 for plugin, value in args.items()
-                if has_arguments(value)
+                if not isinstance(value, NoArgs)
             ),
         )
-        return profile, _resolved(name, given.percentage_of_nodes_to_score, expanded, args)
+        return profile, ResolvedProfile(
+            scheduler_name=name,
+            percentage_of_nodes_to_score=given.percentage_of_nodes_to_score,
+            plugins=expanded.plugins,
+            points=expanded.points,
+            weights=expanded.weights,
+            args=MappingProxyType(args),
+        )
 
     def _with_declared_names(self, given: KubeSchedulerProfile, path: str) -> KubeSchedulerProfile:
         entries = []
@@ -218,7 +207,7 @@ class _ProfileBuilder:
     def _hand_over_resources(
         self, args: dict[str, Arguments], whole: KubeSchedulerConfiguration, path: str
     ) -> None:
-        """Let resources that extenders want ignored replace NodeResourcesFit's own list."""
+        """Replace the `ignoredResources` of NodeResourcesFit by those of extenders, if any."""
         ignored = tuple(
             resource.name
             for extender in whole.extenders
@@ -239,21 +228,8 @@ class _ProfileBuilder:
             )
 
 
-def _resolved(
-    name: str, percentage: int | None, expanded: Expanded, args: dict[str, Arguments]
-) -> ResolvedProfile:
-    return ResolvedProfile(
-        scheduler_name=name,
-        percentage_of_nodes_to_score=percentage,
-        plugins=expanded.plugins,
-        points=expanded.points,
-        weights=expanded.weights,
-        args=MappingProxyType(args),
-    )
-
-
 def _check_queue_sorts(profiles: Sequence[ResolvedProfile], errors: FieldErrors) -> None:
-    """One queue serves all profiles, so they must agree on its order."""
+    """Check that profiles agree on the order of the one queue that serves them all."""
     first = profiles[0].at(QUEUE_SORT)
     for index, profile in enumerate(profiles[1:], start=1):
         own = profile.at(QUEUE_SORT)

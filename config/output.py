@@ -26,7 +26,7 @@ from scheduler.framework.plugin_names import UPSTREAM_NAMES
 
 
 def to_data(configuration: Configuration) -> dict[str, Any]:
-    """The effective configuration as JSON data: defaults filled in, sets merged."""
+    """Return the effective configuration as JSON data: defaults filled in, sets merged."""
     data = _plain(configuration.effective)
     assert isinstance(data, dict)
     data = {key: value for key, value in data.items() if key == "kubestow" or value != []}
@@ -41,7 +41,7 @@ def to_data(configuration: Configuration) -> dict[str, Any]:
 
 
 def upstream_form(configuration: Configuration) -> dict[str, Any]:
-    """The effective configuration as far as kube-scheduler understands it, as JSON data."""
+    """Return the part of the effective configuration that kube-scheduler knows, as JSON data."""
     data = to_data(configuration)
     data.pop("kubestow", None)
     for profile in data["profiles"]:
@@ -54,25 +54,23 @@ def upstream_form(configuration: Configuration) -> dict[str, Any]:
             for point, sets in profile["plugins"].items()
         }
         profile["pluginConfig"] = [
-            {"name": entry["name"], "args": _known(entry["name"], entry["args"])}
+            {
+                "name": entry["name"],
+                "args": _restricted(entry["args"], {"apiVersion": None, "kind": None, **fields}),
+            }
             for entry in profile["pluginConfig"]
-            if entry["name"] in upstream.ARGS_FIELDS
+            if (fields := upstream.ARGS_FIELDS.get(entry["name"])) is not None
         ]
     return data
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:
-    """JSON data as YAML in its own order, ASCII only: PyYAML loses some line breaks otherwise."""
-    return yaml.dump(
-        dict(data),
-        Dumper=_Dumper,
-        sort_keys=False,
-        default_flow_style=False,
-    )
+    """Write JSON data as YAML in its own order, ASCII only: else PyYAML loses some line breaks."""
+    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, default_flow_style=False)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Also quotes texts that only the YAML readers of Kubernetes' tools take for something else."""
+    """A dumper that also quotes texts which only the YAML readers of Kubernetes' tools convert."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]\Z"), list("yYnN"))
@@ -86,7 +84,7 @@ def configz(configuration: Configuration) -> dict[str, Any]:
 
 
 def _arguments(plugin: str, args: Mapping[str, Any], gates: FeatureGates) -> dict[str, Any]:
-    """Arguments with their type, less those that may not be written while a gate is off."""
+    """Add the type to arguments, and leave out those whose feature gate is off."""
     shown = {
         key: value
         for key, value in args.items()
@@ -101,14 +99,8 @@ def _is_upstream(name: str) -> bool:
     return name == "*" or name in UPSTREAM_NAMES
 
 
-def _known(plugin: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {"apiVersion": None, "kind": None, **upstream.ARGS_FIELDS[plugin]}
-    kept = _restricted(args, fields)
-    assert isinstance(kept, dict)
-    return kept
-
-
 def _restricted(value: Any, fields: upstream.Fields | None) -> Any:
+    """Keep only `fields` of mappings, at any depth."""
     if fields is None:
         return value
     if isinstance(value, list):
@@ -119,7 +111,7 @@ def _restricted(value: Any, fields: upstream.Fields | None) -> Any:
 
 
 def _plugins(sets: Mapping[str, Any]) -> dict[str, Any]:
-    """Only points that say something, and entries without the weight that is not set."""
+    """Leave out points without entries, and weights that are not set."""
     return {
         point: {
             side: [
@@ -135,7 +127,7 @@ def _plugins(sets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Structs as JSON data, with Go durations and without nulls."""
+    """Convert Structs to JSON data, with Go durations and without nulls."""
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, msgspec.Struct):

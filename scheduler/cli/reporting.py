@@ -1,6 +1,6 @@
 """Error output of the command line: one line for each problem, in colour on terminals.
 
-Errors go to standard error. Nothing is wrapped, so that a path can be searched for in the output.
+Errors go to standard error. No line is wrapped, so that the output can be searched for paths.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from typing import Final
 import click
 
 EXIT_FAILED: Final = 1
-"""As kube-scheduler, whatever went wrong. Mistakes in flags end with 2, click's habit."""
+"""The exit code of kube-scheduler for every error. click exits with 2 after mistakes in flags."""
 
 EXIT_INTERRUPTED: Final = 130
-"""Ctrl-C: what shells make of a process that ends by SIGINT."""
+"""Ctrl-C: the status that shells report for a process ended by SIGINT."""
+
+
+def _redacted(text: str) -> str:
+    # Importing it takes a third of the time of `--help`, which needs no redaction.
+    from scheduler.api.redaction import redact_text
+
+    return redact_text(text)
 
 
 def report_problems(title: str, problems: Sequence[str]) -> None:
     """Print a heading and a list, without the credentials that a problem may quote."""
-    # Here and below: behind it stands what takes a third of the time of `--help`.
-    from scheduler.api.redaction import redact_text
-
-    click.secho(redact_text(title), err=True, fg="red", bold=True)
-    for problem in map(redact_text, problems):
+    click.secho(_redacted(title), err=True, fg="red", bold=True)
+    for problem in map(_redacted, problems):
         first, *rest = problem.splitlines() or [""]
         click.echo(f"  - {first}", err=True)
         for line in rest:
@@ -37,19 +41,17 @@ def report_problems(title: str, problems: Sequence[str]) -> None:
 
 def show(error: click.ClickException) -> None:
     """Show an error as Click does, without credentials."""
-    from scheduler.api.redaction import redact_text
-
-    error.message = redact_text(error.message)  # type: ignore[misc]  # Click means subclasses
+    error.message = _redacted(error.message)  # type: ignore[misc]  # Click means subclasses
     error.show()
 
 
 def report_crashes() -> None:
-    """Have Python write tracebacks without credentials, of threads and finalizers as well.
+    """Install hooks that write tracebacks without credentials, of threads and finalizers as well.
 
-    Hooks already set by others stay.
+    Hooks that others have set stay.
     """
     if logging.lastResort is not None:
-        # Lines of libraries, for commands that set up no log.
+        # Prints log records of libraries in commands that configure no log.
         logging.lastResort.setFormatter(_RedactingFormatter())
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _crashed
@@ -60,20 +62,16 @@ def report_crashes() -> None:
 
 
 class _RedactingFormatter(logging.Formatter):
-    """Only the message, without credentials."""
+    """Formatter of bare messages without credentials."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
-        from scheduler.api.redaction import redact_text
-
-        return redact_text(super().format(record))
+        """Format the message and redact it."""
+        return _redacted(super().format(record))
 
 
 def _crashed(_: type[BaseException], error: BaseException | None, __: TracebackType | None) -> None:
-    from scheduler.api.redaction import redact_text
-
     if error is not None:
-        sys.stderr.write(redact_text("".join(traceback.format_exception(error))))
+        sys.stderr.write(_redacted("".join(traceback.format_exception(error))))
 
 
 def counted(count: int, noun: str) -> str:

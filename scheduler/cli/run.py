@@ -1,13 +1,15 @@
 """`kubestow run`: from flags to `RunOptions`, and on to the application.
 
-This module decides what a flag means: which beat the configuration file, which it beats, and which
-deserve a warning. It starts nothing itself.
+This module decides the effect of each flag: which take precedence over the configuration file,
+which the file overrides, and which cause a warning. The application itself is in
+`scheduler.service.application`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -81,15 +83,15 @@ command = GroupedCommand(
 
 
 def build_options(values: Mapping[str, Any], explicit: set[str]) -> RunOptions:
-    """The record of a command line.
+    """Build the options from a parsed command line.
 
     Args:
         values: of every flag by its Python name.
         explicit: the flags that were given.
 
     Raises:
-        click.UsageError: values that do not go together.
-        ConfigurationError: feature gates that cannot be.
+        click.UsageError: values that exclude each other.
+        ConfigurationError: feature gates that do not exist or cannot be set.
     """
     with_config = bool(values["config"])
     gates, foreign = split_feature_gates(values["feature_gates"])
@@ -127,7 +129,7 @@ def overrides(
 
 
 def warnings(values: Mapping[str, Any], explicit: set[str], *, with_config: bool) -> Iterator[str]:
-    """A sentence about every given flag that does nothing."""
+    """Yield a sentence about every given flag that has no effect."""
     for flag in FLAGS:
         if flag.name not in explicit:
             continue
@@ -138,7 +140,7 @@ def warnings(values: Mapping[str, Any], explicit: set[str], *, with_config: bool
 
 
 def split_feature_gates(texts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Gates that concern a scheduler, without prefix `kube:`, and names of those that do not."""
+    """Return gates of a scheduler, without prefix `kube:`, and names of other components' gates."""
     ours: list[str] = []
     foreign: list[str] = []
     for part in (part.strip() for text in texts for part in text.split(",")):
@@ -158,30 +160,17 @@ def _plain(value: Any) -> Any:
 def _serving(values: Mapping[str, Any]) -> ServingOptions:
     if bool(values["tls_cert_file"]) != bool(values["tls_private_key_file"]):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file must be given together")
-    return ServingOptions(
-        bind_address=values["bind_address"],
-        secure_port=values["secure_port"],
-        cert_dir=values["cert_dir"],
-        tls_cert_file=values["tls_cert_file"],
-        tls_private_key_file=values["tls_private_key_file"],
-        tls_min_version=values["tls_min_version"],
-        tls_cipher_suites=values["tls_cipher_suites"],
-        permit_port_sharing=values["permit_port_sharing"],
-    )
+    # Every field of the record has the name of its flag.
+    return ServingOptions(**{field.name: values[field.name] for field in fields(ServingOptions)})
 
 
 def _access(values: Mapping[str, Any]) -> AccessOptions:
-    def seconds(name: str) -> float:
-        duration = values[name]
-        assert isinstance(duration, timedelta)
-        return duration.total_seconds()
-
     return AccessOptions(
         authentication_kubeconfig=values["authentication_kubeconfig"],
         authorization_kubeconfig=values["authorization_kubeconfig"],
-        token_ttl=seconds("authentication_token_webhook_cache_ttl"),
-        authorized_ttl=seconds("authorization_webhook_cache_authorized_ttl"),
-        unauthorized_ttl=seconds("authorization_webhook_cache_unauthorized_ttl"),
+        token_ttl=values["authentication_token_webhook_cache_ttl"].total_seconds(),
+        authorized_ttl=values["authorization_webhook_cache_authorized_ttl"].total_seconds(),
+        unauthorized_ttl=values["authorization_webhook_cache_unauthorized_ttl"].total_seconds(),
         always_allow_paths=values["authorization_always_allow_paths"],
         client_ca_file=values["client_ca_file"],
     )
@@ -198,7 +187,7 @@ def _log_format(text: str) -> LogFormat | None:
 def _write_configuration(options: RunOptions, path: Path) -> None:
     text = to_yaml(to_data(read_configuration(options)))
     try:
-        # It may hold keys of extenders: what is made here is for us alone.
+        # The file may hold keys of extenders: only its owner may read a new one.
         path.touch(mode=0o600)
         path.write_text(text, encoding="utf-8")
     except OSError as error:

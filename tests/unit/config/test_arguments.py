@@ -200,7 +200,6 @@ def test_a_reference_is_loaded_and_goes_by_its_declared_name() -> None:
     profile = configuration.profiles[0]
     assert profile.points["filter"][-1] == "example.com/Rack"
     assert profile.args["example.com/Rack"] == RackArgs("rack", timedelta(seconds=2))
-    assert configuration.references == {"example.com/Rack": "racks_for_test:Rack"}
 
 
 @pytest.mark.usefixtures("racks")

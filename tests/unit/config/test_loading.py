@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from config import default_configuration
+from config import load_configuration
 from scheduler.framework.extension_points import (
     EXTENSION_POINTS,
     FILTER,
@@ -122,12 +122,7 @@ def test_every_extension_point_has_an_entry_and_nothing_can_be_changed() -> None
         load(None).effective.parallelism = 1  # type: ignore[misc]
 
 
-def test_default_configuration_is_loading_without_text() -> None:
-    configuration = default_configuration(registry=Registry(AVAILABLE), default_plugins=DEFAULTS)
-    assert configuration.effective == load(None).effective
-
-
 def test_a_default_plugin_that_is_not_in_the_registry_is_an_error() -> None:
     defaults = (*DEFAULTS, ("VolumeZone", 0))
     with pytest.raises(ConfigurationError, match='"VolumeZone" is not in the registry'):
-        default_configuration(registry=Registry(AVAILABLE), default_plugins=defaults)
+        load_configuration(None, registry=Registry(AVAILABLE), default_plugins=defaults)

@@ -18,8 +18,8 @@ from config import (
     KubestowConfiguration,
     LeaderElectionConfiguration,
     NodeProvisioningBridgeConfiguration,
-    default_configuration,
     format_duration,
+    load_configuration,
 )
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.cli.flags import FLAGS
@@ -61,8 +61,8 @@ def rows(heading: str) -> Iterator[tuple[str, str]]:
 
 
 def effective() -> Any:
-    return default_configuration(
-        registry=Registry(in_tree()), default_plugins=DEFAULT_PLUGINS
+    return load_configuration(
+        None, registry=Registry(in_tree()), default_plugins=DEFAULT_PLUGINS
     ).effective
 
 
