@@ -1,8 +1,8 @@
 """YAML or JSON text as a tree that remembers lines.
 
-Keeps what a plain `yaml.safe_load` forgets: repeated keys and where everything stands. Scalars
-follow YAML 1.1 as the Kubernetes tools read it, less timestamps (no setting is one) and with
-numbers such as `1e3`, which JSON allows. It knows no schema.
+Keeps what a plain `yaml.safe_load` loses: repeated keys and line numbers. Scalars follow YAML 1.1
+as the Kubernetes tools read it, without timestamps (no setting is one) and with numbers such as
+`1e3`, which JSON allows. It knows no schema.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MAX_CHARACTERS: Final = 1 << 20
 """A ConfigMap cannot hold more than 1 MiB."""
 
 MAX_NODES: Final = 100_000
-"""Bounds what aliases can blow up to; a real file has a few hundred."""
+"""Limits the expansion of aliases; a real file has a few hundred values."""
 
 EXPONENT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")
-"""Numbers that JSON and Kubernetes' tools know and PyYAML takes for text."""
+"""Numbers for JSON and Kubernetes' tools, but text for PyYAML."""
 
 Plain = Any
 """JSON data: None, bool, int, float, str, list, dict."""
@@ -57,14 +57,14 @@ Node = Scalar | Items | Entries
 
 @dataclass(slots=True)
 class Document:
-    """The whole text. `places` says for every path where it was set, e.g. `line 12`."""
+    """The whole text. `places` has the origin of each path, such as `line 12`."""
 
     root: Entries
     places: dict[str, str]
     errors: FieldErrors
 
     def find(self, path: tuple[str | int, ...]) -> Node | None:
-        """The node at a path of keys and indexes, or None."""
+        """Return the node at a path of keys and indexes, or None."""
         node: Node | None = self.root
         for step in path:
             if isinstance(node, Entries) and isinstance(step, str):
@@ -121,7 +121,7 @@ def parse(text: str) -> Document:
 
 
 def plain(node: Node) -> Plain:
-    """The tree as JSON data."""
+    """Convert a tree to JSON data."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Items):
@@ -130,7 +130,7 @@ def plain(node: Node) -> Plain:
 
 
 def from_plain(value: Plain) -> Node:
-    """JSON data as a tree."""
+    """Convert JSON data to a tree."""
     if isinstance(value, Mapping):
         return Entries({str(key): from_plain(inner) for key, inner in value.items()})
     if isinstance(value, list | tuple):
@@ -155,7 +155,7 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class _Reader:
-    """Turns PyYAML's nodes into ours, noting places and mistakes."""
+    """Converter of PyYAML's nodes to ours, which records places and mistakes."""
 
     def __init__(self, places: dict[str, str]) -> None:
         self.errors = FieldErrors(places)
@@ -165,7 +165,7 @@ class _Reader:
         self._constructor = _Loader("")
 
     def node(self, node: yaml.Node, path: str) -> Node:
-        """Any node."""
+        """Convert any node."""
         self._count += 1
         if self._count > MAX_NODES:
             raise ConfigurationError(f"the configuration has more than {MAX_NODES} values")
@@ -183,7 +183,7 @@ class _Reader:
             self._open.discard(id(node))
 
     def mapping(self, node: yaml.MappingNode, path: str) -> Entries:
-        """A mapping; a repeated key is a problem and its first value stands."""
+        """Convert a mapping; a repeated key is a mistake, and its first value counts."""
         entries = Entries()
         merged: list[tuple[yaml.Node, yaml.Node]] = []
         for key_node, value_node in node.value:

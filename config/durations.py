@@ -1,7 +1,7 @@
 """Durations as Go writes them, the form every duration in a KubeSchedulerConfiguration has.
 
-Text such as `1m30s` on one side, `datetime.timedelta` on the other. Anything finer than a
-microsecond is rounded, which no setting of a scheduler can feel.
+Conversion between text such as `1m30s` and `datetime.timedelta`. Anything finer than a microsecond
+is rounded; no setting of a scheduler needs it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST: Final = (2**63 - 1) // 1000
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `1m30s`, `-2.5h`, `100ms` or `0`. ValueError says what is wrong.
+    """Read `1m30s`, `-2.5h`, `100ms` or `0`. ValueError with the reason for other texts.
 
     >>> parse_duration("1m30s")
     datetime.timedelta(seconds=90)
@@ -52,7 +52,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """The text Go prints for a duration.
+    """Write a duration as Go prints it.
 
     >>> format_duration(timedelta(seconds=600)), format_duration(timedelta(milliseconds=1.5))
     ('10m0s', '1.5ms')

@@ -1,4 +1,4 @@
-"""Feature gates: what exists, what is on, and the `--feature-gates` flag.
+"""Feature gates: their table, their state, and the `--feature-gates` flag.
 
 The table holds the gates kube-scheduler v1.36 reads and our own. A `FeatureGates` value is
 immutable and always consistent: locked gates have their value, and no gate is on without the
@@ -95,17 +95,17 @@ UPSTREAM_GATES: Final = (
 """The gates of v1.36 (`kube_features.go: defaultVersionedKubernetesFeatureGates`)."""
 
 OWN_GATES: Final = (
-    # Both KEPs say: alpha, off by default, because there every pod and quota is concerned. Here on:
-    # without the annotation, or a quota with our keys, they change nothing.
+    # In both KEPs alpha and off by default, because they concern every pod and quota. On here:
+    # without the annotation, or a quota with kubestow's keys, they change nothing.
     _beta("PodTopologySpreadFallbackMode"),
     _beta("ResourceQuotaDeferredEnforcement"),
-    # Gone upstream since it cannot be switched off; manifests and charts still name it.
+    # Removed upstream, after it was locked to on; manifests and charts still name it.
     _ga("PodSchedulingReadiness", locked=False),
-    # Locked upstream; here the way out for a cluster in which a hint is wrong.
+    # Locked upstream; can be switched off here, for a cluster in which a hint is wrong.
     _ga("SchedulerQueueingHints", locked=False),
 )
-"""What kubestow adds: KEP-3990 and KEP-5465; KEP-3521 and KEP-4247, which upstream no longer lets
-anybody switch off."""
+"""Gates that kubestow adds: KEP-3990 and KEP-5465; KEP-3521 and KEP-4247, which cannot be switched
+off upstream any more."""
 
 GATES: Final[Mapping[str, FeatureGate]] = {
     gate.name: gate for gate in (*UPSTREAM_GATES, *OWN_GATES)
@@ -167,7 +167,7 @@ class FeatureGates(Mapping[str, bool]):
         return gates
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on. KeyError for a name that is not in the table: that is a bug."""
+        """Whether a gate is on. KeyError for a name that is not in the table."""
         return self._state[name]
 
     @property

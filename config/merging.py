@@ -1,4 +1,4 @@
-"""From plugin sets to the plugins that run: merging, expansion, weights.
+"""Plugin sets: merging with the defaults, expansion to extension points, weights.
 
 Follows `default_plugins.go: mergePlugins` and `framework.go: expandMultiPointPlugins`. Works on
 names and classes; nothing is instantiated, and no default is built in: the caller passes the
@@ -40,16 +40,16 @@ _INTERFACES: Final = {point.yaml: point.interface for point in EXTENSION_POINTS}
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The plugins there are."""
+    """The known plugins: available and default ones."""
 
     registry: Registry
     #: Name and weight (0: none given), in order.
     defaults: tuple[tuple[str, int], ...]
-    #: Pass over plugins of kube-scheduler that are not in the registry instead of refusing them.
+    #: Skip plugins of kube-scheduler that are not in the registry, instead of rejecting them.
     tolerate_missing: bool = False
 
     def default_entries(self, gates: FeatureGates) -> tuple[Listed, ...]:
-        """The default multiPoint list, less what gates switch off and what is missing."""
+        """Return the default multiPoint list without plugins that are gated off."""
         return tuple(
             Listed(name, weight)
             for name, weight in self.defaults
@@ -57,7 +57,7 @@ class Catalogue:
         )
 
     def names(self) -> set[str]:
-        """Every name that may be written."""
+        """Return every name that a configuration may use."""
         return {*self.registry, *UPSTREAM_NAMES}
 
     def absent(self, name: str) -> bool:
@@ -76,7 +76,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class MergedSet:
-    """Default and user set of one point as one."""
+    """The plugins of one extension point, or of multiPoint, as names."""
 
     enabled: tuple[Listed, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Expanded:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Every plugin that runs somewhere, once, in the order of its first point."""
+        """Every plugin that runs at some point, once, in the order of its first point."""
         return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
 
 
@@ -115,7 +115,7 @@ class NameResolver:
         self.references: dict[str, str] = {}
 
     def name(self, written: str, path: str) -> str | None:
-        """The declared name; None when a reference could not be loaded (reported)."""
+        """Return the declared name; None when a reference could not be loaded (reported)."""
         if written in self._catalogue.registry or ":" not in written:
             return self._aliases.get(written, written)
         try:
@@ -128,7 +128,7 @@ class NameResolver:
         return name
 
     def listed(self, plugins: Plugins, path: str) -> dict[str, MergedSet]:
-        """The user's sets with names resolved; entries that cannot be resolved are left out."""
+        """Resolve the names of the user's sets; entries that cannot be resolved are left out."""
         return {point: self._set(plugins.at(point), f"{path}.{point}") for point in POINTS}
 
     def _set(self, given: PluginSet, path: str) -> MergedSet:
@@ -213,7 +213,7 @@ def merge_set(defaults: Sequence[Listed], user: MergedSet) -> MergedSet:
 
 
 def merge(defaults: Sequence[Listed], user: Mapping[str, MergedSet]) -> dict[str, MergedSet]:
-    """All sets of a profile. The defaults stand in multiPoint only."""
+    """Merge all sets of a profile. The defaults are in multiPoint only."""
     return {
         point: merge_set(defaults if point == MULTI_POINT else (), merged)
         for point, merged in user.items()
@@ -221,7 +221,7 @@ def merge(defaults: Sequence[Listed], user: Mapping[str, MergedSet]) -> dict[str
 
 
 def as_plugins(merged: Mapping[str, MergedSet], references: Mapping[str, str]) -> Plugins:
-    """The merged sets in the form of the file."""
+    """Return the merged sets in the form of the file."""
     sets = {
         POINTS[point]: PluginSet(
             enabled=tuple(
@@ -243,7 +243,7 @@ def expand(
 ) -> Expanded:
     """Return the plugins of every extension point, in order, with weights.
 
-    Names that are not in the registry are passed over: `check_names` has dealt with them.
+    Names that are not in the registry are skipped: `check_names` has reported them.
     """
     multi = _unique(merged[MULTI_POINT].enabled, None, path, registry, errors)
     points = {
@@ -288,7 +288,7 @@ def _unique(
     registry: Registry,
     errors: FieldErrors,
 ) -> list[str]:
-    """The names in the registry, each once; a repetition is reported."""
+    """Return the names that are in the registry, each once; report repetitions."""
     names: list[str] = []
     for entry in entries:
         if entry.name not in registry:
@@ -307,7 +307,7 @@ def _first_point(factory: Any) -> ExtensionPoint | None:
 
 
 def check_expanded(expanded: Expanded, scheduler_name: str, path: str, errors: FieldErrors) -> None:
-    """Report what keeps a profile from scheduling anything."""
+    """Report a profile without bind plugin, or without exactly one queue sort plugin."""
     sorters = expanded.points[QUEUE_SORT.yaml]
     if len(sorters) != 1:
         errors.add(

@@ -1,8 +1,8 @@
 """`KubeSchedulerConfiguration` of kubescheduler.config.k8s.io/v1, and our own `kubestow` section.
 
-One Struct per upstream type, field for field; the defaults in the Structs are upstream's. What
-depends on something else (a name, another field, a feature gate) is empty here and filled by
-`config.defaults`. Zero means unset where upstream treats it so. No checks are made here.
+One Struct per upstream type, field for field, with upstream's defaults. A default that depends on
+something else (a name, another field, a feature gate) is filled in by `config.defaults`. Zero means
+unset where upstream treats it so. No checks are made here.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ class Section(
 class LeaderElectionConfiguration(Section, frozen=True):
     """Choice of the replica that schedules."""
 
-    #: Elect a leader before scheduling. On by default: two active replicas would bind against
-    #: each other.
+    #: Elect a leader before scheduling. True: two active replicas would bind against each other.
     leader_elect: bool = True
-    #: How long others wait after the last renewal before they take over. 15 s.
+    #: How long others wait after the last renewal before they take over.
     lease_duration: timedelta = timedelta(seconds=15)
-    #: How long the leader goes on trying to renew before it gives up; less than `lease_duration`.
-    #: 10 s.
+    #: How long the leader tries to renew before it gives up; less than `lease_duration`.
     renew_deadline: timedelta = timedelta(seconds=10)
-    #: Pause between two tries to get or renew the lease. 2 s.
+    #: Pause between two attempts to get or renew the Lease.
     retry_period: timedelta = timedelta(seconds=2)
     #: Only `leases` exists since Kubernetes 1.28.
     resource_lock: str = "leases"
@@ -52,7 +50,7 @@ class ClientConnectionConfiguration(Section, frozen=True):
 
     #: Path of a kubeconfig file. Empty: in-cluster configuration.
     kubeconfig: str = ""
-    #: Accepted for compatibility; answers are always JSON.
+    #: Accepted for compatibility; responses are always JSON.
     accept_content_types: str = ""
     #: Accepted for compatibility; requests are always JSON.
     content_type: str = ""
@@ -67,16 +65,16 @@ class PluginReference(Section, frozen=True):
 
     #: The plugin's declared name; in `enabled` also `module:Class`; in `disabled` also `*`.
     name: str = ""
-    #: Factor of the plugin's scores. 0 or absent: 1.
+    #: Factor of the plugin's scores. 0: 1.
     weight: Int32 = 0
 
 
 class PluginSet(Section, frozen=True):
     """Plugins to enable and to disable at one extension point."""
 
-    #: Runs after the defaults, in this order; a default named again keeps its place.
+    #: Run after the defaults, in this order; a default named again keeps its place.
     enabled: tuple[PluginReference, ...] = ()
-    #: Defaults not to run here; `*` is all of them.
+    #: Defaults that do not run here; `*` is all of them.
     disabled: tuple[PluginReference, ...] = ()
 
 
@@ -100,7 +98,7 @@ class Plugins(Section, frozen=True):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
-        """The set of a point, by its name in YAML."""
+        """Return the set of a point, by its name in YAML."""
         found = getattr(self, POINTS[point])
         assert isinstance(found, PluginSet)
         return found
@@ -127,7 +125,7 @@ class KubeSchedulerProfile(Section, frozen=True):
 
     #: `spec.schedulerName` of the pods. None: `kubestow`, if there is one profile only.
     scheduler_name: str | None = None
-    #: None: the value of the whole configuration.
+    #: None: the value of `KubeSchedulerConfiguration`.
     percentage_of_nodes_to_score: Int32 | None = None
     #: None: the default plugins.
     plugins: Plugins | None = None
@@ -135,7 +133,7 @@ class KubeSchedulerProfile(Section, frozen=True):
 
 
 class ExtenderManagedResource(Section, frozen=True):
-    """A resource an extender looks after."""
+    """A resource that an extender manages."""
 
     name: str = ""
     #: NodeResourcesFit leaves the resource to the extender.
@@ -143,7 +141,7 @@ class ExtenderManagedResource(Section, frozen=True):
 
 
 class ExtenderTLSConfig(Section, frozen=True):
-    """TLS towards an extender. Data beats files; data is base64."""
+    """TLS of calls to an extender. Data, in base64, takes precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -156,7 +154,7 @@ class ExtenderTLSConfig(Section, frozen=True):
 
 
 class Extender(Section, frozen=True):
-    """An HTTP service asked during scheduling."""
+    """An HTTP service that is called during scheduling."""
 
     #: Base URL; also the extender's name in messages.
     url_prefix: str = ""
@@ -167,14 +165,14 @@ class Extender(Section, frozen=True):
     bind_verb: str = ""
     #: Factor of the extender's scores.
     weight: Int64 = 0
-    #: Selects TLS settings only; the scheme of the URL decides about TLS, as upstream.
+    #: Selects TLS settings only; whether TLS is used depends on the scheme of the URL, as upstream.
     enable_https: bool = msgspec.field(name="enableHTTPS", default=False)
     tls_config: ExtenderTLSConfig | None = None
     #: Limit for one call. 0: 5 s.
     http_timeout: timedelta = msgspec.field(name="httpTimeout", default=timedelta())
     #: Send node names instead of whole nodes.
     node_cache_capable: bool = False
-    #: Ask the extender only for pods that mention one of these. Empty: for all pods.
+    #: Call the extender only for pods that request one of these. Empty: for all pods.
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     #: Go on without the extender when it fails.
     ignorable: bool = False
@@ -183,87 +181,84 @@ class Extender(Section, frozen=True):
 class NodeProvisioningBridgeConfiguration(Section, frozen=True):
     """Settings of the bridge from autoscalers' Events to a pod condition (KEP-3990)."""
 
-    #: `Auto`: while a pod has the criterion NodeProvisioningFailed and the feature gate
-    #: PodTopologySpreadFallbackMode is on; ends where somebody else writes the condition. `On`:
-    #: always, whoever else writes. `Off`: never.
+    #: `Auto`: run while a pod has the criterion NodeProvisioningFailed and the feature gate
+    #: PodTopologySpreadFallbackMode is on, unless another manager writes the condition. `On`:
+    #: always, even beside another manager. `Off`: never.
     mode: Literal["Auto", "On", "Off"] = "Auto"
-    #: `FallbackPods`: only pods with that criterion get the condition. `All`: all pods of our
-    #: profiles.
+    #: Pods that get the condition. `FallbackPods`: those with that criterion. `All`: all pods of
+    #: our profiles.
     scope: Literal["FallbackPods", "All"] = "FallbackPods"
-    #: How long after the failure of all node groups (or node claims) asked to grow for a pod the
-    #: autoscaler may still try again before the condition becomes False. None: 5 min 30 s for
-    #: cluster-autoscaler and 3 min for Karpenter, longer than they leave out repeated events.
+    #: How long the condition stays True after all node groups (or node claims) that were to grow
+    #: for a pod failed, because the autoscaler may try again. None: 5 min 30 s for
+    #: cluster-autoscaler and 3 min for Karpenter, longer than they suppress repeated events.
     suspect_window: timedelta | None = None
-    #: How long a pod may wait after nodes were first promised for it. 20 min: more than
+    #: How long a pod waits after the first promise of nodes. 20 min: more than
     #: cluster-autoscaler's own limit for a node to appear, 15 min.
     provisioning_deadline: timedelta = timedelta(minutes=20)
-    #: Where cluster-autoscaler runs and keeps its status ConfigMap, which its events about node
-    #: groups name.
+    #: Namespace of cluster-autoscaler and its status ConfigMap, to which its events about node
+    #: groups refer.
     cluster_autoscaler_namespace: str = "kube-system"
-    #: Name of that ConfigMap: its flag `--status-config-map-name`.
+    #: Name of that ConfigMap (cluster-autoscaler's flag `--status-config-map-name`).
     cluster_autoscaler_config_map: str = "cluster-autoscaler-status"
 
 
 class KubestowConfiguration(Section, frozen=True):
     """Options of the process that kube-scheduler does not have (the `kubestow` key)."""
 
-    #: Seed of every random choice, ties above all. None: from the operating system, as equal nodes
-    #: should not be picked in the same order by every process. Set it to replay a run.
+    #: Seed of every random choice, such as between equal nodes. None: from the operating system, so
+    #: that not all processes choose alike. Set it to replay a run.
     seed: int | None = None
-    #: Bind and PreBind requests in flight at once. 100: keeps an API server busy and stays far
-    #: below its own limit for mutating requests (200).
+    #: Bind and PreBind requests in flight at once. 100: keeps an API server busy, with half of its
+    #: own limit for mutating requests.
     bind_concurrency: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
-    #: Limit for one bind request. With the renew deadline it must stay below the lease duration,
+    #: Limit for one bind request. Together with `renewDeadline` it must stay below `leaseDuration`,
     #: so that no bind of an old leader arrives after a new one took over. None: 4 s, or 80 % of
-    #: what the lease leaves if that is less.
+    #: their difference if that is less.
     bind_timeout: timedelta | None = None
-    #: Reconnect a watch that delivered nothing, not even a bookmark, for this long. 70 s:
-    #: bookmarks come about every minute.
+    #: Reconnect a watch without any data, even bookmarks, for this long. 70 s: bookmarks come about
+    #: every minute.
     watch_idle_timeout: timedelta = timedelta(seconds=70)
-    #: How often plugins that wait for time to pass are asked. 30 s, as KEP-3990 proposes.
+    #: How often hints of plugins that wait for time to pass are called. 30 s, as in KEP-3990.
     time_based_hint_period: timedelta = timedelta(seconds=30)
     #: How long a PodScheduled condition with a plugin's own reason waits before it is written, so
-    #: that what has passed by then is never written. 1 s: people do not notice, and a gate's answer
-    #: is rarely its last one.
+    #: that one that is obsolete by then is never written. 1 s: hardly noticed, and the first answer
+    #: of a gate is rarely the last.
     status_patch_delay: timedelta = timedelta(seconds=1)
-    #: Kubernetes Events written a second at most, averaged; more wait, then are dropped and
-    #: counted. None: `clientConnection.qps`, which events have to themselves, apart from binds, as
-    #: upstream.
+    #: Average limit of Kubernetes Events written per second; more wait, then are dropped and
+    #: counted. None: as `clientConnection.qps`; binds have a limit of their own, as upstream.
     events_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    #: Filter the chosen node again just before the bind if others changed it meanwhile: a secondary
-    #: scheduler shares its nodes. True; it costs nothing while nobody else changes nodes.
+    #: Filter the chosen node again just before the bind if it was changed from outside meanwhile: a
+    #: secondary scheduler shares its nodes. True: free while no other scheduler changes nodes.
     recheck_before_bind: bool = True
-    #: Pending pods of other schedulers that these nominated to a node (`status.nominatedNodeName`)
-    #: hold their place there, for our pods of at most their priority. True: victims were evicted
-    #: for them.
+    #: Keep room on nodes for pending pods of other schedulers with a `status.nominatedNodeName`,
+    #: against our pods of at most their priority. True: victims were evicted for them.
     honor_foreign_nominations: bool = True
-    #: How long a node is passed over for pods of a signature after its kubelet rejected one of
-    #: them. 5 min: several tries of whatever made the kubelet refuse, and no tight loop of pods
-    #: that are created, bound, rejected and replaced. 0: not at all.
+    #: How long a node is skipped for pods of a signature after its kubelet rejected one of them.
+    #: 5 min: several retries of whatever failed on the node, and no tight loop of pods that are
+    #: created, bound, rejected and replaced. 0: not at all.
     kubelet_rejection_backoff: timedelta = timedelta(minutes=5)
-    #: What one scalar plugin may use of one scheduling cycle before it is logged and counted. 10
-    #: ms: longer is felt by everything else on the event loop.
+    #: Time that one scalar plugin may use in one scheduling cycle before it is logged and counted.
+    #: 10 ms: longer delays everything else on the event loop.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
-    #: CPU time that one scheduling cycle may use. A cycle that uses more is given up, and no pod of
+    #: CPU time that one scheduling cycle may use. A cycle that uses more is aborted, and no pod of
     #: its template is tried for a pause (10 s, doubling up to 5 min); the budget of the next
     #: attempt doubles as well (up to 4 times). Attempts that use more than 2 % of it are charged to
-    #: their namespace, whose pods go behind others once they used half of it lately. 500 ms:
-    #: hundreds of times an ordinary cycle on 5,000 nodes, and half of what other pods can be asked
-    #: to wait. 0: no limit, and nobody is charged. Less than a quarter of `watchdogTimeout`.
+    #: their namespace, whose pods go behind others after recent charges of half of it. 500 ms:
+    #: hundreds of times an ordinary cycle on 5,000 nodes, and a delay of less than 1 s for other
+    #: pods. 0: no limit and no charges. Less than a quarter of `watchdogTimeout`.
     cycle_time_budget: timedelta = timedelta(milliseconds=500)
-    #: Failed calls in a row after which an extender's verb is not called for a while. 3: one slow
-    #: answer is no outage, yet a dead extender costs few time-outs.
+    #: Failed calls in a row that open the circuit of an extender's verb. 3: one slow response is
+    #: no outage, and a dead extender costs few timeouts.
     extender_failures: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
-    #: How long it is not called then; one call tries afterwards. 30 s: long against a time-out of
-    #: 5 s, short against an outage.
+    #: How long an open circuit blocks calls; then one call probes. 30 s: long compared with a
+    #: timeout of 5 s, short compared with an outage.
     extender_circuit_open_duration: timedelta = timedelta(seconds=30)
-    #: How long the event loop of a leader may make no progress before the Lease is renewed no
-    #: longer. 1 min: longer than any cycle takes, and as long as the liveness probe of our
-    #: manifests waits before it ends a process that does not answer.
+    #: How long the event loop of a leader may make no progress before the Lease is not renewed any
+    #: more. 1 min: longer than any cycle, and as long as the liveness probe of our manifests waits.
     watchdog_timeout: timedelta = timedelta(minutes=1)
-    #: How long pods are scheduled back to back before watches and binds get their turn. 5 ms:
-    #: several pods, yet well below what delays a health check. The work for waiting pods that one
-    #: event brings is done in pieces of this length as well.
+    #: How long pods are scheduled back to back before the event loop runs watches and binds. 5 ms:
+    #: several pods, and no delay for a health check. Requeueing after one cluster event is done in
+    #: slices of this length as well.
     scheduling_time_slice: timedelta = timedelta(milliseconds=5)
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()
@@ -281,18 +276,18 @@ class KubeSchedulerConfiguration(Section, frozen=True):
     client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
     #: Serve `/debug/pprof` and `/debug/flags`.
     enable_profiling: bool = True
-    #: None: as `enable_profiling`. There is no lock to contend for; accepted for compatibility.
+    #: Accepted for compatibility: there are no locks to profile. None: as `enable_profiling`.
     enable_contention_profiling: bool | None = None
-    #: Percent of nodes to look at before scoring. 0: all where all plugins are columnar, else
+    #: Percentage of nodes to find feasible before scoring. 0: all if all plugins are columnar, else
     #: upstream's number.
     percentage_of_nodes_to_score: Int32 = 0
-    #: Seconds a pod waits after its first failed attempt; doubles with each further one. 1 s.
+    #: How long a pod waits after its first failed attempt; doubles with each further one.
     pod_initial_backoff_seconds: Int64 = 1
-    #: Where the doubling ends. 10 s.
+    #: Limit of the doubling.
     pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
-    #: Fill caches only once elected: saves memory in standbys, delays a take-over.
+    #: Fill caches only after election: saves memory in standbys, delays failover.
     delay_cache_until_active: bool = False
     kubestow: KubestowConfiguration = KubestowConfiguration()
 

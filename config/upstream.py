@@ -1,7 +1,7 @@
-"""Names that belong to kube-scheduler v1.36: its plugins, their arguments, what protects it.
+"""Names of kube-scheduler v1.36: scheduler, Lease, removed and gated plugins, their arguments.
 
-Facts only. Needed to tell a typing mistake from a plugin kubestow does not have, to decode
-`apiVersion` and `kind` in arguments, and to print a file that kube-scheduler accepts.
+Data only, for messages about plugins that kubestow does not have, and for a printed file that
+kube-scheduler accepts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
-"""What pods name when they name nothing; the cluster's own scheduler serves it."""
+"""`schedulerName` of pods that set none; the cluster's own scheduler serves it."""
 
 LEASE_NAME: Final = "kube-scheduler"
 LEASE_NAMESPACE: Final = "kube-system"
@@ -25,7 +25,7 @@ GATED_DEFAULTS: Final[Mapping[str, str]] = {
     "GangScheduling": "GangScheduling",
     "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
     "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
-    # Ours, KEP-5465: the feature gate adds the plugin as well.
+    # Of kubestow, KEP-5465: the feature gate adds the plugin as well.
     "ResourceQuota": "ResourceQuotaDeferredEnforcement",
 }
 """Plugins that are in the default set only while a gate is on."""

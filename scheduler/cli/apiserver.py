@@ -1,4 +1,4 @@
-"""`kubestow apiserver`: the embedded API server alone, for experiments with kubectl, curl or us."""
+"""`kubestow apiserver`: the embedded API server alone, for experiments with any client."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def command(**values: Any) -> None:
 
 
 def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[str, bool]:
-    """Gates by name. The server knows gates of its own, so names are not checked.
+    """Read gates by name. The server has gates of its own, so names are not checked.
 
     >>> parse_gates(("A=true,B=false", "C=true"))
     {'A': True, 'B': False, 'C': True}
@@ -121,7 +121,7 @@ def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[s
 
 
 def read_autoscaler(path: Path | None) -> AutoscalerSettings | None:
-    """The settings in a file; None without one. A mistake is an error that names file and field."""
+    """Read the settings in a file; None without one. Errors name file and field."""
     if path is None:
         return None
     import yaml

@@ -53,7 +53,7 @@ class Cluster:
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command and hand them over as `cluster`."""
+    """Add the options to a command, which gets them as `cluster`."""
 
     @functools.wraps(command)
     def with_cluster(**values: Any) -> None:

@@ -1,7 +1,7 @@
 """Feature gates of other components of Kubernetes v1.36.
 
-Every component knows the gates of all, and operators often give one `--feature-gates` to each of
-them. So these names are accepted and have no effect, and only an unknown name is an error.
+Every component knows the gates of all, and operators often pass the same `--feature-gates` to each
+of them. So these names are accepted without effect, and only an unknown name is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kubestow config`: check a KubeSchedulerConfiguration, print what is in force, list the gates."""
+"""`kubestow config`: check a KubeSchedulerConfiguration, print the effective one, list gates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.service.options import RunOptions, read_configuration
 
 
 def _reading_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that change how a file is read."""
+    """Add the options that affect how a file is read."""
     for option in (
         click.option(
             "--feature-gates", multiple=True, metavar="NAME=BOOL,...", help="As for `kubestow run`."

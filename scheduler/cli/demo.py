@@ -1,7 +1,7 @@
 """`kubestow demo`: the scheduler at work, with nothing else installed.
 
-Without an argument the morning of a small cluster; with one, a story of its own. Here: commands,
-flags, the log and the exit code; the stories are in `simulator.demos`.
+Commands, flags, the log and the exit code; the stories are in `simulator.demos`. Without the name
+of a story the command shows the morning of a small cluster.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def _run(make: Callable[[], Story], log_file: Path | None, *, serve: bool) -> No
     The scheduler's log goes to a file, because only the story may write to the terminal.
 
     Raises:
-        click.ClickException: what went wrong, with the last lines of the log.
+        click.ClickException: the story failed; the message has the last lines of the log.
     """
     import uvloop
     from rich.console import Console
@@ -283,7 +283,7 @@ def _run(make: Callable[[], Story], log_file: Path | None, *, serve: bool) -> No
 
 
 def _failure(errors: list[str], log: Path) -> str:
-    """Return the text for what went wrong, with the last warnings and errors of the log."""
+    """Return the errors, shortened, and the last warnings and errors of the log."""
     lines = [line for error in errors for line in error.splitlines()]
     if len(lines) > _MAX_ERRORS:
         lines[_MAX_ERRORS:] = [f"… and {len(lines) - _MAX_ERRORS} more"]

@@ -1,8 +1,8 @@
 """Requests of a command to a running scheduler: server, credentials and trust.
 
 Shared by `kubestow queue` and `kubestow explain`. All requests are read-only. Two rules protect the
-user's credentials: they are sent over TLS only, and those of the kubeconfig go to a server whose
-certificate is not verified only if it is this machine (a port-forward, or the pod itself).
+user's credentials: they are sent over TLS only, and if the certificate is not verified, those of
+the kubeconfig are sent to this machine only (a port-forward, or the pod itself).
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ NOT_FOUND: Final = "{server} has no {path}: it is no kubestow scheduler, or an o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Whom to ask, as the command line says."""
+    """The scheduler to query, and its credentials, as given on the command line."""
 
     server: str
-    #: Empty: the user of the kubeconfig asks.
+    #: Empty: the credentials of the kubeconfig are used.
     token: str
     kubeconfig: str
     context: str
@@ -73,7 +73,7 @@ class Endpoint:
     insecure_skip_tls_verify: bool
 
     def ask(self, path: str, query: Mapping[str, str]) -> bytes:
-        """The JSON at a path.
+        """Get the JSON at a path.
 
         Raises:
             click.ClickException: no response came; the message gives the reason and the remedy.
@@ -87,7 +87,7 @@ class Endpoint:
 
 
 def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command and hand them over as `endpoint`."""
+    """Add the options to a command, which gets them as `endpoint`."""
 
     @functools.wraps(command)
     def with_endpoint(**values: Any) -> None:
@@ -152,7 +152,7 @@ _OPTIONS: Final = (
 
 
 def _server(text: str) -> str:
-    """The address without a trailing slash; `https://` may be left out.
+    """Check an address and return it without trailing slash; `https://` is optional.
 
     >>> _server("localhost:10259/")
     'https://localhost:10259'
@@ -172,7 +172,7 @@ def _server(text: str) -> str:
 
 
 def _token(token: str | None, file: str | None) -> str:
-    """The token that was given; a mistake if it was given twice, or cannot be sent."""
+    """Return the token; a usage error if it is given twice or cannot be sent."""
     if token and file:
         raise click.UsageError("give --token or --token-file, not both")
     if file:
@@ -188,7 +188,7 @@ def _token(token: str | None, file: str | None) -> str:
 
 
 def is_this_machine(server: str) -> bool:
-    """Whether the address can only be this machine.
+    """Whether the address cannot be another machine's.
 
     >>> is_this_machine("https://[::1]:1"), is_this_machine("https://localhost.example.com")
     (True, False)
@@ -203,7 +203,7 @@ def is_this_machine(server: str) -> bool:
 
 
 class _Connection(HTTPSConnection):
-    """A connection whose certificate may have to be made out to another name than the host's."""
+    """A connection that may verify the certificate against another name than the host's."""
 
     def __init__(self, access: Access, host: str, port: int | None) -> None:
         super().__init__(host, port, timeout=REQUEST_TIMEOUT, context=access.tls)
@@ -211,7 +211,7 @@ class _Connection(HTTPSConnection):
         self._name = access.server_name or host
 
     def connect(self) -> None:
-        """Connect and shake hands."""
+        """Connect and perform the TLS handshake."""
         raw = socket.create_connection((self.host, self.port), self.timeout)
         try:
             self.sock = self._tls.wrap_socket(raw, server_hostname=self._name)
@@ -221,7 +221,7 @@ class _Connection(HTTPSConnection):
 
 
 def request(access: Access, server: str, target: str) -> tuple[int, bytes]:
-    """Status and body of one GET. A command asks once and ends: no session, no event loop.
+    """Send one GET and return status and body. One request needs no session and no event loop.
 
     Raises:
         click.ClickException: no response came; the message gives the reason and the remedy.
@@ -249,7 +249,7 @@ class Access:
     tls: ssl.SSLContext
     #: The header; empty for an anonymous request.
     authorization: str
-    #: Where it is from, for people.
+    #: The origin of the header, for error messages.
     credentials: str
     server_name: str
 
@@ -267,7 +267,7 @@ def _access(endpoint: Endpoint) -> Access:
 
 
 async def _of_the_cluster(endpoint: Endpoint) -> tuple[str, str, ssl.SSLContext | None]:
-    """The header, where it is from, and a context with client certificate and authority."""
+    """Return the header, its origin, and a context with client certificate and authority."""
     from scheduler.client.configuration import load_configuration
     from scheduler.client.errors import ConfigurationError
 
@@ -282,19 +282,15 @@ async def _of_the_cluster(endpoint: Endpoint) -> tuple[str, str, ssl.SSLContext 
             raise click.ClickException(str(error)) from error
         return "", f"none: {error}", None
     if header is None:
-        return (
-            "",
-            f"no token, but the client certificate, if any, of {found.source}",
-            context,
-        )
+        return "", f"no token, but the client certificate, if any, of {found.source}", context
     return header, f"the token of {found.source}", context
 
 
 def _verifying(endpoint: Endpoint, context: ssl.SSLContext | None) -> ssl.SSLContext:
-    """A context that verifies unless this endpoint is excused, whatever the kubeconfig says."""
+    """Return a context that verifies unless the command line forbids it; ignore the kubeconfig."""
     if context is None:
         context = ssl.create_default_context()
-        # As for API servers: certificates made by hand lack the extensions that Python 3.13 wants.
+        # As for API servers: hand-made certificates lack extensions that Python 3.13 requires.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if endpoint.ca_file:
         try:

@@ -1,4 +1,4 @@
-"""`kubestow explain`: why one pod is where it is, and what every node says to it."""
+"""`kubestow explain`: the state of one pod, and the result of every node for it."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _score_cells(node: NodeScore, weights: dict[str, int]) -> list[str]:
 
 
 def _broken(name: str) -> str:
-    """A plugin's name on several lines, so that a column is not as wide as the name.
+    """Break a plugin's name into several lines, for a narrow column.
 
     >>> _broken("NodeResourcesBalancedAllocation").split()
     ['Node', 'Resources', 'Balanced', 'Allocation']

@@ -1,9 +1,8 @@
 """Flags as kube-scheduler reads them, on top of click.
 
-Go's flag package and click differ where it matters for command lines that exist in Deployments: a
-boolean flag takes its value only after `=`, `-v=2` is a number, words may be joined by `_`, lists
-are comma-separated and repeatable. `go_arguments` rewrites a command line so that click reads the
-same; the types check values and say what they should be.
+Command lines of existing Deployments rely on rules of Go's flag package that click lacks: a boolean
+flag takes its value only after `=`, `-v=2` is a number, words may be joined by `_`, lists are
+comma-separated and repeatable. `go_arguments` rewrites a command line so that click reads it alike.
 """
 
 from __future__ import annotations
@@ -199,7 +198,7 @@ def go_arguments(arguments: Sequence[str], flags: Iterable[Flag]) -> list[str]:
         elif flag.kind is Kind.BOOL:
             rewritten.append(f"{name}=true")
         else:
-            # Whatever follows is the value, even if it looks like a flag.
+            # The next argument is the value, even if it looks like a flag.
             rewritten += [name, *islice(rest, 1)]
     return rewritten
 

@@ -1,7 +1,7 @@
-"""The entry point: finds the command, runs it, and turns errors into text and an exit code.
+"""The entry point: find the command, run it, and turn errors into text and an exit code.
 
 Commands are imported when they are called, so that `--help` and shell completion stay quick. Under
-the program name kube-scheduler the whole command line is that of `kubestow run`.
+the program name kube-scheduler the command line is that of `kubestow run`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LazyCommand:
         return importlib.util.find_spec(self.module) is not None
 
     def load(self) -> click.Command:
-        """Import it."""
+        """Import the command."""
         with import_without():
             command = importlib.import_module(self.module).command
         assert isinstance(command, click.Command)
@@ -84,7 +84,7 @@ COMMANDS: Final = {
 
 
 class LazyGroup(click.Group):
-    """The group of `COMMANDS`, imported when they are called."""
+    """The group of `COMMANDS`, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands that exist."""
@@ -115,7 +115,7 @@ program = LazyGroup(
 
 
 def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
-    """Run a command as Click does; Ctrl-C is silent and gives the status that shells expect."""
+    """Run a command as Click does, but exit silently, with a shell's status, after Ctrl-C."""
     try:
         status = command.main(args=arguments, prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -123,7 +123,7 @@ def _run(command: click.Command, arguments: list[str], name: str) -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
-    # Click gives the status of its own exits, and what the command returned.
+    # The status of `ctx.exit()`, or the return value of the command.
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -131,11 +131,11 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     """Run a command line and exit.
 
     Args:
-        arguments: without the program's name; default those of the process.
-        name: what the program was called; `kube-scheduler` means `kubestow run`.
+        arguments: without the program's name; default: those of the process.
+        name: the program's name; `kube-scheduler` means `kubestow run`. Default: from `sys.argv`.
     """
-    # NumPy's OpenBLAS would start a thread for each core when it is loaded, which takes a fifth of
-    # the start-up time, and no matrices are multiplied here.
+    # NumPy's OpenBLAS would start a thread for each core when it is loaded, in a fifth of the
+    # start-up time, and the scheduler multiplies no matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     report_crashes()
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
             _run(COMMANDS["run"].load(), given, KUBE_SCHEDULER)
         _run(program, given, "kubestow")
     except ValueError as error:
-        # Imported here: behind it stands NumPy, a third of the time of `--help`.
+        # Imported here because it imports NumPy, a third of the time of `--help`.
         from scheduler.framework.status import ConfigurationError
 
         if not isinstance(error, ConfigurationError):

@@ -1,6 +1,6 @@
 """A waiting pod in one line: time of the next attempt, what holds it, and the last event.
 
-Texts only; from the records of `/debug/queue` and `/debug/explain`.
+Texts for the records of `/debug/queue` and `/debug/explain`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def next_try(view: PodView, now: float) -> str:
 
 
 def held_by(view: PodView) -> str:
-    """The gate, or the plugins that rejected the pod last."""
+    """Return the gate, or the plugins that rejected the pod last."""
     if view.gating_plugin:
         return f"gate {view.gating_plugin}"
     pending = [f"{plugin} (pending)" for plugin in view.pending_plugins]
@@ -87,7 +87,7 @@ def held_by(view: PodView) -> str:
 
 
 def woken_by(view: PodView) -> str:
-    """The event that moved the pod last, and the plugin whose hint returned Queue."""
+    """Return the event that moved the pod last, and the plugin whose hint returned Queue."""
     if not view.last_hint:
         return view.last_event
     return f"{view.last_event} (hint of {view.last_hint})"

@@ -104,7 +104,7 @@ _COLUMNS: Final = {
 
 
 def counts(page: QueuePage) -> str:
-    """One line with the size of every sub-queue."""
+    """Return one line with the size of every sub-queue."""
     numbers = page.statistics
     errors = f" ({numbers.backoff_errors} after an error)" if numbers.backoff_errors else ""
     return (

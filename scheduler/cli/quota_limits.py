@@ -105,7 +105,7 @@ def _written(name: str, key: DeferredKey, text: str) -> str:
 
 
 def manifest(namespace: str, name: str, limits: Limits, scopes: Iterable[str] = ()) -> JsonObject:
-    """Return a new quota."""
+    """Build a new quota."""
     meta: JsonObject = {"name": name, "namespace": namespace, "labels": {LABEL: "true"}}
     if limits.aliases:
         meta["annotations"] = {ALIAS_ANNOTATION: json.dumps(limits.aliases)}

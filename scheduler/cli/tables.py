@@ -1,4 +1,4 @@
-"""Tables for people: as wide as a terminal, and one line for each row in a pipe."""
+"""Tables for terminals, as wide as they are, and for pipes, with one line for each row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Cell = str | tuple[str, str]
 
 
 def wide_console(*, endless: bool = False) -> Console:
-    """A console as wide as the terminal, and without end in a pipe or where asked for."""
+    """Build a console as wide as the terminal; in a pipe, or `endless`, no line is wrapped."""
     from rich.console import Console
 
     narrow = sys.stdout.isatty() and not endless
@@ -43,17 +43,17 @@ def listing(columns: Mapping[str, Layout], rows: Iterable[Sequence[Cell]]) -> Ta
     return table
 
 
-def cut(text: str, most: int) -> str:
-    """The beginning of a text, with an ellipsis where something is missing.
+def cut(text: str, limit: int) -> str:
+    """Shorten a text to `limit` characters, with an ellipsis at the end.
 
     >>> cut("12345", 5), cut("123456", 5)
     ('12345', '1234…')
     """
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def put(console: Console, table: Table) -> None:
-    """Print a table; in a pipe without the blanks that fill the last column."""
+    """Print a table; in a pipe without the padding of the last column."""
     if console.is_terminal and console.width < PIPED_WIDTH:
         console.print(table)
         return

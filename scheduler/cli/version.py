@@ -1,6 +1,6 @@
-"""`kubestow version` and `--version`: ours, and the Kubernetes release it behaves like.
+"""`kubestow version` and `--version`: kubestow's version and the Kubernetes release it follows.
 
-Under the name kube-scheduler the output begins as kube-scheduler's does, because scripts read it.
+Under the name kube-scheduler the output begins like kube-scheduler's, because scripts parse it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import click
 
 
 def version_text(program: str) -> str:
-    """One line about this build.
+    """Return one line about this build.
 
     >>> version_text("kubestow").startswith("kubestow ")
     True
@@ -26,7 +26,7 @@ def version_text(program: str) -> str:
 
 
 def version_json() -> str:
-    """Everything about this build."""
+    """Return everything about this build."""
     from scheduler.metrics.build_info import build_info
 
     build = build_info()
@@ -35,7 +35,7 @@ def version_json() -> str:
 
 
 def version_option() -> click.Option:
-    """`--version`, and `--version=raw` for everything."""
+    """Build the option `--version`, with `--version=raw` for everything."""
     return click.Option(
         ["--version", "version"],
         is_flag=False,
