@@ -327,8 +327,7 @@ class BindingCycle:
             f"Successfully assigned {pod.key} to {attempt.node_name}",
         )
         self._subscriptions.publish_bind(pod, attempt.node_name)
-        if attempt.state.pods_to_activate:
-            self._failures.activate(attempt.state.pods_to_activate)
+        self._failures.activate_pods_of(attempt)
 
     def _failed(self, attempt: Attempt, failure: Failure) -> None:
         pod = attempt.pod

@@ -5,8 +5,6 @@ Follows `schedule_one.go: handleSchedulingFailure`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import structlog
 
 from scheduler.api.pod import Pod
@@ -16,12 +14,12 @@ from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
 from scheduler.service.gate_reporter import GateReporter
-from scheduler.service.plugin_conditions import ConditionSource, no_conditions
+from scheduler.service.listers import PodLister, pending_pod
+from scheduler.service.plugin_conditions import ConditionSource
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
 
-PodLister = Callable[[str, str], Pod | None]
 EVENT_FAILED_SCHEDULING = "FailedScheduling"
 ACTION_SCHEDULING = "Scheduling"
 
@@ -38,13 +36,13 @@ class FailureHandler:
         statuses: StatusWriter,
         clock: Clock,
         metrics: SchedulerMetrics,
-        gates: GateReporter | None = None,
-        conditions: ConditionSource = no_conditions,
+        gates: GateReporter,
+        conditions: ConditionSource,
     ) -> None:
         """Wire the handler.
 
-        `gates` delays conditions that have a plugin's own reason; None writes them at once.
-        `conditions` returns plugins' conditions for the same write.
+        `gates` delays conditions that have a plugin's own reason. `conditions` returns plugins'
+        conditions for the same write.
         """
         self._conditions = conditions
         self._queue = queue
@@ -55,40 +53,31 @@ class FailureHandler:
         self._metrics = metrics
         self._gates = gates
 
-    def activate(self, keys: Iterable[str]) -> None:
-        """Move pods, named "namespace/name", to the active queue.
+    def activate_pods_of(self, attempt: Attempt) -> None:
+        """Move the pods that plugins named during the attempt, once, to the active queue.
 
-        Unknown and malformed names are ignored, since they come from plugins.
+        They are named "namespace/name"; unknown and malformed names are ignored.
         """
+        keys = attempt.state.pods_to_activate
+        if not keys:
+            return
         named = (key.partition("/") for key in keys)
         pods = (self._newest(namespace, name) for namespace, _, name in named)
         self._queue.activate([pod for pod in pods if pod is not None])
-
-    def _requeue(self, info: QueuedPodInfo) -> None:
-        try:
-            self._queue.add_unschedulable_if_not_present(info)
-        except AlreadyQueuedError as error:
-            # An event requeued the pod during its binding cycle, after it was no longer assumed. It
-            # is queued, which is what matters.
-            _log.warning("pod is queued already", pod=info.key, error=str(error))
+        keys.clear()
 
     def still_wanted(self, info: QueuedPodInfo) -> Pod | None:
         """Return the newest state of a pod; None if it is deleted, bound or replaced."""
-        pod = info.pod
-        newest = self._newest(pod.metadata.namespace, pod.metadata.name)
-        if newest is None or newest.metadata.uid != info.uid or newest.spec.node_name:
-            return None
-        return newest
+        return pending_pod(self._newest, info.pod)
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
         """Write another reason for a pod that waits; see `Handle.relabel`."""
-        newest = self._newest(pod.metadata.namespace, pod.metadata.name)
-        if newest is None or newest.metadata.uid != pod.metadata.uid or newest.spec.node_name:
+        newest = pending_pod(self._newest, pod)
+        if newest is None:
             return
-        if self._gates is not None:
-            self._gates.superseded(pod.metadata.uid)
+        self._gates.superseded(pod.metadata.uid)
         # The watch may not have delivered the replaced condition yet: the known pod proves nothing.
-        self._statuses.held(newest, reason, redact_message(message), afresh=True)
+        self._statuses.not_scheduled(newest, reason, redact_message(message), afresh=True)
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod unless it is deleted, bound or replaced; then report why it failed."""
@@ -129,17 +118,24 @@ class FailureHandler:
 
     def _write_status(self, info: QueuedPodInfo, pod: Pod, failure: Failure, message: str) -> None:
         nominated = None if failure.nominating is None else failure.nominating.node_name
-        if (
-            self._gates is None
-            or not failure.own_reason
-            or self._statuses.nomination_differs(pod, nominated)
-        ):
-            more = self._conditions(pod, info)
-            afresh = self._gates is not None and self._gates.superseded(pod.uid)
+        if not failure.own_reason or self._statuses.nomination_differs(pod, nominated):
             self._statuses.not_scheduled(
-                pod, failure.reason, message, nominated, more, afresh=afresh
+                pod,
+                failure.reason,
+                message,
+                self._conditions(pod, info),
+                nominated=nominated,
+                afresh=self._gates.superseded(pod.uid),
             )
         elif not info.gated:
             # A plugin may let in many pods at once and reject them again, hence the delay. (If a
             # gate holds the pod by now, the gate's condition is newer.)
             self._gates.rejected(info, failure.reason, message)
+
+    def _requeue(self, info: QueuedPodInfo) -> None:
+        try:
+            self._queue.add_unschedulable_if_not_present(info)
+        except AlreadyQueuedError as error:
+            # An event requeued the pod during its binding cycle, after it was no longer assumed. It
+            # is queued, which is what matters.
+            _log.warning("pod is queued already", pod=info.key, error=str(error))

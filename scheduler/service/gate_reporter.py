@@ -16,19 +16,18 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
-from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.api.redaction import redact_message
 from scheduler.framework import Clock, QueuedPodInfo, Status
-from scheduler.queue.signals import Signals
-from scheduler.service.plugin_conditions import ConditionSource, no_conditions
-
-POD_SCHEDULED: Final = "PodScheduled"
+from scheduler.queue import SchedulingQueue
+from scheduler.service.listers import PodLister, pending_pod
+from scheduler.service.plugin_conditions import ConditionSource
+from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
 
 NUMBERS_PERIOD: Final = 60.0
 """Seconds between two writes that differ in numbers only. Also how long a write is taken as applied
@@ -39,8 +38,6 @@ MAX_PER_TURN: Final = 50
 
 _SWEEP_ABOVE: Final = 1_000
 
-PodLister = Callable[[str, str], Pod | None]
-
 # Standing alone, so that the 2 in a name (`team-2`) counts as text; with a unit (`1500m`, `2.5Gi`,
 # `1m30s`). Possessive, because plugins write these texts: no input makes it slow.
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?(?:\d++(?:\.\d++)?[A-Za-z]{0,2}+)++(?![\w\-])")
@@ -50,30 +47,6 @@ _OF_PREEMPTION: Final = re.compile(
     r"\. preemption: \d+/\d+ nodes are available: "
     r"\d+ Preemption is not helpful for scheduling\.\Z"
 )
-
-
-class GatedPods(Protocol):
-    """The pods that wait, by UID; `SchedulingQueue` implements it."""
-
-    #: `signals.on_gated` is called for every gated pod.
-    signals: Signals
-
-    def __contains__(self, uid: object, /) -> bool:
-        """Whether the pod waits."""
-        ...
-
-
-class WriteCondition(Protocol):
-    """Write PodScheduled=False; with `afresh`, even if the pod, as known here, has it already.
-
-    `more` are conditions of plugins, for the same write.
-    """
-
-    def __call__(
-        self, pod: Pod, reason: str, message: str, more: Sequence[Condition], *, afresh: bool
-    ) -> None:
-        """Hand the condition to the dispatcher."""
-        ...
 
 
 @lru_cache(maxsize=1024)
@@ -140,13 +113,13 @@ class GateReporter:
 
     def __init__(
         self,
-        queue: GatedPods,
+        queue: SchedulingQueue,
         newest: PodLister,
-        write: WriteCondition,
+        statuses: StatusWriter,
         clock: Clock,
         *,
-        delay: float = 1.0,
-        conditions: ConditionSource = no_conditions,
+        delay: float,
+        conditions: ConditionSource,
     ) -> None:
         """Subscribe to gated pods of `queue`; `delay` is in seconds.
 
@@ -156,7 +129,7 @@ class GateReporter:
         queue.signals.on_gated = self.held
         self._queue = queue
         self._newest = newest
-        self._write = write
+        self._statuses = statuses
         self._clock = clock
         self._delay = delay
         self._notes: dict[str, _Note] = {}
@@ -281,7 +254,7 @@ class GateReporter:
             self._cancel(note)
             return
         more = self._conditions(pod, note.info)
-        self._write(pod, note.reason, note.message, more, afresh=note.doubtful)
+        self._statuses.not_scheduled(pod, note.reason, note.message, more, afresh=note.doubtful)
         self._written += 1
         note.shown, note.written_at = (note.reason, note.message), now
         note.due, note.doubtful = None, False
@@ -293,20 +266,15 @@ class GateReporter:
             return None
         if info.attempts != note.attempts:
             return None
-        pod = self._pending(info)
+        pod = pending_pod(self._newest, info.pod)
         return None if pod is None or pod.terminating else pod
-
-    def _pending(self, info: QueuedPodInfo) -> Pod | None:
-        metadata = info.pod.metadata
-        pod = self._newest(metadata.namespace, metadata.name)
-        if pod is None or pod.metadata.uid != info.uid or pod.spec.node_name:
-            return None
-        return pod
 
     def _sweep(self) -> None:
         """Forget deleted and bound pods; amortised over the notes made since the last sweep."""
         self._notes = {
-            uid: note for uid, note in self._notes.items() if self._pending(note.info) is not None
+            uid: note
+            for uid, note in self._notes.items()
+            if pending_pod(self._newest, note.info.pod) is not None
         }
         self._sweep_at = max(_SWEEP_ABOVE, 2 * len(self._notes))
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.client.store import Store
 from scheduler.framework import Lister
 
+PodLister = Callable[[str, str], Pod | None]
+"""`lister(namespace, name)` returns the newest known state of a pod."""
+
+
+def pending_pod(newest: PodLister, pod: Pod) -> Pod | None:
+    """Return the newest state of a pending pod; None if it is deleted, replaced or bound."""
+    found = newest(pod.metadata.namespace, pod.metadata.name)
+    if found is None or found.metadata.uid != pod.metadata.uid or found.spec.node_name:
+        return None
+    return found
+
 
 class NoObjects:
     """The lister of a resource that is not watched."""
 
     def get(self, name: str, namespace: str = "") -> Any | None:
-        """Return nothing."""
+        """Return None."""
         return None
 
     def list(self, namespace: str | None = None) -> Iterable[Any]:
-        """Return nothing."""
+        """Return no objects."""
         return ()
 
 

@@ -26,11 +26,6 @@ _NOT_THEIRS: Final = frozenset(
 )
 
 
-def no_conditions(pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:  # noqa: ARG001
-    """Return no conditions."""
-    return ()
-
-
 class PluginConditions:
     """Collects the conditions of the plugins of a pod's profile."""
 

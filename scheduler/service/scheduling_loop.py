@@ -216,7 +216,7 @@ class SchedulingLoop:
         if attempt.failure is not None:
             self._failures.handle(attempt, attempt.failure)
             return None
-        self._activate(attempt)
+        self._failures.activate_pods_of(attempt)
         return attempt
 
     def _charge(self, attempt: Attempt) -> None:
@@ -228,12 +228,6 @@ class SchedulingLoop:
                 pod=attempt.pod.key,
                 seconds=round(attempt.cost, 3),
             )
-
-    def _activate(self, attempt: Attempt) -> None:
-        wanted = attempt.state.pods_to_activate
-        if wanted:
-            self._failures.activate(wanted)
-            wanted.clear()
 
     def _binding_ended(self) -> None:
         if self._binding.active == self._most_binding - 1:

@@ -33,36 +33,36 @@ class StatusWriter:
         pod: Pod,
         reason: str,
         message: str,
-        nominated_node_name: str | None,
         more: Sequence[Condition] = (),
         *,
+        nominated: str | None = None,
         afresh: bool = False,
     ) -> None:
-        """Write why the pod is pending; a nomination of None leaves it alone, "" clears it.
+        """Write why the pod is pending.
 
-        `more` are conditions of plugins, for the same patch. `afresh`: write the condition even if
-        the pod, as known here, has it already, since another one may be on its way.
+        Args:
+            pod: its newest known state.
+            reason: of the condition.
+            message: of the condition.
+            more: conditions of plugins, for the same patch.
+            nominated: the node to nominate; None leaves the nomination alone, "" clears it.
+            afresh: write the condition even if `pod` has it already, since the write of another
+                condition may be under way.
         """
-        known = _unsure(pod) if afresh else pod
-        self._submit(known, _why(pod, reason, message), nominated_node_name, more)
-
-    def nomination_differs(self, pod: Pod, nominated_node_name: str | None) -> bool:
-        """Whether to write the nomination: another one is known, or may be under way."""
-        return nominated_node_name is not None and (
-            nominated_node_name != pod.status.nominated_node_name or self._nominator.ahead(pod)
+        condition = Condition(
+            type=POD_SCHEDULED,
+            status="False",
+            reason=reason,
+            message=message,
+            observed_generation=pod.metadata.generation or None,
         )
+        self._submit(_unsure(pod) if afresh else pod, condition, nominated, more)
 
-    def held(
-        self,
-        pod: Pod,
-        reason: str,
-        message: str,
-        more: Sequence[Condition] = (),
-        *,
-        afresh: bool,
-    ) -> None:
-        """Write what holds the pod; with `afresh`, even if the known pod has the condition."""
-        self._submit(_unsure(pod) if afresh else pod, _why(pod, reason, message), None, more)
+    def nomination_differs(self, pod: Pod, nominated: str | None) -> bool:
+        """Whether to write the nomination: another one is known, or may be under way."""
+        return nominated is not None and (
+            nominated != pod.status.nominated_node_name or self._nominator.ahead(pod)
+        )
 
     def expected_on(self, pod: Pod, node_name: str) -> None:
         """Write the nominated node before slow binding work begins."""
@@ -87,18 +87,8 @@ class StatusWriter:
         self._dispatcher.patch_status(patch)
 
 
-def _why(pod: Pod, reason: str, message: str) -> Condition:
-    return Condition(
-        type=POD_SCHEDULED,
-        status="False",
-        reason=reason,
-        message=message,
-        observed_generation=pod.metadata.generation or None,
-    )
-
-
 def _unsure(pod: Pod) -> Pod:
-    """Return the pod with a condition unlike any to be written, but its transition time."""
+    """Return the pod with a condition that differs from any to be written; its times stay."""
     conditions = tuple(
         msgspec.structs.replace(each, reason="") if each.type == POD_SCHEDULED else each
         for each in pod.status.conditions

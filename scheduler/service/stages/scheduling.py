@@ -76,7 +76,7 @@ def build_scheduling(
     gates = GateReporter(
         queue,
         state.listers.pod,
-        statuses.held,
+        statuses,
         clock,
         delay=seconds(settings.status_patch_delay),
         conditions=conditions,

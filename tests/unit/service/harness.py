@@ -21,7 +21,9 @@ from scheduler.queue import EventFeatures, QueueState, SchedulingQueue, build_hi
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
+from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
 from tests.unit.engine.harness import PROFILE, World, plugin
@@ -93,12 +95,16 @@ class Service:
         framework = self.world.framework
         self.dispatcher = RecordingDispatcher()
         writer = sends or self.dispatcher
+
+        def newest(namespace: str, name: str) -> Pod | None:
+            return self.informer.get(f"{namespace}/{name}")
+
         self.queue = SchedulingQueue(
             self.clock,
             framework.queue_sort.sort_key,
             {PROFILE: framework.pre_enqueue},
             {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
-            pod_lister=lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
+            pod_lister=newest,
             nomination_under_way=writer.nomination_under_way,
             cycle_budget=cycle_seconds,
         )
@@ -120,13 +126,19 @@ class Service:
         for plural in watched:
             self.subscriptions.on_object(plural, lambda old, new: None)
         self.statuses = StatusWriter(writer, self.clock, self.queue.nominator)
+        conditions = PluginConditions({PROFILE: framework})
+        self.gates = GateReporter(
+            self.queue, newest, self.statuses, self.clock, delay=1.0, conditions=conditions
+        )
         self.failures = FailureHandler(
             self.queue,
-            lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
+            newest,
             events=self.events,
             statuses=self.statuses,
             clock=self.clock,
             metrics=self.metrics,
+            gates=self.gates,
+            conditions=conditions,
         )
         self.binding = BindingCycle(
             self.engine,

@@ -337,7 +337,12 @@ async def test_a_pod_in_the_cache_under_its_uid_cannot_be_assumed() -> None:
     assert patch.conditions[0].message == "pod p(default/p) is in the cache, so can't be assumed"
 
 
-def test_names_of_pods_to_activate_that_are_none_are_passed_over() -> None:
-    """They come from plugins."""
-    service = Service()
-    service.failures.activate(["", "no-namespace", "a/b/c", "/"])
+async def test_malformed_names_of_pods_to_activate_are_ignored() -> None:
+    def name_pods(state: Any, *_: Any) -> None:
+        state.pods_to_activate.update(["", "no-namespace", "a/b/c", "/"])
+
+    service = Service(plugin("P", reserve=name_pods, unreserve=lambda *_: None, **BIND))
+    service.world.nodes("n1")
+    service.pending("p")
+    await service.attempt()
+    assert [reason for _, reason, _ in service.events.notes] == ["Scheduled"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import Code, QueuedPodInfo, Status
-from scheduler.queue import QueueNominator
+from scheduler.queue import QueueNominator, SchedulingQueue
 from scheduler.queue.signals import Signals
 from scheduler.service.gate_reporter import (
     MAX_PER_TURN,
@@ -40,12 +40,36 @@ def used(cpu: object) -> Status:
     return refusal(f"quota exceeded: team-1, used: requests.cpu={cpu}, limited: requests.cpu=10")
 
 
-class Queued(set[str]):
+class Queued(SchedulingQueue):
     """UIDs of waiting pods, in the place of the queue."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.uids: set[str] = set()
         self.signals = Signals()
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self.uids
+
+
+class RecordingStatuses(StatusWriter):
+    """Keeps what would be written."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str, str]] = []
+        self.afresh: list[bool] = []
+
+    def not_scheduled(
+        self,
+        pod: Pod,
+        reason: str,
+        message: str,
+        more: Sequence[Condition] = (),
+        *,
+        nominated: str | None = None,
+        afresh: bool = False,
+    ) -> None:
+        self.written.append((pod.metadata.name, reason, message))
+        self.afresh.append(afresh)
 
 
 @dataclass
@@ -56,32 +80,24 @@ class Desk:
     clock: Clock = field(default_factory=Clock)
     queued: Queued = field(default_factory=Queued)
     informer: dict[str, Pod] = field(default_factory=dict)
-    written: list[tuple[str, str, str]] = field(default_factory=list)
-    afresh: list[bool] = field(default_factory=list)
-    more: list[list[str]] = field(default_factory=list)
+    statuses: RecordingStatuses = field(default_factory=RecordingStatuses)
     woken: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.reporter = GateReporter(
             self.queued,
             lambda namespace, name: self.informer.get(f"{namespace}/{name}"),
-            self._write,
+            self.statuses,
             self.clock,
             delay=self.delay,
+            conditions=lambda pod, info: (),
         )
         self.reporter.on_timer = lambda: self.woken.append(self.clock.time)
-
-    def _write(
-        self, pod: Pod, reason: str, message: str, more: Sequence[Condition], *, afresh: bool
-    ) -> None:
-        self.more.append([each.type for each in more])
-        self.written.append((pod.metadata.name, reason, message))
-        self.afresh.append(afresh)
 
     def pod(self, name: str = "a", reason: str = "", message: str = "") -> QueuedPodInfo:
         """A pod that a gate holds."""
         info = QueuedPodInfo(make_pod(name), 0.0, gating_plugin="Quota")
-        self.queued.add(info.uid)
+        self.queued.uids.add(info.uid)
         self.show(info, reason, message)
         return info
 
@@ -95,11 +111,11 @@ class Desk:
 
     def after(self, seconds: float) -> list[str]:
         """Return the writes, by pod and message, after this time."""
-        self.written.clear()
+        self.statuses.written.clear()
         self.clock.time += seconds
         self.reporter.run_due()
         return [f"{name}: {message.partition('cpu=')[2] or message}"
-                for name, _, message in self.written]  # fmt: skip
+                for name, _, message in self.statuses.written]  # fmt: skip
 
 
 def test_a_refusal_is_written_after_the_delay() -> None:
@@ -109,7 +125,7 @@ def test_a_refusal_is_written_after_the_delay() -> None:
     assert desk.woken == [desk.clock.time]
     assert desk.after(DELAY - 0.01) == []
     desk.after(0.01)
-    assert desk.written == [("a", REASON, "no money")]
+    assert desk.statuses.written == [("a", REASON, "no money")]
     assert desk.reporter.next_due() is None
 
 
@@ -139,7 +155,7 @@ def _open(desk: Desk, info: QueuedPodInfo) -> None:
 
 
 def _in_flight(desk: Desk, info: QueuedPodInfo) -> None:
-    desk.queued.discard(info.uid)
+    desk.queued.uids.discard(info.uid)
 
 
 def _attempted(desk: Desk, info: QueuedPodInfo) -> None:
@@ -241,7 +257,7 @@ def test_another_kind_of_refusal_does_not_wait_for_the_minute() -> None:
     assert desk.after(0) == ["a: another quota"]
     desk.reporter.held(info, refusal("another quota", "OtherReason"))
     desk.after(DELAY)
-    assert desk.written == [("a", "OtherReason", "another quota")]
+    assert desk.statuses.written == [("a", "OtherReason", "another quota")]
 
 
 def test_ten_thousand_held_pods_cause_no_write_each_per_event() -> None:
@@ -296,7 +312,7 @@ def test_what_an_attempt_wrote_meanwhile_is_written_over() -> None:
     info.attempts += 1
     desk.reporter.held(info, refusal("no"))
     assert desk.after(DELAY) == ["a: no"]
-    assert desk.afresh == [False, True]
+    assert desk.statuses.afresh == [False, True]
 
 
 def test_the_condition_known_here_proves_nothing_after_an_attempt() -> None:
@@ -306,7 +322,7 @@ def test_the_condition_known_here_proves_nothing_after_an_attempt() -> None:
     assert not desk.reporter.superseded(info.uid)
     desk.reporter.held(info, refusal("no"))
     assert desk.after(DELAY) == ["a: no"]
-    assert desk.afresh == [True]
+    assert desk.statuses.afresh == [True]
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -411,10 +427,10 @@ def test_in_the_end_the_status_says_what_holds_the_pod(steps: list[tuple[str, st
             info.gating_plugin = ""
         elif step == "show":
             desk.show(info, reason=REASON, message=says)
-        before = len(desk.afresh)
+        before = len(desk.statuses.afresh)
         desk.after(pause)
-        if len(desk.afresh) > before:
-            says = desk.written[-1][2]
+        if len(desk.statuses.afresh) > before:
+            says = desk.statuses.written[-1][2]
             times.append(desk.clock.time)
     assert says == "used 1"
     assert all(later - earlier >= DELAY for earlier, later in pairwise(times))
@@ -433,9 +449,8 @@ def test_a_condition_is_written_afresh_only_where_the_watch_cannot_be_trusted(af
         type=POD_SCHEDULED, status="False", reason=REASON, message="no", last_transition_time=since
     )
     pod.status.conditions = (shown,)
-    writer.held(pod, REASON, "no", afresh=afresh)
-    writer.not_scheduled(pod, REASON, "no", None, afresh=afresh)
-    assert len(dispatcher.patches) == (2 if afresh else 0)
+    writer.not_scheduled(pod, REASON, "no", afresh=afresh)
+    assert len(dispatcher.patches) == (1 if afresh else 0)
     for patch in dispatcher.patches:
         (condition,) = patch.conditions
         assert (condition.reason, condition.message) == (REASON, "no")
@@ -449,16 +464,7 @@ def rejected() -> tuple[Service, GateReporter]:
     """A service whose pods are all rejected with a reason of its plugin's own."""
     service = Service(plugin("Quota", filter=lambda *_: refusal("no")))
     service.world.nodes("n1")
-    statuses = service.failures._statuses
-    reporter = GateReporter(
-        service.queue,
-        lambda namespace, name: service.informer.get(f"{namespace}/{name}"),
-        statuses.held,
-        service.clock,
-        delay=DELAY,
-    )
-    service.failures._gates = reporter
-    return service, reporter
+    return service, service.gates
 
 
 async def test_an_attempt_with_a_reason_of_its_own_is_written_after_the_delay() -> None:

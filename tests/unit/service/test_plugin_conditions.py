@@ -10,9 +10,7 @@ import msgspec
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import QueuedPodInfo, unschedulable
-from scheduler.service.gate_reporter import GateReporter
-from scheduler.service.plugin_conditions import PluginConditions
-from tests.unit.engine.harness import PROFILE, plugin
+from tests.unit.engine.harness import plugin
 from tests.unit.service.harness import Service
 
 MARK = "example.com/Mark"
@@ -42,7 +40,6 @@ class Marker:
 def served(*plugins: type[Any]) -> Service:
     service = Service(*plugins)
     service.world.nodes("n1")
-    service.failures._conditions = PluginConditions({PROFILE: service.world.framework})
     return service
 
 
@@ -145,17 +142,9 @@ def test_what_a_gate_writes_has_them_too() -> None:
             ],
         )
     )
-    conditions = PluginConditions({PROFILE: service.world.framework})
-    reporter = GateReporter(
-        service.queue,
-        lambda namespace, name: service.informer.get(f"{namespace}/{name}"),
-        service.failures._statuses.held,
-        service.clock,
-        conditions=conditions,
-    )
     service.pending("p")
     service.clock.time += 1
-    reporter.run_due()
+    service.gates.run_due()
     (patch,) = service.dispatcher.patches
     assert [(each.type, each.status) for each in patch.conditions] == [
         ("PodScheduled", "False"),
