@@ -199,7 +199,7 @@ async def settled(wiring: Wiring) -> None:
         writes = wiring.connections.dispatcher.statistics()
         lanes = (writes.bind, writes.status)
         return (
-            not wiring.scheduling.binding.active
+            not wiring.state.slots.taken
             and not writes.settling
             and not any(lane.waiting or lane.in_flight for lane in lanes)
             and not wiring.scheduling.queue.statistics().in_flight

@@ -336,9 +336,7 @@ class Application:
                 await wiring.scheduling.loop.drained()
                 await wiring.state.background.finished()
         except TimeoutError:
-            _log.warning(
-                "binds still under way are given up", count=wiring.scheduling.binding.active
-            )
+            _log.warning("binds still under way are given up", count=wiring.state.slots.taken)
         # Before the dispatcher closes: events go through it.
         await wiring.connections.recorder.flush(
             max(EVENT_FLUSH_TIMEOUT, end - self._clock.monotonic())

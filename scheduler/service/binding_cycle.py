@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
 from scheduler.client.binding import PodMovedOnError
-from scheduler.engine import Attempt, Engine, Failure
+from scheduler.engine import Attempt, Engine, Failure, WaitingPod
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import from_error, from_status
@@ -27,11 +27,11 @@ from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
+from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
 from scheduler.service.node_recheck import NodeRecheck
-from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
@@ -57,20 +57,16 @@ class BindingCycle:
         subscriptions: SubscriptionBoard,
         clock: Clock,
         metrics: SchedulerMetrics,
-        waits: ObjectWaits | None = None,
+        slots: BindingSlots,
+        inbox: Inbox,
         recheck: NodeRecheck | None = None,
-        inbox: Inbox | None = None,
         extenders: ExtenderBinder | None = None,
     ) -> None:
         """Wire the cycle.
 
-        `waits` are those of PreBind plugins; a cycle that waits holds no slot meanwhile. `recheck`
-        filters changed nodes again before the bind; None trusts the cycle. Without `extenders` only
-        plugins bind.
+        `recheck` filters changed nodes again before the bind; None binds without. Without
+        `extenders` only plugins bind.
         """
-        self._recheck = recheck
-        self._inbox = inbox or Inbox()
-        self._extenders = extenders
         self._engine = engine
         self._queue = queue
         self._failures = failures
@@ -79,19 +75,16 @@ class BindingCycle:
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
-        #: Cycles past Permit that have something to do. A pod that waits there, or for its volumes,
-        #: holds no slot, so that a gang of any size completes.
-        self.active = 0
-        #: PreBind work under way, by UID, and why it is to be given up.
+        self._slots = slots
+        self._inbox = inbox
+        self._recheck = recheck
+        self._extenders = extenders
+        #: PreBind work under way, and the message for those whose work a preemptor stopped; by UID.
         self._pre_binding: dict[str, asyncio.Task[None]] = {}
         self._preempted: dict[str, str] = {}
-        #: Called when there is one less of them.
-        self.on_end: Callable[[], None] = lambda: None
-        if waits is not None:
-            waits.on_wait = self.waits
 
     def preempt(self, uid: str, message: str) -> bool:
-        """Give up the PreBind of a pod in favour of another; False when it is not in PreBind."""
+        """Stop the PreBind of a pod in favour of another; False when it is not in PreBind."""
         work = self._pre_binding.get(uid)
         if work is None or work.done():
             return False
@@ -99,31 +92,24 @@ class BindingCycle:
         work.cancel()
         return True
 
-    def waits(self, begins: bool) -> None:
-        """A cycle begins, or ends, to wait for objects in PreBind."""
-        self.active += -1 if begins else 1
-        if begins:
-            self.on_end()
-
     async def run(self, attempt: Attempt) -> None:
         """Run the whole cycle; raises only when cancelled."""
         try:
             if attempt.waiting is not None:
-                failure = await self._wait_at_permit(attempt)
+                failure = await self._wait_at_permit(attempt, attempt.waiting)
                 if failure is not None:
                     self._inbox.submit(partial(self._failed, attempt, failure))
                     return
         except asyncio.CancelledError:
             self._engine.abandon(attempt)
             raise
-        self.active += 1
+        self._slots.take()
         self._metrics.binding_cycles(1)
         try:
             await self._after_permit(attempt)
         finally:
-            self.active -= 1
             self._metrics.binding_cycles(-1)
-            self.on_end()
+            self._slots.release()
 
     async def _after_permit(self, attempt: Attempt) -> None:
         try:
@@ -139,67 +125,67 @@ class BindingCycle:
             self._inbox.submit(partial(self._failed, attempt, failure))
 
     async def _bind(self, attempt: Attempt) -> Failure | None:
-        groups, acts = self._pre_flight(attempt)
-        if acts and attempt.waiting is None:
+        groups = self._pre_bind_groups(attempt)
+        if groups and attempt.waiting is None:
             self._statuses.expected_on(attempt.info.pod, attempt.node_name)
         self._inbox.submit(partial(self._queue.done, attempt.info.uid))
         if groups:
             await self._pre_bind_all(attempt, groups)
-        status, failure = await self._checked_bind(attempt)
-        if failure is not None:
-            return failure
-        if status is not None and not status.success:
-            if status.code is Code.SKIP or isinstance(status.error, PodMovedOnError):
-                return SILENT_FAILURE
-            return from_status(status)
-        await self._post_bind(attempt)
-        return None
+        changed = None if self._recheck is None else self._recheck.begin(self._engine, attempt)
+        if changed is not None:
+            return changed
+        try:
+            status = await self._run_bind(attempt)
+        finally:
+            changed = None if self._recheck is None else self._recheck.end(attempt)
+        if status is None or status.success:
+            await self._post_bind(attempt)
+            return None
+        if changed is not None:
+            return changed
+        if status.skip or isinstance(status.error, PodMovedOnError):
+            return SILENT_FAILURE
+        return from_status(status)
 
     # -- PreBind ---------------------------------------------------------------------------------
 
-    def _pre_flight(self, attempt: Attempt) -> tuple[list[list[Any]], bool]:
-        """PreBind plugins with work, in groups that may run side by side, and whether any has."""
+    def _pre_bind_groups(self, attempt: Attempt) -> list[list[Any]]:
+        """Return the PreBind plugins with work, in groups that may run concurrently."""
         groups: list[list[Any]] = []
-        open_group: list[Any] | None = None
-        acts = False
+        joinable = False
         for plugin in attempt.framework.pre_bind:
-            answer = self._ask_pre_flight(attempt, plugin)
-            skipped = isinstance(answer, Status) and answer.skip
-            parallel = isinstance(answer, PreBindPreFlightResult) and answer.allow_parallel
-            if not skipped:
-                acts = True
-                if not parallel:
-                    groups.append([plugin])
-                elif open_group is None:
-                    open_group = [plugin]
-                    groups.append(open_group)
-                else:
-                    open_group.append(plugin)
-            if not parallel and not skipped:
-                open_group = None
-        return groups, acts
+            result = self._run_pre_flight(attempt, plugin)
+            if isinstance(result, Status) and result.skip:
+                continue
+            parallel = isinstance(result, PreBindPreFlightResult) and result.allow_parallel
+            if parallel and joinable:
+                groups[-1].append(plugin)
+            else:
+                groups.append([plugin])
+            joinable = parallel
+        return groups
 
-    def _ask_pre_flight(
+    def _run_pre_flight(
         self, attempt: Attempt, plugin: Any
     ) -> PreBindPreFlightResult | Status | None:
-        flight = getattr(plugin, "pre_bind_pre_flight", None)
-        if flight is None:
+        pre_flight = getattr(plugin, "pre_bind_pre_flight", None)
+        if pre_flight is None:
             return None
         with call_errors(PRE_BIND_PRE_FLIGHT, plugin):
-            answer: PreBindPreFlightResult | Status | None = flight(
+            result: PreBindPreFlightResult | Status | None = pre_flight(
                 attempt.state, attempt.pod, attempt.node_name
             )
-        if isinstance(answer, Status) and not (answer.success or answer.skip):
-            if answer.code is Code.ERROR:
-                raise failed(f'running PreBindPreFlight "{plugin.name}": {answer.message}')
+        if isinstance(result, Status) and not (result.success or result.skip):
+            if result.code is Code.ERROR:
+                raise failed(f'running PreBindPreFlight "{plugin.name}": {result.message}')
             raise failed(
-                f'PreBindPreFlight {plugin.name} returned "{answer.code.label}", which is '
+                f'PreBindPreFlight {plugin.name} returned "{result.code.label}", which is '
                 "unsupported. It is supposed to return Success, Skip, or Error status"
             )
-        return answer
+        return result
 
     async def _pre_bind_all(self, attempt: Attempt, groups: Sequence[Sequence[Any]]) -> None:
-        """PreBind in a task of its own, so that a preemptor can stop it and nothing else."""
+        """Run PreBind in a task of its own, so that a preemptor can stop it and nothing else."""
         uid = attempt.info.uid
 
         async def work() -> None:
@@ -246,13 +232,11 @@ class BindingCycle:
 
     # -- Permit, Bind, PostBind ------------------------------------------------------------------
 
-    async def _wait_at_permit(self, attempt: Attempt) -> Failure | None:
-        waiting = attempt.waiting
-        assert waiting is not None
+    async def _wait_at_permit(self, attempt: Attempt, waiting: WaitingPod) -> Failure | None:
         self._statuses.expected_on(attempt.info.pod, attempt.node_name)
         started = self._clock.monotonic()
         try:
-            status = waiting.result or await _result_of(waiting, self._clock)
+            status = await _end_of(waiting, self._clock)
         finally:
             self._inbox.submit(partial(self._engine.waiting_pods.remove, attempt.info.uid))
         self._metrics.permit_wait(status.code.label, self._clock.monotonic() - started)
@@ -262,46 +246,30 @@ class BindingCycle:
             return rejected_on_node(status, attempt.node_name)
         return from_error(failed(f"waiting on permit for pod: {status.message}"))
 
-    async def _checked_bind(self, attempt: Attempt) -> tuple[Status | None, Failure | None]:
-        """Bind, unless the node was changed by others and fits no longer."""
-        recheck = self._recheck
-        if recheck is None:
-            return await self._run_bind(attempt), None
-        failure = recheck.begin(self._engine, attempt)
-        if failure is not None:
-            return None, failure
-        try:
-            status = await self._run_bind(attempt)
-        finally:
-            failure = recheck.end(attempt)
-        bound = status is None or status.success
-        return status, None if bound else failure
-
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         started = self._clock.monotonic()
         status: Status | None = Status(Code.SKIP)
         if self._extenders is not None:
             status = await self._extenders.bind(attempt.pod, attempt.node_name)
-            if status is None or not status.skip:
-                self._observe("Bind", status, attempt, started)
-                return status
+        if status is not None and status.skip:
+            status = await self._run_bind_plugins(attempt)
+        self._observe("Bind", status, attempt, started)
+        return status
+
+    async def _run_bind_plugins(self, attempt: Attempt) -> Status | None:
+        """Return the status of the first plugin that does not skip."""
         for plugin in attempt.framework.bind:
             with call_errors(BIND, plugin):
                 status = status_or_none(
                     await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
                 )
-            if status is not None and status.skip:
-                continue
-            if (
-                status is not None
-                and not status.success
-                and not status.rejected
-                and not isinstance(status.error, PodMovedOnError)
-            ):
-                status = BIND.failed(plugin.name, status.message).status
-            break
-        self._observe("Bind", status, attempt, started)
-        return status
+            if status is None or status.success or status.rejected:
+                return status
+            if isinstance(status.error, PodMovedOnError):
+                return status
+            if not status.skip:
+                return BIND.failed(plugin.name, status.message).status
+        return Status(Code.SKIP)
 
     async def _post_bind(self, attempt: Attempt) -> None:
         for plugin in attempt.framework.post_bind:
@@ -310,7 +278,7 @@ class BindingCycle:
             except Exception:  # noqa: BLE001 - plugin boundary: nothing can undo the binding
                 _log.exception("PostBind plugin failed", plugin=plugin.name, pod=attempt.pod.key)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- outcome ---------------------------------------------------------------------------------
 
     def _succeeded(self, attempt: Attempt) -> None:
         info, pod = attempt.info, attempt.pod
@@ -348,11 +316,11 @@ class BindingCycle:
         )
 
 
-async def _maybe_await(answer: Any) -> Any:
-    if not inspect.isawaitable(answer):
-        return answer
+async def _maybe_await(result: Any) -> Any:
+    if not inspect.isawaitable(result):
+        return result
     try:
-        return await answer
+        return await result
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -361,21 +329,14 @@ async def _maybe_await(answer: Any) -> Any:
         raise RuntimeError("it was cancelled") from None
 
 
-async def _result_of(waiting: Any, clock: Clock) -> Status:
-    """Wait for the first signal: allowed, rejected, preempted, or the earliest plugin's timeout."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Status] = loop.create_future()
-
-    def finish(status: Status) -> None:
-        if not future.done():
-            future.set_result(status)
-
-    waiting.on_result = finish
-    while not future.done():
-        delay = max(0.0, waiting.deadline() - clock.monotonic())
+async def _end_of(waiting: WaitingPod, clock: Clock) -> Status:
+    """Wait for the first of: allowed, rejected, preempted, the earliest timeout of a plugin."""
+    ended = asyncio.Event()
+    waiting.on_result = lambda _: ended.set()
+    while waiting.result is None:
         try:
-            async with asyncio.timeout(delay):
-                return await asyncio.shield(future)
+            async with asyncio.timeout(max(0.0, waiting.deadline() - clock.monotonic())):
+                await ended.wait()
         except TimeoutError:
             waiting.expire(clock.monotonic())
-    return future.result()
+    return waiting.result

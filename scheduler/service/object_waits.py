@@ -1,7 +1,7 @@
 """ObjectWaits: waits of binding cycles for changes of objects, such as volumes.
 
 Event driven: a wait checks its condition when an object that it named has changed, and at no other
-time. Meanwhile its binding cycle does not count against the limit, since it sends nothing.
+time. Meanwhile its binding cycle gives its slot back, since it sends nothing.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from scheduler.framework import ObjectKey
+from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.handle import SubscriptionBoard
 
 
 class ObjectWaits:
     """All waits of the process. Touched from one event loop."""
 
-    def __init__(self, subscriptions: SubscriptionBoard) -> None:
+    def __init__(self, subscriptions: SubscriptionBoard, slots: BindingSlots) -> None:
         self._subscriptions = subscriptions
+        self._slots = slots
         self._waiters: dict[ObjectKey, set[asyncio.Future[None]]] = {}
         self._subscribed: set[str] = set()
-        #: Called with True when a wait begins and with False when it ends.
-        self.on_wait: Callable[[bool], None] = _ignore
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -33,7 +33,8 @@ class ObjectWaits:
         keys = look()
         if not keys:
             return True
-        self._count(begins=True)
+        self._waiting += 1
+        self._slots.release()
         try:
             async with asyncio.timeout(seconds) as limit:
                 while keys:
@@ -44,12 +45,9 @@ class ObjectWaits:
                 raise
             return False
         finally:
-            self._count(begins=False)
+            self._waiting -= 1
+            self._slots.take()
         return True
-
-    def _count(self, *, begins: bool) -> None:
-        self._waiting += 1 if begins else -1
-        self.on_wait(begins)
 
     async def _change_of(self, keys: Collection[ObjectKey]) -> None:
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -82,7 +80,3 @@ class ObjectWaits:
         for waiter in self._waiters.get(key, ()):
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def _ignore(begins: bool) -> None:
-    """Do nothing: no binding cycle is to be notified."""

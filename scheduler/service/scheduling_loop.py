@@ -17,12 +17,12 @@ from scheduler.engine import Attempt, Engine
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import (
     ACTION_SCHEDULING,
     EVENT_FAILED_SCHEDULING,
     FailureHandler,
 )
-from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.inbox import Inbox
 
 _log = structlog.get_logger(__name__)
@@ -44,12 +44,12 @@ class SchedulingLoop:
         events: Events,
         clock: Clock,
         slice_seconds: float,
-        max_binding: int,
-        gates: GateReporter | None = None,
-        inbox: Inbox | None = None,
-        timed: Sequence[TimedWork] = (),
+        slots: BindingSlots,
+        wake: asyncio.Event,
+        inbox: Inbox,
+        timed: Sequence[TimedWork],
     ) -> None:
-        """Subscribe to queue, binding and work by the clock; `timed` is that of plugins."""
+        """Subscribe to the queue and to `timed` work; `wake` is set when there may be work."""
         self._engine = engine
         self._queue = queue
         self._binding = binding
@@ -57,23 +57,22 @@ class SchedulingLoop:
         self._events = events
         self._clock = clock
         self._slice = slice_seconds
-        #: Binding cycles past Permit beyond which the loop pauses, so that an API server that
-        #: stopped answering does not make us assume the whole backlog.
-        self._most_binding = max_binding
+        self._slots = slots
+        self._wake = wake
+        self._inbox = inbox
+        self._timed = timed
         self._pauses = 0
         self._steady = asyncio.Event()
         self._steady.set()
         self._stopping = False
         self._deciding: asyncio.Task[Attempt] | None = None
-        self._wake = asyncio.Event()
-        self._drained = asyncio.Event()
-        queue.signals.on_ready = self._wake.set
-        queue.signals.on_timer = self._wake.set
-        binding.on_end = self._binding_ended
-        self._inbox = inbox or Inbox()
-        self._timed: tuple[TimedWork, ...] = (*(() if gates is None else (gates,)), *timed)
-        for work in self._timed:
-            work.on_timer = self._wake.set
+        #: Set while no cycle is suspended.
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        queue.signals.on_ready = wake.set
+        queue.signals.on_timer = wake.set
+        for work in timed:
+            work.on_timer = wake.set
 
     def pause(self, begins: bool) -> None:
         """Pause while a relist is being applied."""
@@ -94,9 +93,9 @@ class SchedulingLoop:
         """Wait until no binding cycle is past Permit; those that wait there would take too long."""
         # Binding cycles created in this iteration of the event loop begin in the next one.
         await asyncio.sleep(0)
-        while self._binding.active or self._inbox.suspended:
-            self._drained.clear()
-            await self._drained.wait()
+        while self._slots.taken or self._inbox.suspended:
+            await self._resumed.wait()
+            await self._slots.idle.wait()
 
     async def run(self) -> None:
         """Schedule until cancelled; binding cycles under way are then cancelled as well."""
@@ -124,7 +123,7 @@ class SchedulingLoop:
         Nothing else runs meanwhile, unless a cycle is suspended; that ends the slice.
         """
         end = self._clock.monotonic() + self._slice
-        while self._binding.active < self._most_binding:
+        while not self._slots.full:
             info = self._queue.pop()
             if info is None:
                 return False
@@ -153,6 +152,7 @@ class SchedulingLoop:
         if self._skip(info, info.pod):
             return None
         self._inbox.suspend()
+        self._resumed.clear()
         self._deciding = asyncio.create_task(self._decide(info), name=f"decide {info.key}")
         try:
             attempt = await self._deciding
@@ -165,7 +165,7 @@ class SchedulingLoop:
         finally:
             self._deciding = None
             self._inbox.resume()
-            self._drained.set()
+            self._resumed.set()
         newest = self._failures.still_wanted(info)
         if newest is None or self._stopping:
             # Deleted, replaced or bound by another scheduler while the cycle was suspended.
@@ -228,12 +228,6 @@ class SchedulingLoop:
                 pod=attempt.pod.key,
                 seconds=round(attempt.cost, 3),
             )
-
-    def _binding_ended(self) -> None:
-        if self._binding.active == self._most_binding - 1:
-            self._wake.set()
-        if not self._binding.active:
-            self._drained.set()
 
     async def _sleep(self) -> None:
         if self._wake.is_set():

@@ -53,7 +53,7 @@ class HostileWorld:
             self.api.delivered
             and not wiring.scheduling.queue.statistics().active
             and not wiring.scheduling.queue.statistics().in_flight
-            and not wiring.scheduling.binding.active
+            and not wiring.state.slots.taken
             and not writes.settling
             and not any(lane.waiting or lane.in_flight for lane in lanes)
             and not events.waiting

@@ -31,9 +31,6 @@ from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
 
-MAX_BINDING_PER_SLOT = 20
-"""Binding cycles begun per bind slot before the loop pauses: enough to keep the slots busy."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
@@ -100,10 +97,10 @@ def build_scheduling(
         events=connections.events,
         clock=clock,
         slice_seconds=seconds(settings.scheduling_time_slice),
-        max_binding=settings.bind_concurrency * MAX_BINDING_PER_SLOT,
-        gates=gates,
+        slots=state.slots,
+        wake=state.wake,
         inbox=state.inbox,
-        timed=state.subscriptions.timed,
+        timed=(gates, *state.subscriptions.timed),
     )
     for name, handle in profiles.handles.items():
         evaluator = _evaluator(name, connections, state, profiles, queue, budget)
@@ -211,6 +208,13 @@ def _binding(
     statuses: StatusWriter,
 ) -> BindingCycle:
     recheck = profiles.recheck
+    extenders = ExtenderBinder(
+        state.extenders,
+        state.extender_transport,
+        connections.dispatcher,
+        connections.metrics,
+        precondition=None if recheck is None else recheck.precondition,
+    )
     return BindingCycle(
         engine,
         queue,
@@ -220,16 +224,10 @@ def _binding(
         subscriptions=state.subscriptions,
         clock=connections.clock,
         metrics=connections.metrics,
-        waits=state.waits,
-        recheck=recheck,
+        slots=state.slots,
         inbox=state.inbox,
-        extenders=ExtenderBinder(
-            state.extenders,
-            state.extender_transport,
-            connections.dispatcher,
-            connections.metrics,
-            precondition=None if recheck is None else recheck.precondition,
-        ),
+        recheck=recheck,
+        extenders=extenders if state.extenders else None,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
@@ -10,12 +12,16 @@ from scheduler.engine import WaitingPods
 from scheduler.extenders.extender import Extenders
 from scheduler.extenders.transport import HttpExtenderTransport
 from scheduler.service.background import BackgroundTasks
+from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
 from scheduler.service.listers import StoreListers
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
 from scheduler.service.stages.connections import Connections
+
+SLOTS_PER_CONCURRENT_BIND: Final = 20
+"""Binding cycles begun for each concurrent bind request: enough to keep the requests coming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,9 @@ class State:
     cache: Cache
     listers: StoreListers
     subscriptions: SubscriptionBoard
+    #: Set when the scheduling loop may have work.
+    wake: asyncio.Event
+    slots: BindingSlots
     waits: ObjectWaits
     waiting_pods: WaitingPods
     background: BackgroundTasks
@@ -39,6 +48,8 @@ def build_state(connections: Connections) -> State:
     settings = connections.configuration.options
     extenders = connections.configuration.effective.extenders
     cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard()
+    wake = asyncio.Event()
+    slots = BindingSlots(settings.bind_concurrency * SLOTS_PER_CONCURRENT_BIND, wake)
     transport = HttpExtenderTransport(
         extenders,
         clock=connections.clock,
@@ -52,7 +63,9 @@ def build_state(connections: Connections) -> State:
         cache=cache,
         listers=listers,
         subscriptions=subscriptions,
-        waits=ObjectWaits(subscriptions),
+        wake=wake,
+        slots=slots,
+        waits=ObjectWaits(subscriptions, slots),
         waiting_pods=WaitingPods(),
         background=BackgroundTasks(),
         inbox=Inbox(),

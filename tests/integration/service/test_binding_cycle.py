@@ -204,7 +204,7 @@ async def test_a_gang_larger_than_the_bind_limit_completes(cluster: EmbeddedClus
             "wait",
         )
         assert binds.entries == []
-        assert scheduler.scheduling.binding.active == 0
+        assert scheduler.state.slots.taken == 0
         cluster.create(pod("last"))
         await until(lambda: len(binds.entries) == Gang.size, "the gang is bound")
         await settled(scheduler)

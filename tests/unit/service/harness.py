@@ -6,6 +6,7 @@ that the test moves, and what would be written is in `patches` and `events`.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,10 +20,12 @@ from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, 
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import EventFeatures, QueueState, SchedulingQueue, build_hint_map
 from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.inbox import Inbox
 from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
@@ -140,6 +143,8 @@ class Service:
             gates=self.gates,
             conditions=conditions,
         )
+        wake, inbox = asyncio.Event(), Inbox()
+        slots = BindingSlots(100, wake)
         self.binding = BindingCycle(
             self.engine,
             self.queue,
@@ -149,6 +154,8 @@ class Service:
             subscriptions=self.subscriptions,
             clock=self.clock,
             metrics=self.metrics,
+            slots=slots,
+            inbox=inbox,
         )
         self.loop = SchedulingLoop(
             self.engine,
@@ -158,7 +165,10 @@ class Service:
             events=self.events,
             clock=self.clock,
             slice_seconds=0.005,
-            max_binding=100,
+            slots=slots,
+            wake=wake,
+            inbox=inbox,
+            timed=(self.gates,),
         )
         self.handlers = EventHandlers(
             self.cache,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from scheduler.framework import ObjectKey
+from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.object_waits import ObjectWaits
-from tests.unit.service.harness import Service
 
 CLAIM = ObjectKey("persistentvolumeclaims", "default", "c")
 VOLUME = ObjectKey("persistentvolumes", "", "v")
@@ -27,9 +27,9 @@ class Scene:
 
     def __init__(self, *script: Any) -> None:
         self.board = SubscriptionBoard()
-        self.waits = ObjectWaits(self.board)
-        self.counted: list[bool] = []
-        self.waits.on_wait = self.counted.append
+        self.slots = BindingSlots(1, asyncio.Event())
+        self.slots.take()
+        self.waits = ObjectWaits(self.board, self.slots)
         self.script = list(script)
         self.looks = 0
 
@@ -55,14 +55,14 @@ async def settled() -> None:
 async def test_nothing_to_wait_for_is_no_wait() -> None:
     scene = Scene(())
     assert await scene.waits.until(scene.look, LONG)
-    assert scene.counted == []
+    assert scene.slots.taken == 1
 
 
 async def test_looks_again_after_named_changes_only() -> None:
     scene = Scene((CLAIM,), (CLAIM, VOLUME), ())
     task = asyncio.create_task(scene.waits.until(scene.look, LONG))
     await settled()
-    assert (scene.looks, len(scene.waits), scene.counted) == (1, 1, [True])
+    assert (scene.looks, len(scene.waits), scene.slots.taken) == (1, 1, 0)
 
     await scene.change(VOLUME)
     await scene.change(CLAIM._replace(name="other"))
@@ -72,7 +72,7 @@ async def test_looks_again_after_named_changes_only() -> None:
     assert scene.looks == 2
     await scene.change(VOLUME, deleted=True)
     assert await task
-    assert (len(scene.waits), scene.counted) == (0, [True, False])
+    assert (len(scene.waits), scene.slots.taken) == (0, 1)
 
 
 async def test_all_who_wait_for_an_object_are_woken() -> None:
@@ -86,7 +86,7 @@ async def test_all_who_wait_for_an_object_are_woken() -> None:
 async def test_time_runs_out() -> None:
     scene = Scene((CLAIM,))
     assert not await scene.waits.until(scene.look, 0)
-    assert scene.counted == [True, False]
+    assert scene.slots.taken == 1
 
 
 async def test_a_look_may_give_up_and_a_wait_may_be_cancelled() -> None:
@@ -101,16 +101,21 @@ async def test_a_look_may_give_up_and_a_wait_may_be_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (len(scene.waits), scene.counted) == (0, [True, False] * 2)
+    assert (len(scene.waits), scene.slots.taken) == (0, 1)
     await scene.change(CLAIM)
 
 
-def test_a_cycle_that_waits_holds_no_binding_slot() -> None:
-    service = Service()
-    ended: list[int] = []
-    service.binding.active = 2
-    service.binding.on_end = lambda: ended.append(service.binding.active)
-    service.binding.waits(True)
-    assert (service.binding.active, ended) == (1, [1])
-    service.binding.waits(False)
-    assert (service.binding.active, ended) == (2, [1])
+def test_a_slot_given_back_at_the_limit_wakes_the_loop() -> None:
+    wake = asyncio.Event()
+    slots = BindingSlots(2, wake)
+    for _ in range(3):
+        slots.take()
+    slots.release()
+    assert slots.taken == 2
+    assert not wake.is_set()
+    slots.release()
+    assert not slots.full
+    assert wake.is_set()
+    assert not slots.idle.is_set()
+    slots.release()
+    assert slots.idle.is_set()
