@@ -4,8 +4,8 @@ Everything goes to one stream: our own lines and those of libraries that use `lo
 no line carries what `scheduler.api.redaction` recognises as a credential, at any level, and
 tracebacks never show local variables.
 
-A process has one log, so this is the one place that keeps process-wide state. Call `configure`
-once, before the first line.
+A process has one log: its level is that of the root logger of `logging`. Call `configure` once,
+before the first line.
 """
 
 from __future__ import annotations
@@ -32,13 +32,6 @@ _OURS: Final = frozenset({"ts", "level", "logger"})
 _FIRST: Final = ("ts", "level", "logger", "msg")
 
 
-class _Level:
-    """The level in force, and the verbosity that set it."""
-
-    threshold: int = logging.INFO
-    verbosity: int = 0
-
-
 def configure(
     format: LogFormat | None = None,  # noqa: A002  (the flag's name)
     verbosity: int = 0,
@@ -63,8 +56,9 @@ def configure(
     ]
     after: list[Processor] = _text_renderer(colours=terminal) if text else _json_renderer()
     structlog.configure(
-        processors=[*before, *after],
-        wrapper_class=ThresholdLogger,
+        processors=[drop_below_level, *before, *after],
+        # Passes every level: loggers are cached, and the level may change (`drop_below_level`).
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
         logger_factory=lambda *names: _StreamLogger(names[0] if names else "", stream),
         cache_logger_on_first_use=True,
     )
@@ -82,52 +76,7 @@ def configure(
 
 def set_verbosity(verbosity: int) -> None:
     """Set the verbosity: below 4 logs info and above, from 4 on debug as well."""
-    _Level.verbosity = verbosity
-    _Level.threshold = logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
-    logging.root.setLevel(_Level.threshold)
-
-
-def verbosity() -> int:
-    """Return the verbosity in force."""
-    return _Level.verbosity
-
-
-class ThresholdLogger(structlog.BoundLoggerBase):
-    """A bound logger that reads the level on each call, so that loggers may be cached.
-
-    A line below the threshold costs a call and a comparison.
-    """
-
-    def debug(self, event: str, *args: object, **fields: object) -> None:
-        """Log a detail for debugging."""
-        if _Level.threshold <= logging.DEBUG:
-            self._write("debug", event, args, fields)
-
-    def info(self, event: str, *args: object, **fields: object) -> None:
-        """Log normal operation."""
-        self._write("info", event, args, fields)
-
-    def warning(self, event: str, *args: object, **fields: object) -> None:
-        """Log a problem with which work goes on."""
-        self._write("warning", event, args, fields)
-
-    def error(self, event: str, *args: object, **fields: object) -> None:
-        """Log a failure."""
-        self._write("error", event, args, fields)
-
-    def exception(self, event: str, *args: object, **fields: object) -> None:
-        """Log a failure with the exception being handled."""
-        fields.setdefault("exc_info", True)
-        self._write("error", event, args, fields)
-
-    def critical(self, event: str, *args: object, **fields: object) -> None:
-        """Log the reason why the process ends."""
-        self._write("critical", event, args, fields)
-
-    def _write(
-        self, method: str, event: str, args: tuple[object, ...], fields: dict[str, object]
-    ) -> None:
-        self._proxy_to_logger(method, event % args if args else event, **fields)
+    logging.root.setLevel(logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO)
 
 
 class _StreamLogger(structlog.PrintLogger):
@@ -136,6 +85,13 @@ class _StreamLogger(structlog.PrintLogger):
     def __init__(self, name: str, stream: TextIO) -> None:
         super().__init__(stream)
         self.name = name
+
+
+def drop_below_level(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    """Drop a debug line unless the level in force has them. Raises structlog.DropEvent."""
+    if method == "debug" and not logging.root.isEnabledFor(logging.DEBUG):
+        raise structlog.DropEvent
+    return fields
 
 
 def _text_renderer(*, colours: bool) -> list[Processor]:

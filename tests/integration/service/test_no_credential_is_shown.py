@@ -67,7 +67,6 @@ def log() -> Iterator[io.StringIO]:
     logging.captureWarnings(capture=False)
     root.handlers[:] = before
     root.setLevel(level)
-    logs._Level.verbosity, logs._Level.threshold = 0, logging.INFO
     structlog.reset_defaults()
 
 
