@@ -23,9 +23,9 @@ from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.framework import QueuedPodInfo
 from scheduler.queue.nominator import QueueNominator
-from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.listers import StoreListers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
+from scheduler.service.subscriptions import SubscriptionBoard
 
 PROFILE: Final = "kubestow"
 NAMESPACE: Final = "default"

@@ -29,10 +29,10 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
-from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.status_writer import StatusWriter
+from scheduler.service.subscriptions import SubscriptionBoard
 
 _log = structlog.get_logger(__name__)
 

@@ -29,7 +29,7 @@ from scheduler.framework.events import (
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
-from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.subscriptions import SubscriptionBoard
 
 _log = structlog.get_logger(__name__)
 

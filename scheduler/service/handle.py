@@ -2,94 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
-
 from scheduler.api.pod import Pod
-from scheduler.cache import Cache
-from scheduler.engine import WaitingPod, WaitingPods
-from scheduler.framework import (
-    ApiWriter,
-    Clock,
-    Events,
-    Listers,
-    NodeTableView,
-    Nominator,
-    PluginMetrics,
-    TimedWork,
-    WhatIf,
-)
+from scheduler.engine import WaitingPod
+from scheduler.framework import ApiWriter, NodeTableView, Nominator, WhatIf
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
-from scheduler.service.background import BackgroundTasks
-from scheduler.service.inbox import Inbox
-
-_log = structlog.get_logger(__name__)
-
-
-class SubscriptionBoard:
-    """Implements `framework.Subscriptions`; the service publishes on it."""
-
-    def __init__(self) -> None:
-        self._objects: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
-        self._nominations: list[Callable[[Pod, str], None]] = []
-        self._binds: list[Callable[[Pod, str], None]] = []
-        self._synced: list[Callable[[], None]] = []
-        #: Plugins' work by the clock.
-        self.timed: list[TimedWork] = []
-
-    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
-        """Call `callback(old, new)` for every change of a watched object."""
-        self._objects.setdefault(plural, []).append(callback)
-
-    def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
-        self._nominations.append(callback)
-
-    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` after a binding succeeded."""
-        self._binds.append(callback)
-
-    def on_synced(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` when every first list was handled."""
-        self._synced.append(callback)
-
-    def on_time(self, work: TimedWork) -> None:
-        """Have `work` called by the scheduling loop when it is due."""
-        self.timed.append(work)
-
-    @property
-    def plurals(self) -> frozenset[str]:
-        """Resources with a subscriber: they must be watched."""
-        return frozenset(self._objects)
-
-    def publish_object(self, plural: str, old: Any | None, new: Any | None) -> None:
-        """Call the subscribers to a resource."""
-        _publish(self._objects.get(plural, ()), old, new)
-
-    def publish_nomination(self, pod: Pod, node_name: str) -> None:
-        """Call the subscribers to nominations."""
-        _publish(self._nominations, pod, node_name)
-
-    def publish_bind(self, pod: Pod, node_name: str) -> None:
-        """Call the subscribers to bindings."""
-        _publish(self._binds, pod, node_name)
-
-    def publish_synced(self) -> None:
-        """Call the subscribers to the end of the first lists."""
-        _publish(self._synced)
-
-
-def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:
-    for callback in callbacks:
-        try:
-            callback(*about)
-        except Exception:  # noqa: BLE001 - plugin boundary: the other subscribers are called as well
-            _log.exception("a plugin's callback failed", callback=repr(callback))
+from scheduler.service.stages.connections import Connections
+from scheduler.service.stages.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,36 +32,25 @@ class SchedulingParts:
 class ServiceHandle:
     """Implements `framework.Handle` for one profile."""
 
-    def __init__(  # noqa: PLR0913 - what it is wired to
+    def __init__(
         self,
         profile_name: str,
-        *,
-        cache: Cache,
-        clock: Clock,
-        listers: Listers,
-        waiting_pods: WaitingPods,
-        feature_gates: Mapping[str, bool],
-        subscriptions: SubscriptionBoard,
+        connections: Connections,
+        state: State,
         api: ApiWriter,
-        events: Events,
-        background: BackgroundTasks,
-        metrics: PluginMetrics,
         shared: dict[str, Any],
-        inbox: Inbox | None = None,
     ) -> None:
+        """Wire the handle; `shared` has the objects that plugins of all profiles share, by name."""
         self.profile_name = profile_name
-        self.clock = clock
-        self.listers = listers
-        self.feature_gates = feature_gates
-        self.subscriptions = subscriptions
+        self.clock = connections.clock
+        self.events = connections.events
+        self.feature_gates = connections.configuration.feature_gates
+        self.metrics = connections.metrics.plugins
+        self.listers = state.listers
+        self.subscriptions = state.subscriptions
         self.api = api
-        self.events = events
-        self.metrics = metrics
+        self._state = state
         self._shared = shared
-        self._cache = cache
-        self._waiting_pods = waiting_pods
-        self._background = background
-        self._inbox = inbox or Inbox()
         self._parts: SchedulingParts | None = None
 
     def connect(self, parts: SchedulingParts) -> None:
@@ -148,7 +61,7 @@ class ServiceHandle:
     @property
     def table(self) -> NodeTableView:
         """All nodes."""
-        return self._cache.table
+        return self._state.cache.table
 
     @property
     def nominator(self) -> Nominator:
@@ -167,13 +80,11 @@ class ServiceHandle:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
-        queue, wanted = self._scheduling().queue, list(pods)
-        self._inbox.submit(lambda: queue.activate(wanted))
+        self._state.inbox.submit(partial(self._scheduling().queue.activate, list(pods)))
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods."""
-        queue, wanted = self._scheduling().queue, list(uids)
-        self._inbox.submit(lambda: queue.recheck(wanted))
+        self._state.inbox.submit(partial(self._scheduling().queue.recheck, list(uids)))
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
         """Change reason and message of a waiting pod's PodScheduled condition."""
@@ -181,22 +92,22 @@ class ServiceHandle:
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """Try pods again that `plugin` rejected."""
-        queue, wanted = self._scheduling().queue, list(uids)
-        self._inbox.submit(partial(queue.wake, wanted, plugin, f"{plugin}Wake"))
+        wake = self._scheduling().queue.wake
+        self._state.inbox.submit(partial(wake, list(uids), plugin, f"{plugin}Wake"))
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """The one object of this name in the process."""
+        """Return the one object of this name in the process."""
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
-        """Pods that wait at Permit, of all profiles."""
-        return self._waiting_pods
+        """Return the pods that wait at Permit, of all profiles."""
+        return self._state.waiting_pods
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
-        """One waiting pod, or None."""
-        return self._waiting_pods.get(uid)
+        """Return one waiting pod, or None."""
+        return self._state.waiting_pods.get(uid)
 
     def preempt_binding(self, uid: str, message: str) -> bool:
         """Stop the PreBind of a pod; False when it is not in PreBind."""
@@ -204,7 +115,7 @@ class ServiceHandle:
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` in a task of the process."""
-        self._background.start(work, name)
+        self._state.background.start(work, name)
 
     def _scheduling(self) -> SchedulingParts:
         if self._parts is None:

@@ -4,15 +4,16 @@ Invariant: changes are applied in the order in which they were submitted, each e
 once while no cycle is suspended, else when it resumes, before its outcome is handled. The cycle
 therefore sees one world, and the queue records what happened meanwhile for the pod in flight.
 
-Reflectors go on decoding and their stores, which listers read, stay up to date; deferred is every
-change of cache, queue, nominations and waiting pods. The timeouts of extenders and plugins bound
-it.
+Every change of cache, queue, nominations and waiting pods is deferred. Reflectors go on decoding,
+and their stores, which listers read, stay up to date. The timeouts of extenders and plugins bound
+the number of deferred changes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -61,7 +62,7 @@ class Inbox:
         try:
             change()
         except Exception:  # noqa: BLE001 - the boundary between one change and the next
-            # Its submitter has gone on; the other changes must not be lost with it.
+            # Its submitter cannot handle the error any more, and the other changes must be applied.
             _log.exception("a change that waited for a scheduling cycle failed")
 
     def submit(self, change: Change) -> None:
@@ -74,15 +75,7 @@ class Inbox:
 
     def through(self, handler: Callable[[T], None]) -> Callable[[T], None]:
         """Return `handler` with its calls deferred while a cycle is suspended."""
-
-        def deliver(what: T) -> None:
-            if self._suspended:
-                self._deferred += 1
-                self._waiting.append(lambda: handler(what))
-            else:
-                handler(what)
-
-        return deliver
+        return lambda change: self.submit(partial(handler, change))
 
     def statistics(self) -> dict[str, int]:
         """Return the number of changes deferred now, and ever."""

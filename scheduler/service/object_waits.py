@@ -12,7 +12,7 @@ from typing import Any
 
 from scheduler.framework import ObjectKey
 from scheduler.service.binding_slots import BindingSlots
-from scheduler.service.handle import SubscriptionBoard
+from scheduler.service.subscriptions import SubscriptionBoard
 
 
 class ObjectWaits:

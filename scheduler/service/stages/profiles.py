@@ -66,18 +66,4 @@ def _handle(
         connections.random,
         precondition=None if recheck is None else recheck.precondition,
     )
-    return ServiceHandle(
-        profile.scheduler_name,
-        cache=state.cache,
-        clock=connections.clock,
-        listers=state.listers,
-        waiting_pods=state.waiting_pods,
-        feature_gates=connections.configuration.feature_gates,
-        subscriptions=state.subscriptions,
-        api=writer,
-        events=connections.events,
-        background=state.background,
-        shared=shared,
-        metrics=connections.metrics.plugins,
-        inbox=state.inbox,
-    )
+    return ServiceHandle(profile.scheduler_name, connections, state, writer, shared)

@@ -13,12 +13,12 @@ from scheduler.extenders.extender import Extenders
 from scheduler.extenders.transport import HttpExtenderTransport
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.binding_slots import BindingSlots
-from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
 from scheduler.service.listers import StoreListers
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
 from scheduler.service.stages.connections import Connections
+from scheduler.service.subscriptions import SubscriptionBoard
 
 SLOTS_PER_CONCURRENT_BIND: Final = 20
 """Binding cycles begun for each concurrent bind request: enough to keep the requests coming."""

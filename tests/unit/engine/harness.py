@@ -28,8 +28,8 @@ from scheduler.framework import (
 from scheduler.framework.extension_points import (
     SCORE,
 )
-from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.listers import StoreListers
+from scheduler.service.subscriptions import SubscriptionBoard
 
 PROFILE = "test"
 

@@ -24,11 +24,11 @@ from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
-from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.inbox import Inbox
 from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.status_writer import StatusWriter
+from scheduler.service.subscriptions import SubscriptionBoard
 from tests.unit.engine.harness import PROFILE, World, plugin
 
 ANY_EVENT = ClusterEvent("*", ActionType.ALL)

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.framework import ObjectKey
 from scheduler.service.binding_slots import BindingSlots
-from scheduler.service.handle import SubscriptionBoard
 from scheduler.service.object_waits import ObjectWaits
+from scheduler.service.subscriptions import SubscriptionBoard
 
 CLAIM = ObjectKey("persistentvolumeclaims", "default", "c")
 VOLUME = ObjectKey("persistentvolumes", "", "v")
