@@ -79,6 +79,28 @@ def raising(_: Any, pod: Any, *__: Any) -> None:
         )
 
 
+def secretive_pod(name: str, requests: dict[str, str]) -> dict[str, Any]:
+    """A pod with the canary in an annotation and in its environment."""
+    applied = json.dumps({"spec": {"containers": [{"env": [{"name": "PWD", "value": CANARY}]}]}})
+    made = pod(name)
+    made["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    made["spec"]["containers"][0]["resources"]["requests"].update(requests)
+    made["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": CANARY}]
+    return made
+
+
+async def pages_of(port: int) -> str:
+    """All pages of the endpoints, read with the canary as token."""
+    shown = []
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=False), headers={"Authorization": f"Bearer {CANARY}"}
+    ) as session:
+        for path in PAGES:
+            async with session.get(f"https://127.0.0.1:{port}{path}") as response:
+                shown.append(f"{path} {response.status}\n{await response.text()}")
+    return "\n".join(shown)
+
+
 @pytest.mark.parametrize("log_format", ["json", "text"])
 async def test_of_a_running_scheduler(
     cluster: EmbeddedCluster, log: io.StringIO, log_format: LogFormat
@@ -86,8 +108,6 @@ async def test_of_a_running_scheduler(
     logs.configure(log_format, 10, log)
     # Loggers of modules outlive this test otherwise, with its stream.
     structlog.configure(cache_logger_on_first_use=False)
-    secretive = json.dumps({"spec": {"containers": [{"env": [{"name": "PWD", "value": CANARY}]}]}})
-    annotations = {"kubectl.kubernetes.io/last-applied-configuration": secretive}
     cluster.create(node("n1", annotations={"password": CANARY}))
     async with Extender() as extender:
         extender.answers["filter"] = lambda _: {"Error": f"denied: token={CANARY}, {WEB_TOKEN}"}
@@ -113,20 +133,10 @@ async def test_of_a_running_scheduler(
         application = Application(loaded, registry, options)
         run = asyncio.create_task(application.serve(handle_signals=False))
         for name, requests in (("raises", {}), ("extender", {"example.com/asks": "0"}), ("ok", {})):
-            made = pod(name, annotations=annotations)
-            made["metadata"]["annotations"] = made["spec"].pop("annotations")
-            made["spec"]["containers"][0]["resources"]["requests"].update(requests)
-            made["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": CANARY}]
-            cluster.create(made)
+            cluster.create(secretive_pod(name, requests))
         await until(lambda: bound_to(cluster, "ok") == "n1")
         await until(lambda: len(event_notes(cluster, "FailedScheduling")) >= 2, "both failures")
-        shown = []
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=False), headers={"Authorization": f"Bearer {CANARY}"}
-        ) as session:
-            for path in PAGES:
-                async with session.get(f"https://127.0.0.1:{port}{path}") as response:
-                    shown.append(f"{path} {response.status}\n{await response.text()}")
+        shown = await pages_of(port)
         application.stop()
         await run
     objects = [
@@ -136,11 +146,11 @@ async def test_of_a_running_scheduler(
     ]
     pods = cluster.store.items("pods", "default")
     conditions = [json.dumps(version.obj.get("status", {})) for version in pods]
-    assert_nothing_shown("\n".join(shown))
+    assert_nothing_shown(shown)
     assert_nothing_shown("\n".join(objects + conditions))
     assert_nothing_shown(log.getvalue())
     # They were there to be shown.
-    assert "[redacted]" in "\n".join(shown)
+    assert "[redacted]" in shown
     assert "[redacted]" in "\n".join(objects)
     assert "[redacted]" in "\n".join(conditions)
     assert "[redacted]" in log.getvalue()

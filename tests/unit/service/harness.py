@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.api import Pod
-from scheduler.client.dispatcher import Dispatcher, NominationWritten
+from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
@@ -47,9 +47,6 @@ class RecordingDispatcher(Dispatcher):
 
     def nomination_under_way(self, uid: str) -> bool:
         return uid in self.under_way
-
-    def subscribe_nominations(self, listener: NominationWritten) -> None:
-        """Ignore the listener: nothing is written."""
 
 
 @dataclass
@@ -95,28 +92,15 @@ class Service:
         self.clock = self.world.clock
         self.cache = self.world.cache
         self.informer: dict[str, Pod] = {}
-        framework = self.world.framework
         self.dispatcher = RecordingDispatcher()
         writer = sends or self.dispatcher
-
-        def newest(namespace: str, name: str) -> Pod | None:
-            return self.informer.get(f"{namespace}/{name}")
-
-        self.queue = SchedulingQueue(
-            self.clock,
-            framework.queue_sort.sort_key,
-            {PROFILE: framework.pre_enqueue},
-            {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
-            pod_lister=newest,
-            nomination_under_way=writer.nomination_under_way,
-            cycle_budget=cycle_seconds,
-        )
+        self.queue = self._make_queue(cycle_seconds, writer)
         self.moves: list[Move] = []
         self._record_moves()
         self.waiting_pods = WaitingPods()
         self.engine = Engine(
             self.cache,
-            {PROFILE: framework},
+            {PROFILE: self.world.framework},
             self.queue.nominator,
             clock=self.clock,
             random=random.Random(1),
@@ -129,13 +113,13 @@ class Service:
         for plural in watched:
             self.subscriptions.on_object(plural, lambda old, new: None)
         self.statuses = StatusWriter(writer, self.clock, self.queue.nominator)
-        conditions = PluginConditions({PROFILE: framework})
+        conditions = PluginConditions({PROFILE: self.world.framework})
         self.gates = GateReporter(
-            self.queue, newest, self.statuses, self.clock, delay=1.0, conditions=conditions
+            self.queue, self._newest, self.statuses, self.clock, delay=1.0, conditions=conditions
         )
         self.failures = FailureHandler(
             self.queue,
-            newest,
+            self._newest,
             events=self.events,
             statuses=self.statuses,
             clock=self.clock,
@@ -143,9 +127,30 @@ class Service:
             gates=self.gates,
             conditions=conditions,
         )
-        wake, inbox = asyncio.Event(), Inbox()
-        slots = BindingSlots(100, wake)
-        self.binding = BindingCycle(
+        self.wake = asyncio.Event()
+        self.slots = BindingSlots(100, self.wake)
+        self.inbox = Inbox()
+        self.binding = self._make_binding()
+        self.loop = self._make_loop()
+        self.handlers = self._make_handlers()
+
+    def _newest(self, namespace: str, name: str) -> Pod | None:
+        return self.informer.get(f"{namespace}/{name}")
+
+    def _make_queue(self, cycle_seconds: float, writer: Dispatcher) -> SchedulingQueue:
+        framework = self.world.framework
+        return SchedulingQueue(
+            self.clock,
+            framework.queue_sort.sort_key,
+            {PROFILE: framework.pre_enqueue},
+            {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
+            pod_lister=self._newest,
+            nomination_under_way=writer.nomination_under_way,
+            cycle_budget=cycle_seconds,
+        )
+
+    def _make_binding(self) -> BindingCycle:
+        return BindingCycle(
             self.engine,
             self.queue,
             self.failures,
@@ -154,10 +159,12 @@ class Service:
             subscriptions=self.subscriptions,
             clock=self.clock,
             metrics=self.metrics,
-            slots=slots,
-            inbox=inbox,
+            slots=self.slots,
+            inbox=self.inbox,
         )
-        self.loop = SchedulingLoop(
+
+    def _make_loop(self) -> SchedulingLoop:
+        return SchedulingLoop(
             self.engine,
             self.queue,
             self.binding,
@@ -165,12 +172,14 @@ class Service:
             events=self.events,
             clock=self.clock,
             slice_seconds=0.005,
-            slots=slots,
-            wake=wake,
-            inbox=inbox,
+            slots=self.slots,
+            wake=self.wake,
+            inbox=self.inbox,
             timed=(self.gates,),
         )
-        self.handlers = EventHandlers(
+
+    def _make_handlers(self) -> EventHandlers:
+        return EventHandlers(
             self.cache,
             self.queue,
             self.waiting_pods,
