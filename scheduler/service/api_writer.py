@@ -41,7 +41,7 @@ class ServiceApiWriter:
         dispatcher: Dispatcher,
         metrics: SchedulerMetrics,
         waits: ObjectWaits,
-        random: Random | None = None,
+        random: Random,
         *,
         precondition: Callable[[Pod], str] | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class ServiceApiWriter:
         self._waits = waits
         self._dispatcher = dispatcher
         self._metrics = metrics
-        self._random = random or Random()
+        self._random = random
         self._precondition = precondition
         #: Evictions under way, by UID.
         self._evictions: dict[str, asyncio.Task[bool]] = {}

@@ -1,8 +1,8 @@
 """The process: start, run, stop.
 
 Phases: read the configuration; connect; start reflectors and endpoints; wait for the first lists;
-lead (after election, if configured) until told to stop; let binds under way finish; release the
-Lease; end. A second signal ends the process at once.
+lead (after election, if configured) until a stop is requested; let binds under way finish; release
+the Lease; end. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DRAIN_SECONDS: Final = 5.0
 """How long writes under way may take after the signal, as upstream's grace period."""
 
 EVENT_FLUSH_TIMEOUT: Final = 1.0
-"""What events get in any case, however long the binds took."""
+"""How long events may take in any case, however long the binds took."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Objects allocated before a collection. Decoded objects are untracked and requests make few
@@ -258,15 +258,10 @@ class Application:
     async def _synced(self, wiring: Wiring) -> bool:
         """Wait for every first list; False when a stop was requested first."""
         started = self._clock.monotonic()
-        stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
-        syncing = asyncio.create_task(_all_synced(wiring), name="first lists")
         try:
-            await asyncio.wait((stopping, syncing), return_when=asyncio.FIRST_COMPLETED)
-            if not syncing.done():
-                return False
-        finally:
-            stopping.cancel()
-            syncing.cancel()
+            await self._unless_stopped(_all_synced(wiring))
+        except _Stopped:
+            return False
         wiring.state.subscriptions.publish_synced()
         if self._owns_process:
             # The objects read so far live as long as the process: the collector need not visit
@@ -311,7 +306,7 @@ class Application:
     async def _schedule_until_stopped(self, wiring: Wiring) -> None:
         scheduling = asyncio.create_task(wiring.scheduling.loop.run(), name="scheduling loop")
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
-        beside = [
+        controllers = [
             asyncio.create_task(work, name=name) for name, work in wiring.controllers.leaders_work()
         ]
         try:
@@ -322,13 +317,13 @@ class Application:
         finally:
             stopping.cancel()
             scheduling.cancel()
-            for task in beside:
+            for task in controllers:
                 task.cancel()
-            await asyncio.wait((scheduling, *beside))
+            await asyncio.wait((scheduling, *controllers))
             await wiring.state.background.cancel()
 
     async def _drain(self, wiring: Wiring) -> None:
-        """Wait for the writes of decisions made: binds, their events, then all the rest."""
+        """Wait for the writes of decisions made: binds, their events, then all others."""
         wiring.scheduling.loop.stop()
         end = self._clock.monotonic() + DRAIN_SECONDS
         try:

@@ -61,6 +61,7 @@ class EventHandlers:
         self._honor_nominations = honor_foreign_nominations
         self._cache = cache
         self._queue = queue
+        self._move = queue.move_all_to_active_or_backoff
         self._waiting_pods = waiting_pods
         self._names = frozenset(scheduler_names)
         self._registered = registered
@@ -104,8 +105,7 @@ class EventHandlers:
                 change(delta)
                 if publish:
                     self._subscriptions.publish_object(plural, *_old_and_new(delta))
-            except Exception:  # noqa: BLE001 - object boundary
-                # Object boundary: one object that breaks a handler must not stop the watch for all.
+            except Exception:  # noqa: BLE001 - object boundary: the watch of the others goes on
                 metadata = delta.object.metadata
                 self._metrics.handler_error(plural)
                 _log.exception(
@@ -233,17 +233,6 @@ class EventHandlers:
             for event in node_events(node, delta.old, self._features):
                 self._move(event, delta.old, node)
                 self._metrics.event_handling(event.label, self._since(started))
-
-    # -- the queue -------------------------------------------------------------------------------
-
-    def _move(
-        self,
-        event: ClusterEvent,
-        old: Any | None,
-        new: Any | None,
-        pre_check: Callable[[Pod], bool] | None = None,
-    ) -> None:
-        self._queue.move_all_to_active_or_backoff(event, old, new, pre_check)
 
     def _since(self, started: float) -> float:
         return self._clock.monotonic() - started

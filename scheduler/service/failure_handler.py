@@ -5,6 +5,8 @@ Follows `schedule_one.go: handleSchedulingFailure`.
 
 from __future__ import annotations
 
+from typing import Final
+
 import structlog
 
 from scheduler.api.pod import Pod
@@ -20,8 +22,8 @@ from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
 
-EVENT_FAILED_SCHEDULING = "FailedScheduling"
-ACTION_SCHEDULING = "Scheduling"
+EVENT_FAILED_SCHEDULING: Final = "FailedScheduling"
+ACTION_SCHEDULING: Final = "Scheduling"
 
 
 class FailureHandler:

@@ -143,11 +143,11 @@ class PostedMetrics(NullMetrics):
         self._home = home
 
     def request(self, verb: str, code: str, seconds: float) -> None:
-        """A request ended."""
+        """Report a request that ended."""
         _post(self._home, self._metrics.request, verb, code, seconds)
 
     def leader(self, name: str, leading: bool) -> None:
-        """This process began or stopped leading."""
+        """Report that this process began or stopped leading."""
         _post(self._home, self._metrics.leader, name, leading)
 
 

@@ -24,8 +24,8 @@ from scheduler.service.serving.connections import Stage
 
 DEADLINES: Final = {Stage.SILENT: 5.0, Stage.STARTING: 10.0, Stage.SERVING: 30.0}
 """Seconds that a connection may stay in each stage: until its first byte (a distant client on a bad
-line needs one); for handshake and request head; for the answer, three times the longest wait for an
-access review."""
+line needs one); for handshake and request head; for the response, three times the longest wait for
+an access review."""
 
 MAX_LINE_BYTES: Final = 32 * 1024
 """For the request line and for each header; tokens of identity providers are long."""
@@ -34,7 +34,7 @@ MAX_RECEIVED_BYTES: Final = 128 * 1024
 """For a whole request. No body that is read has more than a few bytes."""
 
 LINGERING_SECONDS: Final = 1.0
-"""How long an unread body is discarded, so that the client sees the answer and no reset."""
+"""How long an unread body is discarded, so that the client gets the response and no reset."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER: the kernel forgets the connection as well."""
@@ -89,18 +89,18 @@ class Connection:
             await self._gone
 
     def made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done. Called by the protocol, as the next two."""
+        """Note that the handshake is done. The protocol calls this method, as the next two."""
         # uvloop's transports are no subclasses of asyncio's, only alike.
         self._transport = cast("asyncio.Transport", transport)
         if self._over:
             self._transport.abort()
 
     def started(self) -> None:
-        """The request head is complete."""
+        """Note that the request head is complete."""
         self._advance(Stage.SERVING)
 
     def lost(self) -> None:
-        """The transport is closed."""
+        """Note that the transport is closed."""
         self._transport = None
         if self._gone is not None:
             self._gone.set_result(None)
@@ -120,7 +120,7 @@ class Connection:
 
     async def _open(self) -> None:
         self._owns_socket = False
-        # Our deadline is the shorter one.
+        # Longer than our own deadline, which therefore ends a slow handshake.
         timeout = None if self._tls is None else 2 * DEADLINES[Stage.STARTING]
         try:
             await self._loop.connect_accepted_socket(
@@ -154,11 +154,11 @@ class RequestProtocol(web.RequestHandler):
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # what AppRunner passes on for none
+            access_log=None,  # type: ignore[arg-type]  # as AppRunner does without one
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
             lingering_time=LINGERING_SECONDS,
-            # A compressed body is what it is: nothing here reads one.
+            # Nothing here reads a compressed body.
             auto_decompress=False,
         )
         self.connection = connection
@@ -166,12 +166,12 @@ class RequestProtocol(web.RequestHandler):
         self._received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Tell the connection."""
+        """Pass the transport to the connection."""
         self.connection.made(transport)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell the connection."""
+        """Report the end to the connection."""
         super().connection_lost(exc)
         self.connection.lost()
 
@@ -199,7 +199,7 @@ class RequestProtocol(web.RequestHandler):
         elif exc is not None:
             self._log.exception("cannot answer a request", exc)
         if request.writer.output_size > 0:
-            # As aiohttp has it: closes the connection.
+            # As in aiohttp's own method: closes the connection.
             raise ConnectionError("the response has begun")
         response = web.Response(status=status, text=_TEXTS.get(status, "Error") + "\n")
         response.force_close()

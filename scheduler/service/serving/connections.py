@@ -23,7 +23,7 @@ class Stage(IntEnum):
     SILENT = 0
     #: TLS handshake and request head.
     STARTING = 1
-    #: The request is being answered.
+    #: The handler is at work on the request.
     SERVING = 2
 
 

@@ -77,12 +77,8 @@ class HttpsServer:
         self._limited_log = LimitedLog(__name__)
         self._acceptors: list[Acceptor] = []
         self._http: web.Server | None = None
-        self._port = 0
-
-    @property
-    def port(self) -> int:
-        """Return the port that is listened on."""
-        return self._port
+        #: The port listened on, 0 before `start`.
+        self.port = 0
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -105,11 +101,11 @@ class HttpsServer:
             where = f"{options.bind_address}:{options.secure_port}"
             text = error.strerror or str(error)
             raise ServingError(f"cannot listen on {where}: {text}") from error
-        self._port = listeners[0].getsockname()[1]
+        self.port = listeners[0].getsockname()[1]
         self._acceptors = [Acceptor(each, self._accept, self._make_room) for each in listeners]
         for acceptor in self._acceptors:
             acceptor.start()
-        _log.info("serving", address=options.bind_address, port=self._port)
+        _log.info("serving", address=options.bind_address, port=self.port)
 
     async def stop(self) -> None:
         """Stop listening, let requests in progress end, and close every connection."""
@@ -183,21 +179,21 @@ class _Request(web.BaseRequest):
     """A request whose response gets the headers common to all."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        """Called when the headers are complete."""
+        """Complete the headers; aiohttp calls it before it sends them."""
         response.headers.setdefault("Cache-Control", "no-cache, private")
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.popall("Server", None)
-        # One request for each connection: say it here too.
+        # One request for each connection; the client should know.
         response.force_close()
         response.headers["Connection"] = "close"
 
 
 class _MalformedRequest(_Request):
-    """Something before HTTP/1.0, which the parser lets pass; it may have no target."""
+    """A request of a version before HTTP/1.0, which the parser accepts; it may have no target."""
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> _Request:
-    """Build a request, as `web.Server` would of another class."""
+    """Build a request, as the default factory of `web.Server` does, of our classes."""
     kind = _Request
     if message.version < HttpVersion10:
         kind = _MalformedRequest
