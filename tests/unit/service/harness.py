@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.api import Pod
-from scheduler.client.dispatcher import Dispatcher
+from scheduler.client.dispatcher import Dispatcher, NominationWritten
 from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
@@ -48,6 +48,9 @@ class RecordingDispatcher(Dispatcher):
     def nomination_under_way(self, uid: str) -> bool:
         return uid in self.under_way
 
+    def subscribe_nominations(self, listener: NominationWritten) -> None:
+        """Ignore the listener: nothing is written."""
+
 
 @dataclass
 class RecordedEvents:
@@ -75,6 +78,8 @@ class Move:
     old: str
     new: str
     excludes: Callable[[Pod], bool]
+    #: Nodes that the cache had then.
+    nodes: int
 
 
 class Service:
@@ -197,7 +202,8 @@ class Service:
         def recorded(event: ClusterEvent, old: Any, new: Any, pre_check: Any = None) -> int:
             was, now = ("" if each is None else each.metadata.name for each in (old, new))
             excludes = (lambda pod: False) if pre_check is None else lambda pod: not pre_check(pod)
-            self.moves.append(Move(event.label, was, now, excludes))
+            nodes = self.cache.statistics().nodes
+            self.moves.append(Move(event.label, was, now, excludes, nodes))
             return move(event, old, new, pre_check)
 
         self.queue.move_all_to_active_or_backoff = recorded  # type: ignore[method-assign]

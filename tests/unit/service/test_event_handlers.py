@@ -282,19 +282,13 @@ def test_a_nodes_life() -> None:
     assert service.cache.statistics().nodes == 0
 
 
-def test_the_queue_hears_of_a_deleted_node_while_the_cache_still_has_it() -> None:
+def test_the_queue_gets_the_event_of_a_deleted_node_while_the_cache_still_has_it() -> None:
     service = Service()
     service.handlers.nodes([Delta(ADDED, node())])
-    nodes_then: list[int] = []
-    move = service.queue.move_all_to_active_or_backoff
-
-    def looking(*arguments: Any) -> int:
-        nodes_then.append(service.cache.statistics().nodes)
-        return move(*arguments)
-
-    service.queue.move_all_to_active_or_backoff = looking  # type: ignore[method-assign, assignment]
     service.handlers.nodes([Delta(DELETED, node(), node())])
-    assert nodes_then == [1]
+    assert service.moves[-1].label == "NodeDelete"
+    assert service.moves[-1].nodes == 1
+    assert service.cache.statistics().nodes == 0
 
 
 def test_pods_of_a_deleted_node_stay_counted_until_they_go() -> None:
