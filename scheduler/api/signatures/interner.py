@@ -60,7 +60,7 @@ class UnbalancedReleaseError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PodSignatureStatistics:
-    """A snapshot of counts and sizes of `PodSignatures`."""
+    """Counts and sizes of `PodSignatures`; sizes are in bytes, and estimates."""
 
     signatures: int
     """Signatures held, referenced or not."""
@@ -70,16 +70,12 @@ class PodSignatureStatistics:
     """Pods that hold a signature."""
     packed: int
     """Signatures of large pods, kept packed; part of `signatures`."""
-    unpacked_bytes: int
-    """Estimate of their currently unpacked parts; not part of `bytes`."""
-    label_bytes: int
-    """Bytes of the labels of pods that have very many; not part of `bytes`."""
     bytes: int
-    """Estimate of the memory held by all signatures."""
-    max_bytes: int
-    hits: int
-    misses: int
-    evictions: int
+    """Memory held by all signatures."""
+    unpacked_bytes: int
+    """Parts of packed signatures that are unpacked now; not part of `bytes`."""
+    label_bytes: int
+    """Labels of pods that have very many; not part of `bytes`."""
 
 
 class _Entry:
@@ -106,38 +102,15 @@ class PodSignatures:
     interned, once.
     """
 
-    __slots__ = (
-        "_by_id",
-        "_bytes",
-        "_entries",
-        "_evictions",
-        "_hits",
-        "_idle",
-        "_max_bytes",
-        "_misses",
-        "_packed",
-        "_references",
-        "_shared_labels",
-        "_unpacked",
-    )
-
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         """Keep unreferenced signatures while all together occupy at most `max_bytes`."""
         self._max_bytes = max_bytes
         self._entries: dict[bytes, _Entry] = {}
         self._by_id: dict[int, _Entry] = {}
         self._idle: OrderedDict[int, _Entry] = OrderedDict()
-        self._references = 0
-        self._packed = 0
         self._unpacked = UnpackedCache()
         self._shared_labels = SharedLabels()
         self._bytes = 0
-        self._hits = 0
-        self._misses = 0
-        self._evictions = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def intern(self, pod: Pod) -> PodSignature:
         """Set the pod's signature and pin, and share the equal parts of its siblings.
@@ -169,13 +142,13 @@ class PodSignatures:
                 resize=resize,
                 nbytes=size,
             )
-            entry = self._add_packed(key, signature) if large else self._add(key, signature, size)
-        else:
-            self._hits += 1
-            if not entry.references:
-                del self._idle[entry.signature.id]
+            if large:
+                signature = PackedSignature.of(signature, self._unpacked)
+                size = _BYTES_PER_SIGNATURE + sys.getsizeof(signature.packed.data)
+            entry = self._add(key, signature, size)
+        elif not entry.references:
+            del self._idle[entry.signature.id]
         entry.references += 1
-        self._references += 1
         pod.interned = entry.signature
         pod.pin = pin
         _share(pod, entry, self._shared_labels)
@@ -192,7 +165,6 @@ class PodSignatures:
             msg = f"pod {pod.key}: {signature!r} was released more often than it was interned here"
             raise UnbalancedReleaseError(msg)
         entry.references -= 1
-        self._references -= 1
         labels: object = pod.metadata.labels
         if isinstance(labels, PackedLabels):
             self._shared_labels.give_back(labels)
@@ -207,28 +179,19 @@ class PodSignatures:
             self._evict()
 
     def statistics(self) -> PodSignatureStatistics:
-        """Counts and sizes."""
+        """Return counts and sizes."""
+        entries = self._entries.values()
         return PodSignatureStatistics(
-            signatures=len(self._entries),
+            signatures=len(entries),
             unreferenced=len(self._idle),
-            references=self._references,
-            packed=self._packed,
+            references=sum(each.references for each in entries),
+            packed=sum(isinstance(each.signature, PackedSignature) for each in entries),
+            bytes=self._bytes,
             unpacked_bytes=self._unpacked.nbytes,
             label_bytes=self._shared_labels.nbytes,
-            bytes=self._bytes,
-            max_bytes=self._max_bytes,
-            hits=self._hits,
-            misses=self._misses,
-            evictions=self._evictions,
         )
 
-    def _add_packed(self, key: bytes, signature: PodSignature) -> _Entry:
-        packed = PackedSignature.of(signature, self._unpacked)
-        self._packed += 1
-        return self._add(key, packed, _BYTES_PER_SIGNATURE + sys.getsizeof(packed.packed.data))
-
     def _add(self, key: bytes, signature: PodSignature, size: int) -> _Entry:
-        self._misses += 1
         entry = _Entry(key, signature, size)
         self._entries[key] = entry
         self._by_id[signature.id] = entry
@@ -245,9 +208,7 @@ class PodSignatures:
         del self._entries[entry.key]
         del self._by_id[signature_id]
         self._bytes -= entry.size
-        self._evictions += 1
         if isinstance(entry.signature, PackedSignature):
-            self._packed -= 1
             entry.signature.packed.forget()
 
 

@@ -25,7 +25,8 @@ class InternedPods(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.signatures = PodSignatures(max_bytes=3 * self.size_of_one())
+        self.max_bytes = 3 * self.size_of_one()
+        self.signatures = PodSignatures(self.max_bytes)
         self.model: Counter[int] = Counter()
         self.seen: dict[int, int] = {}
 
@@ -62,8 +63,7 @@ class InternedPods(RuleBasedStateMachine):
         referenced = sum(1 for count in self.model.values() if count)
         assert now.references == self.model.total()
         assert now.signatures - now.unreferenced == referenced
-        assert now.signatures == len(self.signatures) == now.misses - now.evictions
-        assert now.bytes <= now.max_bytes or now.unreferenced == 0
+        assert now.bytes <= self.max_bytes or now.unreferenced == 0
 
     def teardown(self) -> None:
         assert len(set(self.seen.values())) == len(self.seen), "two templates shared an id"
@@ -91,7 +91,7 @@ def test_a_flood_of_distinct_signatures_stays_within_the_bound() -> None:
         signatures.release(subject)
     now = signatures.statistics()
     assert now.bytes <= 1_000_000
-    assert now.evictions == 2_000 - now.signatures > 0
+    assert 0 < now.signatures < 2_000
 
 
 def test_the_least_recently_used_signature_goes_first() -> None:
@@ -109,7 +109,7 @@ def test_the_least_recently_used_signature_goes_first() -> None:
     assert signatures.intern(template(2)) is not fresh.signature
 
 
-def test_a_release_too_many_is_an_error_and_harms_nobody() -> None:
+def test_a_surplus_release_is_an_error_without_effect() -> None:
     signatures = PodSignatures()
     subject = template(1)
     signatures.intern(subject)
@@ -128,7 +128,7 @@ def test_a_pod_of_another_interner_cannot_be_released_here() -> None:
         mine.release(foreign)
 
 
-def test_a_pod_that_nobody_interned_has_no_signature() -> None:
+def test_a_pod_that_was_not_interned_has_no_signature() -> None:
     with pytest.raises(RuntimeError, match=r"default/p has no signature"):
         _ = template(1).signature
 
@@ -138,9 +138,8 @@ def test_an_unreadable_pod_is_refused_and_leaves_no_trace() -> None:
     bad = pod({"containers": [container(requests={"cpu": "lots"})], "volumes": [{"name": "t"}]})
     with pytest.raises(QuantityError, match="lots"):
         signatures.intern(bad)
-    assert (
-        len(signatures) == signatures.statistics().references == signatures.statistics().bytes == 0
-    )
+    now = signatures.statistics()
+    assert now.signatures == now.references == now.bytes == 0
     assert bad.interned is None
     assert len(bad.spec.volumes) == 1
 
