@@ -82,6 +82,6 @@ class Condition(Object):
 
 
 class Named(Object):
-    """Any object of which only the metadata is read."""
+    """Base of all objects with metadata; itself for objects of which nothing else is read."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.api.meta import Condition, Object, ObjectMeta, ResourceList, Value
+from scheduler.api.meta import Condition, Named, Object, ResourceList, Value
 
 
 class Taint(Value, frozen=True):
@@ -41,10 +41,9 @@ class NodeStatus(Object):
     declared_features: tuple[str, ...] = ()
 
 
-class Node(Object):
+class Node(Named):
     """A v1 Node."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 

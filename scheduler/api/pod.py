@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.api.meta import Condition, LabelSelector, Object, ObjectMeta, ResourceList, Value
+from scheduler.api.meta import Condition, LabelSelector, Named, Object, ResourceList, Value
 
 if TYPE_CHECKING:
     from scheduler.api.signatures.signature import PodSignature
@@ -168,10 +168,9 @@ class PersistentVolumeClaimSpec(Object):
     volume_attributes_class_name: str | None = None
 
 
-class PersistentVolumeClaimTemplate(Object):
+class PersistentVolumeClaimTemplate(Named):
     """`volumes[].ephemeral.volumeClaimTemplate`."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PersistentVolumeClaimSpec = msgspec.field(default_factory=PersistentVolumeClaimSpec)
 
 
@@ -346,10 +345,9 @@ class PodStatus(Object):
     extended_resource_claim_status: dict[str, Any] | None = None
 
 
-class Pod(Object):
+class Pod(Named):
     """A v1 Pod. `signature` is set by the reflectors and by `PodSignatures.intern`."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
     # These JSON names cannot occur in a Kubernetes object, so decoding never sets them. An interned

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.api.meta import LabelSelector, Object, ObjectMeta, ResourceList
+from scheduler.api.meta import Named, Object, ResourceList
 from scheduler.api.storage import ObjectReference
-
-
-class PodDisruptionBudgetSpec(Object):
-    """`spec` of a budget."""
-
-    selector: LabelSelector | None = None
+from scheduler.api.workloads import LabelSelectorSpec
 
 
 class PodDisruptionBudgetStatus(Object):
@@ -21,18 +16,16 @@ class PodDisruptionBudgetStatus(Object):
     disrupted_pods: dict[str, str | None] = {}
 
 
-class PodDisruptionBudget(Object):
+class PodDisruptionBudget(Named):
     """A policy/v1 PodDisruptionBudget."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: PodDisruptionBudgetSpec = msgspec.field(default_factory=PodDisruptionBudgetSpec)
+    spec: LabelSelectorSpec = msgspec.field(default_factory=LabelSelectorSpec)
     status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
 
 
-class PriorityClass(Object):
+class PriorityClass(Named):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None
@@ -67,10 +60,9 @@ class ResourceQuotaStatus(Object):
     used: ResourceList = {}
 
 
-class ResourceQuota(Object):
+class ResourceQuota(Named):
     """A v1 ResourceQuota."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ResourceQuotaSpec = msgspec.field(default_factory=ResourceQuotaSpec)
     status: ResourceQuotaStatus = msgspec.field(default_factory=ResourceQuotaStatus)
 
@@ -85,10 +77,9 @@ class LeaseSpec(Object):
     lease_transitions: int | None = None
 
 
-class Lease(Object):
+class Lease(Named):
     """A coordination.k8s.io/v1 Lease."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
@@ -99,10 +90,9 @@ class EventSeries(Object):
     last_observed_time: str = ""
 
 
-class Event(Object):
+class Event(Named):
     """An events.k8s.io/v1 Event."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     event_time: str | None = None
     series: EventSeries | None = None
     reporting_controller: str = ""
@@ -122,10 +112,9 @@ class EventSource(Object):
     host: str = ""
 
 
-class CoreEvent(Object):
+class CoreEvent(Named):
     """A core/v1 Event, as the legacy recorder of autoscalers writes it."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
     reason: str = ""
     message: str = ""

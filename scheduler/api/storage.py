@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.api.meta import LabelSelector, Object, ObjectMeta, RawQuantity, ResourceList
+from scheduler.api.meta import LabelSelector, Named, Object, RawQuantity, ResourceList
 from scheduler.api.pod import (
     AWSElasticBlockStore,
     AzureDiskVolume,
@@ -67,18 +67,16 @@ class PhaseStatus(Object):
     phase: str = ""
 
 
-class PersistentVolume(Object):
+class PersistentVolume(Named):
     """A v1 PersistentVolume."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
     status: PhaseStatus = msgspec.field(default_factory=PhaseStatus)
 
 
-class PersistentVolumeClaim(Object):
+class PersistentVolumeClaim(Named):
     """A v1 PersistentVolumeClaim."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PersistentVolumeClaimSpec = msgspec.field(default_factory=PersistentVolumeClaimSpec)
     status: PhaseStatus = msgspec.field(default_factory=PhaseStatus)
 
@@ -96,10 +94,9 @@ class TopologySelectorTerm(Object):
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
-class StorageClass(Object):
+class StorageClass(Named):
     """A storage.k8s.io/v1 StorageClass (its fields are at the top level)."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
@@ -126,10 +123,9 @@ class CSINodeSpec(Object):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(Object):
+class CSINode(Named):
     """A storage.k8s.io/v1 CSINode."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: CSINodeSpec = msgspec.field(default_factory=CSINodeSpec)
 
 
@@ -141,17 +137,15 @@ class CSIDriverSpec(Object):
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CSIDriver(Object):
+class CSIDriver(Named):
     """A storage.k8s.io/v1 CSIDriver."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: CSIDriverSpec = msgspec.field(default_factory=CSIDriverSpec)
 
 
-class CSIStorageCapacity(Object):
+class CSIStorageCapacity(Named):
     """A storage.k8s.io/v1 CSIStorageCapacity."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: RawQuantity | None = None
@@ -172,8 +166,7 @@ class VolumeAttachmentSpec(Object):
     source: VolumeAttachmentSource = msgspec.field(default_factory=VolumeAttachmentSource)
 
 
-class VolumeAttachment(Object):
+class VolumeAttachment(Named):
     """A storage.k8s.io/v1 VolumeAttachment."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: VolumeAttachmentSpec = msgspec.field(default_factory=VolumeAttachmentSpec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.api.meta import LabelSelector, Object, ObjectMeta
+from scheduler.api.meta import LabelSelector, Named, Object
 
 
 class MapSelectorSpec(Object):
@@ -14,40 +14,34 @@ class MapSelectorSpec(Object):
 
 
 class LabelSelectorSpec(Object):
-    """A spec whose selector is a label selector (ReplicaSet, StatefulSet)."""
+    """A spec whose selector is a label selector (ReplicaSet, StatefulSet, PodDisruptionBudget)."""
 
     selector: LabelSelector | None = None
 
 
-class Namespace(Object):
+class Namespace(Named):
     """A v1 Namespace; its labels are read by namespace selectors."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 
-
-class Service(Object):
+class Service(Named):
     """A v1 Service."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: MapSelectorSpec = msgspec.field(default_factory=MapSelectorSpec)
 
 
-class ReplicationController(Object):
+class ReplicationController(Named):
     """A v1 ReplicationController."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: MapSelectorSpec = msgspec.field(default_factory=MapSelectorSpec)
 
 
-class ReplicaSet(Object):
+class ReplicaSet(Named):
     """An apps/v1 ReplicaSet."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: LabelSelectorSpec = msgspec.field(default_factory=LabelSelectorSpec)
 
 
-class StatefulSet(Object):
+class StatefulSet(Named):
     """An apps/v1 StatefulSet."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: LabelSelectorSpec = msgspec.field(default_factory=LabelSelectorSpec)
