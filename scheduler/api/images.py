@@ -18,11 +18,11 @@ class PodImages(NamedTuple):
     """Normalised references of init containers, containers and image volumes; duplicates stay."""
 
     containers: int
-    """Init containers plus containers, which measure the largest score. Not image volumes."""
+    """Number of init containers and containers, without image volumes; it bounds the score."""
 
 
 def normalized_image(reference: str) -> str:
-    """The reference with `:latest` where it has neither tag nor digest.
+    """Add `:latest` to a reference that has neither tag nor digest.
 
     >>> normalized_image("host:5000/app"), normalized_image("app@sha256:0123")
     ('host:5000/app:latest', 'app@sha256:0123')
@@ -31,7 +31,7 @@ def normalized_image(reference: str) -> str:
 
 
 def pod_images(spec: PodSpec) -> PodImages:
-    """Every image the pod would need on its node."""
+    """Return every image that the pod would need on its node."""
     containers = (*spec.init_containers, *spec.containers)
     names = [normalized_image(each.image) for each in containers]
     names += [normalized_image(each.image.reference) for each in spec.volumes if each.image]

@@ -1,8 +1,9 @@
-"""Limits of the terms read of one pod: far more than any workload has, few enough for one cycle.
+"""Limits of the terms that are read of one pod: far above any workload, low enough for one cycle.
 
-The API server limits only the size of a pod, so it may state 25,000 terms. Terms are evaluated one
-by one within one turn of the event loop, which blocks everything else. A pod beyond a limit is
-unschedulable with a message; one bound by another scheduler counts as if it had no such terms.
+The API server limits only the size of a pod, which may therefore state 25,000 terms. Terms are
+evaluated one by one within one turn of the event loop, which blocks everything else. A pod beyond a
+limit is unschedulable with a message; one bound by another scheduler counts as if it had no such
+terms.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MANY_TERMS: Final = 64
 _MAX_CACHED: Final = 4096
 
 _Result = tuple[int, int]
-_NO: Final[_Result] = 0, 0
+_NO_MATCH: Final[_Result] = 0, 0
 
 
 class ManyTerms:
@@ -38,7 +38,7 @@ class ManyTerms:
         *,
         together: bool = False,
     ) -> None:
-        """With `together` they count as one term, which matches if all of them do."""
+        """With `together` the terms count as one, which matches if all of them do."""
         self._terms = terms
         self._given_weights = weights
         self._together = together
@@ -93,8 +93,8 @@ class ManyTerms:
         match[self._named.get(namespace, [])] = True
         match &= self._matchable
         if not match.any():
-            return _NO
+            return _NO_MATCH
         match &= self._conditions.hold(HashedLabels(labels))
         if self._together:
-            return (1, 0) if match.all() else _NO
+            return (1, 0) if match.all() else _NO_MATCH
         return int(match.sum()), int(self._weights[match].sum())

@@ -1,7 +1,7 @@
 """The nesting of a JSON text, found in one linear pass without recursion.
 
-For texts that a decoder cannot follow, see `decoding`: they are cut to a depth that it can, or
-taken apart. Nothing here runs for a text that decodes at once.
+Texts that nest too deep for a decoder (see `decoding`) are cut to a depth that it can follow, or
+taken apart. Nothing here runs for other texts.
 
 Well-formed JSON stays well-formed, and unchanged down to the depth that is kept. Malformed JSON
 stays malformed where a decoder reads it: up to the first fault, levels are what a decoder counts.
@@ -48,7 +48,7 @@ class Nesting:
         self._levels = np.cumsum(np.where(closing, -1, 1)) + closing
 
     def pruned(self, max_depth: int = MAX_DEPTH) -> bytes:
-        """The text, with every container below level `max_depth` emptied."""
+        """Return the text with every container below level `max_depth` emptied."""
         opens, closes = self._containers(max_depth + 1)
         filled = opens + 1 < closes
         edges = np.zeros(len(self._data) + 1, np.bool_)
@@ -58,7 +58,7 @@ class Nesting:
         return np.frombuffer(self._data, np.uint8)[~dropped].tobytes()
 
     def member(self, name: str) -> bytes:
-        """The JSON of the object or array that is the member `name` of the outermost object.
+        """Return the JSON of the object or array that is member `name` of the outermost object.
 
         Raises:
             ValueError: there is none, or two members have one name.
@@ -67,7 +67,7 @@ class Nesting:
         return self._data[start:end]
 
     def elements(self, name: str) -> list[bytes]:
-        """The JSON of the objects and arrays in the array that is the member `name`.
+        """Return the JSON of the objects and arrays in the array that is member `name`.
 
         Raises:
             ValueError: as `member`.
@@ -89,7 +89,7 @@ class Nesting:
         return list(zip(opens.tolist(), (closes + 1).tolist(), strict=True))
 
     def _containers(self, level: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Positions of the opening and closing brackets of the containers at `level`."""
+        """Return the positions of the opening and closing brackets of the containers at `level`."""
         at = self._at[self._levels == level]
         if at.size % 2:
             # Truncated: the last one goes to the end of the text.

@@ -112,7 +112,7 @@ class PreferredTerms(msgspec.Struct, frozen=True, cache_hash=True):
         return cls(kept, SelectorError.of(errors) if errors else None)
 
     def score(self, labels: Mapping[str, str], name: str) -> int:
-        """Sum of the weights of matching terms; raises the list's `SelectorError` if it has one."""
+        """Add up the weights of matching terms; raises the list's `SelectorError` if it has one."""
         if self.error is not None:
             # A new error: raising the kept one would accumulate tracebacks on a shared object.
             raise SelectorError.of(self.error.parts)

@@ -63,7 +63,7 @@ class PackedLabels(Mapping[str, str]):
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Do as `Mapping` of this name."""
+        """Return the value of a label, `default` if it is absent."""
         try:
             return self[key]
         except KeyError:
@@ -73,7 +73,7 @@ class PackedLabels(Mapping[str, str]):
         return (key for key, _ in self.pairs())
 
     def items(self) -> ItemsView[str, str]:
-        """Do as `Mapping` of this name."""
+        """Return a view of all labels."""
         return _Items(self)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -111,7 +111,8 @@ class PackedLabels(Mapping[str, str]):
 class SharedLabels:
     """Packed labels in use: one object for equal ones. Touched from one event loop only.
 
-    Several versions of a pod exist at a time: the cache may hold the assumed one.
+    References are counted, because several versions of a pod exist at a time: the cache may hold
+    the assumed one.
     """
 
     __slots__ = ("_known", "nbytes")

@@ -29,7 +29,7 @@ def host_port(ip: str, protocol: str, port: int) -> HostPort | None:
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Distinct host ports of restartable init containers and containers, in pod order."""
+    """Return distinct host ports of restartable init containers and containers, in pod order."""
     found: dict[HostPort, None] = {}
     for container in spec.init_containers:
         if container.restart_policy == "Always":

@@ -74,11 +74,11 @@ class Quantity:
     """The text to print back; empty for the canonical one."""
 
     def value(self) -> int:
-        """Whole units, rounded away from zero, within int64."""
+        """Return whole units, rounded away from zero, within int64."""
         return _saturate(_away_from_zero(self.nano, NANO))
 
     def milli_value(self) -> int:
-        """Thousandths, rounded away from zero, within int64."""
+        """Return thousandths, rounded away from zero, within int64."""
         return _saturate(_away_from_zero(self.nano, _NANO_PER_MILLI))
 
     @property
@@ -111,7 +111,7 @@ class Quantity:
         return hash(self.nano)
 
     def canonical(self) -> str:
-        """The one canonical spelling: no fraction digits, the largest suffix that loses nothing.
+        """Return the canonical spelling: no fraction digits, the largest suffix that loses nothing.
 
         >>> parse("1.5Gi").canonical(), parse("0.1").canonical(), parse("1024Ki").canonical()
         ('1536Mi', '100m', '1Mi')
@@ -162,13 +162,13 @@ def parse(text: RawQuantity) -> Quantity:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def value(raw: RawQuantity) -> int:
-    """`parse(raw).value()`, cached: whole units, rounded up."""
+    """Return `parse(raw).value()`; cached."""
     return parse(raw).value()
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def milli_value(raw: RawQuantity) -> int:
-    """`parse(raw).milli_value()`, cached: thousandths, rounded up."""
+    """Return `parse(raw).milli_value()`; cached."""
     return parse(raw).milli_value()
 
 
@@ -177,7 +177,7 @@ def _read_binary(digits: int, whole: str, fraction: str, suffix: str) -> tuple[i
     nano = _away_from_zero(digits * NANO << (10 * power), 10 ** len(fraction))
     nano = min(nano, MAX_INT64 * NANO)
     form = Format.DECIMAL_SI if 0 < nano < NANO else Format.BINARY_SI
-    # Roughly three decimal digits per binary suffix must be left of the 15 the compact form offers.
+    # Upstream's compact form has 15 digits, of which each binary suffix takes roughly three.
     simple = not fraction and len(whole) + 3 * power + 1 <= 15
     return nano, form, simple
 
@@ -200,8 +200,8 @@ def _read_decimal(
 
 
 def _bounded_exponent(text: RawQuantity, digits: str) -> int:
-    # Powers are computed, so a few bytes must not buy a number of a gigabyte. Far below the
-    # precision every exponent means the same.
+    # The power is computed: a few bytes of text must not make a number of a gigabyte. Far below the
+    # precision all exponents give the same amount.
     exponent = int(digits)
     if exponent > _MAX_EXPONENT:
         raise QuantityError(text, f"its exponent is above {_MAX_EXPONENT}")

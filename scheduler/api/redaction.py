@@ -46,13 +46,13 @@ _ENDINGS: Final = (
 _NAMES: Final = frozenset({"pass", "pw", "auth", "jwt", "dockerconfigjson", "dockercfg"})
 
 _WEAK: Final = frozenset({"token", "secret", "credential", "credentials", "cookie", "keydata"})
-"""Also words of prose, in which a colon may follow: `cannot review a token: POST ...`. There only
-what looks random is blanked."""
+"""Names that are also words of prose, where a colon may follow: `cannot review a token: POST ...`.
+There only what looks random is blanked."""
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether a field, key, header or variable of this name holds a credential.
+    """Whether a field, key, header or variable with this name holds a credential.
 
     >>> [is_secret_name(each) for each in ("api_key", "client-key-data", "idToken", "DB_PASSWD")]
     [True, True, True, True]
@@ -73,8 +73,8 @@ _SIGNS: Final = (
     *("pass", "pw", "secret", "token", "credential", "api", "access", "private", "data", "auth"),
     *("cookie", "jwt", "docker", "bearer", "basic", "eyj", "ls0t", "@"),
 )
-"""One of these is in every text that anything below changes, in lower case. To look for them takes
-a tenth of the time of the expressions."""
+"""Every text that the expressions below change contains one of these, in lower case. The search for
+them takes a tenth of the expressions' time."""
 
 _SCHEME: Final = re.compile(r"(?i)\b(bearer|basic)(\s++|%20|\+)[A-Za-z0-9._~+/=-]{8,}+")
 _USER_INFO: Final = re.compile(r"""://[^/\s?#"'<>\\]*@""")
@@ -96,22 +96,22 @@ _BARE: Final = re.compile(r"""(?:[^\s"',;&})\]\\]|\\[^n"'])++""")
 _LINE: Final = re.compile(r"""(?:[^\r\n"'\\]|\\[^n"'])++""")
 _BLOCK: Final = re.compile(r"[|>][+-]?[ \t]*+(?:\r?\n[ \t]++[^\n]*+)++")
 _PHRASE: Final = re.compile(r"(?:Invalid|Unsupported|Duplicate) value:\s*+")
-"""What Kubernetes puts between a path and the value that it refuses."""
+"""Text of Kubernetes between a path and the value that it rejects."""
 _NOTHING: Final = re.compile(r"(?i)(?:null|none|true|false|~)\b")
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 _LINE_START: Final = re.compile(r"(?:^|[\r\n]|\\n)[ \t]*+(?:-[ \t]++)?+\Z")
 _RANDOM: Final = re.compile(r"(?=[^\s\"',;&})\]\\]*\d)[A-Za-z0-9._~+/=-]{12,}+")
 _VALUE_OF: Final = re.compile(r"""(?:\\*+["'])?([A-Za-z0-9_.-]++)""")
 
-MAX_REMEMBERED: Final = 1024
-"""Characters; with as many entries, what is remembered stays below some MiB."""
+_MAX_CACHED: Final = 1024
+"""Longest text that is cached, in characters, and number of cached texts: some MiB at most."""
 
 _NEAR: Final = 256
-"""How far after `name: X` the `value:` of the same variable may stand."""
+"""Maximum distance, in characters, from `name: X` to the `value:` of the same variable."""
 
 
 def redact_text(text: str) -> str:
-    r"""The text with every credential in it replaced by `[redacted]`.
+    r"""Replace every credential in the text by `[redacted]`.
 
     >>> redact_text('GET https://joe:pw@x/?api_key=1 sent {"password": "a\\"b", "n": 1}')
     'GET https://[redacted]@x/?api_key=[redacted] sent {"password": "[redacted]", "n": 1}'
@@ -132,12 +132,12 @@ def redact_text(text: str) -> str:
 
 
 def redact_message(message: str) -> str:
-    """`redact_text` for texts that come again and again, such as messages that many pods share."""
-    return _remembered(message) if len(message) <= MAX_REMEMBERED else redact_text(message)
+    """Redact a text that comes again and again, such as a message that many pods share; cached."""
+    return _cached(message) if len(message) <= _MAX_CACHED else redact_text(message)
 
 
-@lru_cache(maxsize=1024)
-def _remembered(message: str) -> str:
+@lru_cache(maxsize=_MAX_CACHED)
+def _cached(message: str) -> str:
     return redact_text(message)
 
 
@@ -155,7 +155,7 @@ def _encoded_pem(found: re.Match[str]) -> str:
 
 
 def _web_token(found: re.Match[str]) -> str:
-    """A JWT or JWE: base64 of `{"`, then parts after dots."""
+    """Blank a JWT or JWE: base64 of `{"`, then parts after dots."""
     word = found[0]
     begin = word.find("eyJ")
     if begin < 0 or "." not in word[begin:]:
@@ -255,17 +255,17 @@ def _closing_bracket(text: str, at: int) -> int:
 
 
 def redact(value: object, *, max_values: int = MAX_VALUES) -> Any:
-    """A copy of nested data as plain JSON data, without credentials.
+    """Copy nested data as plain JSON data without credentials.
 
     Values under the name of a credential are blanked whatever they are, but for None and booleans;
-    so is the `value` beside such a `name`. Texts are redacted as texts; what is no data becomes its
-    text.
+    so is the `value` next to such a `name`. Texts are redacted as texts; an object that is no data
+    becomes its text.
     """
     return _Walk(max_values).value(value, 0)
 
 
 def redact_field(name: str, value: object) -> Any:
-    """`redact` for one named value."""
+    """Redact the value of one named field."""
     if value is None or isinstance(value, bool) or value == "":
         return value
     if is_secret_name(name):

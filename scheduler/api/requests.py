@@ -60,20 +60,20 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     """(name, count) of extended and other scalar resources, sorted; a stated 0 is present."""
 
     def scalar(self, name: str) -> int:
-        """The count of a scalar resource, 0 when absent."""
+        """Return the count of a scalar resource, 0 when absent."""
         scalars = self.scalars
-        # Of thousands, as a pod may name, each may be looked up.
+        # A pod may name thousands, and each may be looked up.
         at = bisect_left(scalars, (name,))
         return scalars[at][1] if at < len(scalars) and scalars[at][0] == name else 0
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is asked for and no scalar is even named."""
+        """Whether all amounts are 0 and no scalar is even named."""
         return not (self.milli_cpu or self.memory or self.ephemeral_storage or self.scalars)
 
 
 def is_extended_resource_name(name: str) -> bool:
-    """Whether the resource is a vendor's (`example.com/gpu`), the only kind that can be ignored."""
+    """Whether this is a vendor's resource (`example.com/gpu`); no other can be ignored."""
     return (
         "/" in name
         and _NATIVE_DOMAIN not in name
@@ -104,7 +104,7 @@ def scalar_resource_names(names: Iterable[str]) -> list[str]:
 
 
 def _all_scalar(domain: str) -> bool | None:
-    """Whether all resources of a domain are scalar, or none; None: those with a valid name are."""
+    """Whether the resources of a domain are scalar; None if the rest of the name decides."""
     if domain.startswith((_HUGE_PAGES, _ATTACHABLE_VOLUMES)) or _NATIVE_DOMAIN in f"{domain}/":
         return True
     if domain.startswith(_QUOTA_PREFIX) or not is_object_name(_QUOTA_PREFIX + domain):
@@ -130,8 +130,8 @@ def assigned_requests(pod: Pod) -> Resources:
 def non_zero_requests(pod: Pod) -> tuple[int, int]:
     """Return the (millicores, bytes) of a pod in scoring, in-place resize included.
 
-    A container without a request counts with the defaults; beside pod-level requests only for a
-    resource that nothing in the pod states. Raises `QuantityError`.
+    A container without a request counts with the defaults; if there are pod-level requests, only
+    for a resource that neither they nor a container state. Raises `QuantityError`.
     """
     defaults: Mapping[str, Quantity] = _DEFAULTS
     if _has_pod_level_requests(pod):
@@ -171,7 +171,7 @@ def pod_requests(
     pod_level: bool = True,
     names: Mapping[str, object] | None = None,
 ) -> dict[str, Quantity]:
-    """Requests of a pod by resource, as exact quantities; `names` are those that matter.
+    """Return the requests of a pod by resource, as exact quantities; `names` are those needed.
 
     `with_status` counts an in-place resize under way, `defaults` are amounts for containers that do
     not state the resource, `pod_level` lets `spec.resources` replace sums. Raises `QuantityError`.
@@ -193,7 +193,7 @@ def pod_requests(
 
 
 def pod_limits(pod: Pod, *, with_status: bool = False) -> dict[str, Quantity]:
-    """Limits of a pod by resource; overhead raises those that exist (not those that are 0).
+    """Return the limits of a pod by resource; overhead raises those that are stated and not 0.
 
     `with_status` counts an in-place resize under way, as quota does. Raises `QuantityError`.
     """
@@ -265,7 +265,7 @@ def is_resize_infeasible(pod: Pod) -> bool:
 def effective_container_requests(
     container: Container, status: ContainerStatus | None, *, infeasible: bool
 ) -> dict[str, Quantity]:
-    """Requests of one container under resize: the largest of spec, actuated and allocated."""
+    """Return the requests of a container under resize: the largest of spec, actuated, allocated."""
     own = container.resources.requests
     if status is None or status.resources is None:
         return _parsed(own)

@@ -158,7 +158,7 @@ class Requirement:
         return actual > self.number if operator == GREATER else actual < self.number
 
     def sort_key(self) -> tuple[str, str, tuple[str, ...]]:
-        """A total order over requirements: key, operator, values."""
+        """Return key, operator and values, which order requirements totally."""
         return self.key, self.operator, self.values
 
     def __eq__(self, other: object) -> bool:
@@ -236,7 +236,7 @@ class CompiledLabelSelector:
 
 
 def in_order(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    """Distinct requirements in the canonical order."""
+    """Return the distinct requirements in canonical order."""
     given = tuple(requirements)
     if len(given) < 2:
         return given

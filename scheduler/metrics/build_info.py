@@ -31,7 +31,7 @@ class BuildInfo:
 
     @property
     def git_version(self) -> str:
-        """Return a semantic version; without its build metadata, the Kubernetes release."""
+        """The Kubernetes release, with our version as build metadata of the semantic version."""
         return f"v{self.major}.{self.minor}.0+{DISTRIBUTION}.{self.version}"
 
     def version_info(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Every metric: name, type, labels, buckets, and a sentence about it; read from `definitions.toml`.
+"""Definitions of all metrics: name, type, labels, buckets and help; read from `definitions.toml`.
 
 Nothing is measured here.
 """
@@ -77,4 +77,4 @@ DEFINITIONS: Final = tuple(_definition(*each) for each in _document["metrics"].i
 """All definitions, in the order of the file."""
 
 NOT_SERVED: Final[Mapping[str, str]] = _document["not_served"]
-"""Upstream's metrics that kubestow has not, and why."""
+"""Upstream's metrics that kubestow does not have, and why."""

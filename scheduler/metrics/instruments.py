@@ -6,7 +6,7 @@ would take a tenth of that. These take a list index and an addition.
 
 Invariant: written from one thread (the event loop) only. Reading from another thread is safe for a
 whole exposition: readers copy lists and item views in one step each, so the worst they see is an
-observation that is counted and not yet summed. Nothing here knows names or formats.
+observation that is counted and not yet summed. Names and formats are in `exposition`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FastHistogram:
 
     @property
     def count(self) -> int:
-        """Return the number of observations."""
+        """Number of observations."""
         return sum(self.counts)
 
     def cumulative(self) -> Iterator[int]:

@@ -74,7 +74,7 @@ class SchedulerMetrics:
         self._bind_outcomes = families.counter("kubestow_bind_outcomes_total")
         self._rejections = families.counter("kubestow_kubelet_rejections_total")
         self._rechecks = families.counter("kubestow_node_rechecks_total")
-        self._reuse = families.counter("kubestow_result_cache_requests_total")
+        self._result_cache = families.counter("kubestow_result_cache_requests_total")
         self._extender_requests = families.counter("kubestow_extender_requests_total")
         self._extender_durations = families.histogram("kubestow_extender_request_duration_seconds")
         self._extender_breakers = families.gauge("kubestow_extender_circuit_open")
@@ -154,15 +154,15 @@ class SchedulerMetrics:
         extender: str,
         verb: str,
         *,
-        open: bool,  # noqa: A002 - a breaker's word
+        open: bool,  # noqa: A002 - the term for circuit breakers
     ) -> None:
         """Set whether a circuit breaker is open."""
         self._extender_breakers[extender, verb].set(1.0 if open else 0.0)
 
-    def reuse(self, profile: str, *, hits: int, misses: int) -> None:
-        """Set the totals since the start, as the engine's statistics have them."""
-        self._reuse[profile, "hit"].value = hits
-        self._reuse[profile, "miss"].value = misses
+    def result_cache(self, profile: str, *, hits: int, misses: int) -> None:
+        """Set the requests to the result cache since the start, from the engine's statistics."""
+        self._result_cache[profile, "hit"].value = hits
+        self._result_cache[profile, "miss"].value = misses
 
     # -- events, cache, loop -----------------------------------------------------------------------
 

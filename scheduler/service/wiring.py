@@ -42,7 +42,7 @@ class Wiring:
         metrics.cache_size(nodes=cache.nodes, pods=cache.pods, assumed_pods=cache.assumed_pods)
         metrics.deferred_namespaces(len(self.scheduling.queue.statistics().deferred_namespaces))
         for name, reuse in self.scheduling.engine.statistics()["reuse"].items():
-            metrics.reuse(name, hits=reuse.hits, misses=reuse.misses)
+            metrics.result_cache(name, hits=reuse.hits, misses=reuse.misses)
 
     def statistics(self) -> dict[str, Any]:
         """Return the statistics of all parts, for the debug page."""

@@ -93,7 +93,7 @@ def unpinned_affinity(affinity: Affinity) -> Affinity:
 
 
 def relevant_volumes(volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
-    """Volumes with a source that scheduling reads."""
+    """Return the volumes with a source that scheduling reads."""
     if not volumes:
         return volumes
     kept = tuple([each for each in volumes if each != Volume(name=each.name)])
@@ -101,7 +101,7 @@ def relevant_volumes(volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
 
 
 def controller_owner(pod: Pod) -> OwnerReference | None:
-    """The controller reference, if of a kind in `SELECTING_OWNERS`."""
+    """Return the controller reference if its kind is in `SELECTING_OWNERS`."""
     for each in pod.metadata.owner_references:
         if each.controller:
             return each if each.kind in SELECTING_OWNERS else None
@@ -143,7 +143,7 @@ def signature_key(
     owner: OwnerReference | None,
     resize: Resize,
 ) -> bytes:
-    """The key of a pod's signature, from the parts the other functions extracted."""
+    """Return the key of a pod's signature; the other functions extract the parts."""
     spec = pod.spec
     affinity = unpinned_affinity(spec.affinity) if pin and spec.affinity else spec.affinity
     return _encode(

@@ -26,7 +26,6 @@ PACKED_FIELDS: Final = (
 )
 """Fields of a spec that may be large; the others are stored uncompressed."""
 
-
 _decode: Final = msgspec.msgpack.Decoder(PodSpec).decode
 
 
@@ -37,7 +36,7 @@ class PackedSpec(PodSpec):
 
     @classmethod
     def of(cls, packed: Packed[PodSpec], spec: PodSpec) -> PackedSpec:
-        """A view of `packed`; what is not packed is taken from `spec`."""
+        """Return a view of `packed`, with the other fields of `spec`."""
         own = {name: getattr(spec, name) for name in _PLAIN_FIELDS}
         made = cls(**own, packed=packed)
         for name in PACKED_FIELDS:
@@ -68,10 +67,10 @@ _PLAIN_FIELDS: Final = tuple(
 )
 
 
-def pack(spec: PodSpec, memory: UnpackedCache) -> Packed[PodSpec]:
+def pack(spec: PodSpec, cache: UnpackedCache) -> Packed[PodSpec]:
     """Compress a spec."""
-    packed = Packed(spec, _decode, memory)
-    memory.keep(packed, spec)
+    packed = Packed(spec, _decode, cache)
+    cache.keep(packed, spec)
     return packed
 
 

@@ -116,9 +116,8 @@ class PodSignature:
     required_node_affinity: RequiredNodeAffinity | None
     """Required node constraints besides the pin, or None."""
     named_nodes: frozenset[str] | None
-    """Names that field requirements narrow the pod to, whatever their number; None for no
-    narrowing, empty for contradictory terms. Always None for pinned signatures, whose pods carry
-    the one name."""
+    """Node names that field requirements allow; None if they allow all, empty if terms contradict
+    each other. Always None for pinned signatures, whose pods carry the one name."""
     preferred_node_affinity: PreferredTerms | None
     """Soft node preferences, `error` set if one cannot be parsed; None for an empty list."""
     host_ports: tuple[HostPort, ...]
@@ -226,7 +225,7 @@ class PodSignature:
 
     @property
     def volumes(self) -> tuple[Volume, ...]:
-        """`spec.volumes` that scheduling reads; their names mean nothing but for ephemeral ones."""
+        """`spec.volumes` that scheduling reads; only the names of ephemeral ones mean anything."""
         return self.spec.volumes
 
     @property
@@ -247,10 +246,10 @@ class PackedSignature(PodSignature):
     packed: Packed[PodSpec]
 
     @classmethod
-    def of(cls, signature: PodSignature, memory: UnpackedCache) -> PackedSignature:
+    def of(cls, signature: PodSignature, cache: UnpackedCache) -> PackedSignature:
         """Return the packed form, which replaces `signature`."""
         made = cls.__new__(cls)
-        made.packed = pack(signature.spec, memory)
+        made.packed = pack(signature.spec, cache)
         made.spec = PackedSpec.of(made.packed, signature.spec)
         made.nbytes = made.packed.unpacked_bytes
         for name in _KEPT:

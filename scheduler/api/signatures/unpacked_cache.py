@@ -94,20 +94,20 @@ class UnpackedCache:
 class Packed(Generic[T]):
     """A value as compressed bytes. Compared by identity."""
 
-    __slots__ = ("_decode", "_memory", "data", "unpacked_bytes")
+    __slots__ = ("_cache", "_decode", "data", "unpacked_bytes")
 
-    def __init__(self, value: T, decode: Callable[[bytes], T], memory: UnpackedCache) -> None:
+    def __init__(self, value: T, decode: Callable[[bytes], T], cache: UnpackedCache) -> None:
         """Compress `value`; `decode` restores it from MessagePack."""
         self.data: Final = zlib.compress(_encode(value), _FAST)
         #: Estimate of the memory as objects.
         self.unpacked_bytes: Final = deep_size(value)
         self._decode = decode
-        self._memory = memory
+        self._cache = cache
 
     @property
     def value(self) -> T:
         """The value; do not keep a reference."""
-        return cast("T", self._memory.of(self).value)
+        return cast("T", self._cache.of(self).value)
 
     def unpack(self) -> T:
         """Decompress and decode the value."""
@@ -115,8 +115,8 @@ class Packed(Generic[T]):
 
     def derived(self, name: str, derive: Callable[[], Any]) -> Any:
         """Return a value derived from this one; derived again after eviction."""
-        return self._memory.derived(self, name, derive)
+        return self._cache.derived(self, name, derive)
 
     def forget(self) -> None:
         """Evict the unpacked form."""
-        self._memory.forget(self)
+        self._cache.forget(self)

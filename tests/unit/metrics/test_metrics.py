@@ -273,7 +273,7 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.plugins.observe(
         "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds", value=0.5),
      "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds_sum", {}, 0.5),
-    (lambda m: m.reuse("p", hits=9, misses=4), "kubestow_result_cache_requests_total",
+    (lambda m: m.result_cache("p", hits=9, misses=4), "kubestow_result_cache_requests_total",
      {"profile": "p", "result": "hit"}, 9),
     (lambda m: m.features([("A", "Alpha", False)]), "kubernetes_feature_enabled",
      {"name": "A", "stage": "ALPHA"}, 0),
