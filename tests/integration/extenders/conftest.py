@@ -1,4 +1,4 @@
-"""A cluster and an extender whose answers the test decides."""
+"""A cluster and an extender whose responses the test decides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from simulator import EmbeddedCluster
-from tests.integration.extenders.extender import Extender
+from tests.integration.extenders.extender import ExtenderServer
 
 
 @pytest.fixture
@@ -17,6 +17,6 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-async def extender() -> AsyncIterator[Extender]:
-    async with Extender() as running:
+async def extender() -> AsyncIterator[ExtenderServer]:
+    async with ExtenderServer() as running:
         yield running

@@ -1,8 +1,8 @@
-"""A real HTTP extender for tests: it records what it is sent and answers what the test says.
+"""A real HTTP extender for tests, which records requests and sends the responses of the test.
 
-    extender.answers["filter"] = lambda call: {"NodeNames": call["NodeNames"][:1]}
+    extender.responses["filter"] = lambda call: {"NodeNames": call["NodeNames"][:1]}
 
-An answer may be JSON, bytes, a status code, or HANG: that request is answered when `release` is
+A response may be JSON, bytes, a status code, or HANG, which sends the response when `release` is
 called.
 """
 
@@ -18,17 +18,18 @@ from aiohttp import web
 from tests.loop_time import pass_time
 
 HANG: Final = object()
-Answer = Callable[[dict[str, Any]], Any]
+Respond = Callable[[dict[str, Any]], Any]
 
 
-class Extender:
-    """Serves every verb."""
+class ExtenderServer:
+    """Server of every verb; by default all nodes pass."""
 
     def __init__(self) -> None:
+        #: Verbs and bodies of the requests.
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.answers: dict[str, Answer] = {}
+        self.responses: dict[str, Respond] = {}
         self._released = asyncio.Event()
-        self._after: Answer | None = None
+        self._after: Respond | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -56,28 +57,28 @@ class Extender:
         """The bodies of a verb's calls."""
         return [body for called, body in self.calls if called == verb]
 
-    def release(self, answer: Answer | None = None) -> None:
-        """Answer the requests that hang, and all later ones that would; None passes all nodes."""
-        self._after = answer
+    def release(self, respond: Respond | None = None) -> None:
+        """Respond to requests that hang, and to later ones that would; None: all nodes pass."""
+        self._after = respond
         self._released.set()
 
     async def _serve(self, request: web.Request) -> web.Response:
         verb = request.match_info["verb"]
         body = json.loads(await request.read())
         self.calls.append((verb, body))
-        answer = self.answers.get(verb, passing)(body)
-        if answer is HANG:
+        response = self.responses.get(verb, passing)(body)
+        if response is HANG:
             await self._released.wait()
-            answer = (self._after or passing)(body)
-        if isinstance(answer, int):
-            return web.Response(status=answer)
-        if isinstance(answer, bytes):
-            return web.Response(body=answer, content_type="application/json")
-        return web.json_response(answer)
+            response = (self._after or passing)(body)
+        if isinstance(response, int):
+            return web.Response(status=response)
+        if isinstance(response, bytes):
+            return web.Response(body=response, content_type="application/json")
+        return web.json_response(response)
 
 
 def names(call: dict[str, Any]) -> list[str]:
-    """The nodes an extender was asked about."""
+    """The names of the nodes in a request."""
     if call.get("NodeNames") is not None:
         return list(call["NodeNames"])
     return [node["metadata"]["name"] for node in call["Nodes"]["items"]]
@@ -88,29 +89,29 @@ def passing(call: dict[str, Any]) -> Any:
     return {"NodeNames": names(call)}
 
 
-def only(*allowed: str, reason: str = "not here") -> Answer:
-    """Let some nodes pass, and say of the others why not."""
+def only(*allowed: str, reason: str = "not here") -> Respond:
+    """Let some nodes pass, and reject the others with a reason."""
 
-    def answer(call: dict[str, Any]) -> Any:
-        asked = names(call)
+    def respond(call: dict[str, Any]) -> Any:
+        sent = names(call)
         return {
-            "NodeNames": [name for name in asked if name in allowed],
-            "FailedNodes": {name: reason for name in asked if name not in allowed},
+            "NodeNames": [name for name in sent if name in allowed],
+            "FailedNodes": {name: reason for name in sent if name not in allowed},
         }
 
-    return answer
+    return respond
 
 
 def hanging(_: dict[str, Any]) -> Any:
-    """Answer when released."""
+    """Respond when released."""
     return HANG
 
 
-def hanging_for(seconds: float) -> Answer:
-    """Answer when released, and let so much time pass at once."""
+def hanging_for(seconds: float) -> Respond:
+    """Respond when released, and let so much time pass at once."""
 
-    def answer(_: dict[str, Any]) -> Any:
+    def respond(_: dict[str, Any]) -> Any:
         pass_time(seconds)
         return HANG
 
-    return answer
+    return respond

@@ -34,25 +34,25 @@ from testing.embedded_service import (
     settled,
     until,
 )
-from tests.integration.extenders.extender import Extender, hanging, only
-from tests.integration.extenders.test_extenders import NAMES, QUICK, entry, message
+from tests.integration.extenders.extender import ExtenderServer, hanging, only
+from tests.integration.extenders.setup import BY_NAME, QUICK, entry, message
 
 
-async def thinking(cluster: EmbeddedCluster, extender: Extender, *names: str) -> None:
-    """Create pods, and wait until the extender is asked about the first of them."""
-    extender.answers["filter"] = hanging
+async def called(cluster: EmbeddedCluster, extender: ExtenderServer, *names: str) -> None:
+    """Create pods, and wait until the extender is called for the first of them."""
+    extender.responses["filter"] = hanging
     for name in names:
         cluster.create(pod(name))
-    await until(lambda: extender.calls, "asked")
+    await until(lambda: extender.calls, "called")
 
 
-async def test_the_chosen_node_is_deleted_while_the_extender_thinks(
-    cluster: EmbeddedCluster, extender: Extender
+async def test_the_chosen_node_is_deleted_while_the_extender_is_called(
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1"))
-    document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
+    document = {**QUICK, "extenders": [entry(extender, "filter", **BY_NAME)]}
     async with scheduling(cluster, **document) as scheduler:
-        await thinking(cluster, extender, "p")
+        await called(cluster, extender, "p")
         delete(cluster, "n1", "Node")
         await until(lambda: scheduler.state.listers["nodes"].get("n1") is None, "seen")
         # The cycle still has its world.
@@ -65,13 +65,13 @@ async def test_the_chosen_node_is_deleted_while_the_extender_thinks(
         await until(lambda: bound_to(cluster, "p") == "n2", "retried")
 
 
-async def test_the_chosen_node_fills_up_while_the_extender_thinks(
-    cluster: EmbeddedCluster, extender: Extender
+async def test_the_chosen_node_fills_up_while_the_extender_is_called(
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1", cpu="1"))
-    document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
+    document = {**QUICK, "extenders": [entry(extender, "filter", **BY_NAME)]}
     async with scheduling(cluster, **document) as scheduler:
-        await thinking(cluster, extender, "p")
+        await called(cluster, extender, "p")
         cluster.create(pod("rival", schedulerName="another"))
         bind(cluster, "rival", "n1")
         await until(lambda: scheduler.state.inbox.statistics()["waiting"], "seen")
@@ -83,12 +83,12 @@ async def test_the_chosen_node_fills_up_while_the_extender_thinks(
 
 
 async def test_a_chosen_node_that_changed_and_still_fits_is_taken(
-    cluster: EmbeddedCluster, extender: Extender
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1", cpu="4"))
-    mine = entry(extender, "filter", **NAMES)
+    mine = entry(extender, "filter", **BY_NAME)
     async with scheduling(cluster, extenders=[mine]) as scheduler:
-        await thinking(cluster, extender, "p")
+        await called(cluster, extender, "p")
         cluster.create(pod("rival", schedulerName="another"))
         bind(cluster, "rival", "n1")
         await until(lambda: scheduler.state.inbox.statistics()["waiting"], "seen")
@@ -97,14 +97,14 @@ async def test_a_chosen_node_that_changed_and_still_fits_is_taken(
     assert extender.verbs() == ["filter"]
 
 
-async def test_a_pod_that_is_deleted_while_the_extender_thinks_is_forgotten(
-    cluster: EmbeddedCluster, extender: Extender
+async def test_a_pod_that_is_deleted_while_the_extender_is_called_is_forgotten(
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1"))
     log = BindLog(cluster)
-    mine = entry(extender, "filter", **NAMES)
+    mine = entry(extender, "filter", **BY_NAME)
     async with scheduling(cluster, extenders=[mine]) as scheduler:
-        await thinking(cluster, extender, "p", "next")
+        await called(cluster, extender, "p", "next")
         delete(cluster, "p")
         await until(lambda: find(cluster, "p") is None, "deleted")
         await until(lambda: scheduler.state.listers["pods"].get("p", "default") is None, "seen")
@@ -116,15 +116,15 @@ async def test_a_pod_that_is_deleted_while_the_extender_thinks_is_forgotten(
     assert event_notes(cluster, "FailedScheduling") == []
 
 
-async def test_a_pod_that_somebody_else_binds_meanwhile_is_left_alone(
-    cluster: EmbeddedCluster, extender: Extender
+async def test_a_pod_that_another_scheduler_binds_meanwhile_is_left_alone(
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     for name in ("n1", "n2"):
         cluster.create(node(name))
     log = BindLog(cluster)
-    mine = entry(extender, "filter", **NAMES)
+    mine = entry(extender, "filter", **BY_NAME)
     async with scheduling(cluster, extenders=[mine]) as scheduler:
-        await thinking(cluster, extender, "p", "next")
+        await called(cluster, extender, "p", "next")
         bind(cluster, "p", "n1")
         await until(lambda: scheduler.state.inbox.statistics()["waiting"], "seen")
         extender.release(only("n2"))
@@ -134,7 +134,7 @@ async def test_a_pod_that_somebody_else_binds_meanwhile_is_left_alone(
 
 
 async def test_events_in_between_reach_the_queue_in_order_before_the_outcome(
-    cluster: EmbeddedCluster, extender: Extender
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1"))
     seen: list[str] = []
@@ -150,32 +150,32 @@ async def test_events_in_between_reach_the_queue_in_order_before_the_outcome(
         events_to_register=lambda: (ClusterEventWithHint(event, hint),),
     )
     gate = asyncio.Event()
-    asked = asyncio.Event()
+    called_plugin = asyncio.Event()
 
     async def pre_filter(*_: Any) -> None:
-        asked.set()
+        called_plugin.set()
         await gate.wait()
 
     slow = plugin("Slow", pre_filter=pre_filter)
     document: dict[str, Any] = {**QUICK, "points": {"postFilter": {"disabled": [{"name": "*"}]}}}
     async with scheduling(cluster, [slow, picky], **document) as scheduler:
         cluster.create(pod("p"))
-        await asked.wait()
+        await called_plugin.wait()
         for name in ("n2", "n3", "n4"):
             cluster.create(node(name))
         await until(lambda: scheduler.state.listers["nodes"].get("n4") is not None, "decoded")
         assert seen == []
         assert scheduler.state.cache.table.node_count == 1
         gate.set()
-        # The cycle saw n1 only; what happened meanwhile counted as happened while in flight.
+        # The cycle saw n1 only; events since then count as events during its flight.
         await until(lambda: bound_to(cluster, "p") == "n4", "woken by n4")
-        await until(lambda: event_notes(cluster, "FailedScheduling"), "told")
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "event")
     assert seen[:3] == ["n2", "n3", "n4"]
     assert event_notes(cluster, "FailedScheduling")[0] == "0/1 nodes are available: 1 not n4."
 
 
 async def test_results_of_bindings_wait_for_the_cycle_as_well(
-    cluster: EmbeddedCluster, extender: Extender
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1", cpu="1"))
     cluster.create(node("n2", cpu="1"))
@@ -190,14 +190,14 @@ async def test_results_of_bindings_wait_for_the_cycle_as_well(
 
     holding = plugin("Holding", pre_bind=pre_bind, pre_bind_pre_flight=lambda *_: None)
     managed = [{"name": "example.com/slow"}]
-    mine = entry(extender, "filter", **NAMES, managedResources=managed)
-    extender.answers["filter"] = hanging
+    mine = entry(extender, "filter", **BY_NAME, managedResources=managed)
+    extender.responses["filter"] = hanging
     async with scheduling(cluster, [holding], extenders=[mine], **QUICK) as scheduler:
         cluster.create(pod("first"))
         await until(lambda: scheduler.state.cache.statistics().assumed_pods == 1, "assumed")
         containers = [{"name": "c", "resources": {"limits": {"example.com/slow": "0"}}}]
         cluster.create(pod("second", containers=containers))
-        await until(lambda: extender.calls, "asked")
+        await until(lambda: extender.calls, "called")
         held.set()
         await bound.wait()
         await until(lambda: scheduler.state.inbox.statistics()["waiting"], "failure waits")
@@ -210,17 +210,17 @@ async def test_results_of_bindings_wait_for_the_cycle_as_well(
 
 
 async def test_no_cycle_ends_while_a_relist_is_being_applied(
-    cluster: EmbeddedCluster, extender: Extender
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1", cpu="1"))
-    document = {**QUICK, "extenders": [entry(extender, "filter", **NAMES)]}
+    document = {**QUICK, "extenders": [entry(extender, "filter", **BY_NAME)]}
     async with scheduling(cluster, **document) as scheduler:
-        await thinking(cluster, extender, "p")
+        await called(cluster, extender, "p")
         scheduler.scheduling.loop.pause(True)
         extender.release()
         await until(
             lambda: sample(scheduler, "kubestow_extender_requests_total", result="success"),
-            "answered",
+            "response",
         )
         cluster.create(pod("theirs", nodeName="n1"))
         await until(lambda: scheduler.state.listers["pods"].get("theirs", "default"), "listed")
@@ -231,12 +231,12 @@ async def test_no_cycle_ends_while_a_relist_is_being_applied(
 
 
 async def test_stopping_does_not_wait_for_an_extender(
-    cluster: EmbeddedCluster, extender: Extender
+    cluster: EmbeddedCluster, extender: ExtenderServer
 ) -> None:
     cluster.create(node("n1"))
-    mine = entry(extender, "filter", **NAMES, httpTimeout="1h")
+    mine = entry(extender, "filter", **BY_NAME, httpTimeout="1h")
     async with scheduling(cluster, extenders=[mine]) as scheduler:
-        await thinking(cluster, extender, "p")
+        await called(cluster, extender, "p")
         scheduler.scheduling.loop.stop()
         async with asyncio.timeout(60):
             await scheduler.scheduling.loop.drained()
@@ -247,33 +247,33 @@ async def test_stopping_does_not_wait_for_an_extender(
 # -- async plugins --------------------------------------------------------------------------------
 
 
-def asking(name: str, answer: Any, **members: Any) -> type[Any]:
+def async_pre_filter(name: str, result: Any, **members: Any) -> type[Any]:
     """A plugin with an async PreFilter that returns, raises, or never ends."""
 
     async def pre_filter(state: Any, pod: Any, table: Any) -> Any:
-        if answer is None or isinstance(answer, Status):
-            return answer
-        if isinstance(answer, BaseException):
-            raise answer
-        if answer == "deaf":
+        if result is None or isinstance(result, Status):
+            return result
+        if isinstance(result, BaseException):
+            raise result
+        if result == "ignores cancellation":
             with suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
             await asyncio.Event().wait()
-        if answer != "never":
-            return answer
+        if result != "never":
+            return result
         return await asyncio.Event().wait()
 
     return plugin(name, pre_filter=pre_filter, **members)
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "text"),
+    ("result", "reason", "text"),
     [
         (unresolvable("no seat"), "Unschedulable", "0/1 nodes are available: no seat."),
         (OSError("line cut"), "SchedulerError", 'running PreFilter plugin "Asks": line cut'),
         ("never", "SchedulerError",
          'running PreFilter plugin "Asks": did not finish within 0.02s'),
-        ("deaf", "SchedulerError",
+        ("ignores cancellation", "SchedulerError",
          'running PreFilter plugin "Asks": did not finish within 0.02s'),
         (TimeoutError("of my own"), "SchedulerError",
          'running PreFilter plugin "Asks": of my own'),
@@ -284,11 +284,11 @@ def asking(name: str, answer: Any, **members: Any) -> type[Any]:
     ],
 )  # fmt: skip
 async def test_an_async_pre_filter(
-    cluster: EmbeddedCluster, answer: Any, reason: str, text: str
+    cluster: EmbeddedCluster, result: Any, reason: str, text: str
 ) -> None:
     cluster.create(node("n1"))
-    timeout = 0.02 if answer in ("never", "deaf") else 60.0
-    async with scheduling(cluster, [asking("Asks", answer, timeout=timeout)]):
+    timeout = 0.02 if result in ("never", "ignores cancellation") else 60.0
+    async with scheduling(cluster, [async_pre_filter("Asks", result, timeout=timeout)]):
         cluster.create(pod("p"))
         await until(lambda: message(cluster), "condition")
         assert message(cluster).startswith(text)
@@ -300,7 +300,7 @@ async def test_an_async_pre_filter(
 
 async def test_an_async_pre_filter_that_agrees(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
-    async with scheduling(cluster, [asking("Asks", None)]) as scheduler:
+    async with scheduling(cluster, [async_pre_filter("Asks", None)]) as scheduler:
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "n1", "bound")
         await settled(scheduler)

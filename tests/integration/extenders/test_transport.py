@@ -29,14 +29,14 @@ from scheduler.extenders.http_client import (
     ExtenderResponseTooLarge,
     ExtenderStatusError,
 )
-from tests.integration.extenders.extender import Extender, hanging_for
+from tests.integration.extenders.extender import ExtenderServer, hanging_for
 from tests.loop_time import pass_time
 
 NAME = "extender.test"
 
 
-async def test_size_is_limited(extender: Extender) -> None:
-    extender.answers["filter"] = lambda _: b'"' + b"x" * 5000 + b'"'
+async def test_size_is_limited(extender: ExtenderServer) -> None:
+    extender.responses["filter"] = lambda _: b'"' + b"x" * 5000 + b'"'
     async with ExtenderHttp(extender.url, timeout=60, max_response_bytes=4000) as http:
         with pytest.raises(ExtenderResponseTooLarge, match="longer than 4002 bytes"):
             await http.post("filter", b"{}")
@@ -44,8 +44,8 @@ async def test_size_is_limited(extender: Extender) -> None:
         assert len(await http.post("filter", b"{}")) == 5002
 
 
-async def test_time_is_limited(extender: Extender) -> None:
-    extender.answers["filter"] = hanging_for(2)
+async def test_time_is_limited(extender: ExtenderServer) -> None:
+    extender.responses["filter"] = hanging_for(2)
     async with ExtenderHttp(extender.url, timeout=2) as http:
         with pytest.raises(RequestTimeout, match="no response within 2s") as caught:
             await http.post("filter", b"{}")
@@ -53,7 +53,9 @@ async def test_time_is_limited(extender: Extender) -> None:
 
 
 @pytest.mark.parametrize("status", [307, 308])
-async def test_redirects_are_followed_with_the_request(extender: Extender, status: int) -> None:
+async def test_redirects_are_followed_with_the_request(
+    extender: ExtenderServer, status: int
+) -> None:
     """Go's HTTP client does the same; an extender behind `/filter/` may respond so."""
 
     async def move(request: web.Request) -> web.Response:
@@ -67,18 +69,18 @@ async def test_redirects_are_followed_with_the_request(extender: Extender, statu
     host, port = runner.addresses[0][:2]
     try:
         async with ExtenderHttp(f"http://{host}:{port}", timeout=60) as http:
-            answer = await http.post("filter", b'{"NodeNames": ["n1"]}')
+            response = await http.post("filter", b'{"NodeNames": ["n1"]}')
     finally:
         await runner.cleanup()
-    assert answer == b'{"NodeNames": ["n1"]}'
+    assert response == b'{"NodeNames": ["n1"]}'
     assert extender.calls == [("filter", {"NodeNames": ["n1"]})]
 
 
 @pytest.mark.parametrize("status", [302, 307])
 async def test_a_redirect_to_nowhere_and_one_in_a_circle_are_errors(
-    extender: Extender, status: int
+    extender: ExtenderServer, status: int
 ) -> None:
-    extender.answers["filter"] = lambda _: status
+    extender.responses["filter"] = lambda _: status
     async with ExtenderHttp(extender.url, timeout=60) as http:
         with pytest.raises(ExtenderStatusError, match=f"code {status}"):
             await http.post("filter", b"{}")
@@ -101,11 +103,11 @@ async def test_a_redirect_to_nowhere_and_one_in_a_circle_are_errors(
         await runner.cleanup()
 
 
-async def test_the_proxy_of_the_environment_is_used(extender: Extender) -> None:
+async def test_the_proxy_of_the_environment_is_used(extender: ExtenderServer) -> None:
     """A proxy is sent the whole URL; here the extender plays it."""
     environment = {"HTTP_PROXY": extender.url, "NO_PROXY": "other.test"}
-    asked = "http://extender.test:8888/base"
-    async with ExtenderHttp(asked, timeout=60, environment=environment) as http:
+    url = "http://extender.test:8888/base"
+    async with ExtenderHttp(url, timeout=60, environment=environment) as http:
         # aiohttp's server routes by the path of the URL it is sent.
         with pytest.raises(ExtenderStatusError, match="code 404"):
             await http.post("filter", b"{}")
@@ -137,14 +139,14 @@ async def test_the_proxys_password_is_sent_and_not_shown(scheme: str) -> None:
     assert b"Proxy-Authorization: Basic " + expected in heads[0]
 
 
-async def test_a_proxy_that_is_no_url_is_refused_at_start() -> None:
+async def test_a_proxy_that_is_no_url_is_rejected_at_start() -> None:
     with pytest.raises(ConfigurationError, match="the proxy of the environment"):
         ExtenderHttp("http://extender.test", timeout=1, environment={"HTTP_PROXY": "http://"})
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 BROKEN: list[tuple[str, bytes, bool]] = [
-    # what the peer sends, and whether it goes on, a byte at a time, until nobody listens
+    # what the peer sends, and whether it goes on, a byte at a time, until the client hangs up
     ("closes before the head", b"", False),
     ("dies in the head", HEAD, False),
     ("dies in the body", HEAD + b'Content-Length: 100\r\n\r\n{"NodeNames":', False),
@@ -157,7 +159,7 @@ BROKEN: list[tuple[str, bytes, bool]] = [
 
 @pytest.mark.parametrize(("sent", "goes_on"), [each[1:] for each in BROKEN],
                          ids=[each[0] for each in BROKEN])  # fmt: skip
-async def test_half_an_answer_is_none(sent: bytes, goes_on: bool) -> None:
+async def test_half_a_response_is_an_error(sent: bytes, goes_on: bool) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
         writer.write(sent)
@@ -175,11 +177,11 @@ async def test_half_an_answer_is_none(sent: bytes, goes_on: bool) -> None:
     async with server, ExtenderHttp(f"http://127.0.0.1:{port}", timeout=10) as http:
         with pytest.raises(RequestError) as caught:
             await http.post("bind", b"{}")
-    # It may have done what it was asked.
+    # It may have acted on the request.
     assert caught.value.outcome_unknown
 
 
-async def test_nobody_listens(extender: Extender) -> None:
+async def test_a_server_that_does_not_listen(extender: ExtenderServer) -> None:
     url = extender.url
     await extender.__aexit__()
     async with ExtenderHttp(url, timeout=60) as http:
@@ -226,11 +228,11 @@ async def secure(tmp_path: Path) -> AsyncIterator[tuple[str, Path, Path]]:
     context.load_cert_chain(cert_file, key_file)
     context.verify_mode = ssl.CERT_REQUIRED
 
-    async def answer(request: web.Request) -> web.Response:
+    async def respond(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())
 
     app = web.Application()
-    app.router.add_post("/{verb}", answer)
+    app.router.add_post("/{verb}", respond)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
@@ -261,7 +263,9 @@ async def test_tls_by_files_and_by_data(secure: tuple[str, Path, Path]) -> None:
             assert await http.post("filter", b"[]") == b"[]"
 
 
-async def test_a_certificate_of_somebody_else_is_refused(secure: tuple[str, Path, Path]) -> None:
+async def test_a_certificate_of_another_authority_is_rejected(
+    secure: tuple[str, Path, Path],
+) -> None:
     url, cert, key = secure
     wrong = ExtenderTLSConfig(ca_file=str(cert), cert_file=str(cert), key_file=str(key))
     unknown = ExtenderTLSConfig(server_name=NAME, cert_file=str(cert), key_file=str(key))

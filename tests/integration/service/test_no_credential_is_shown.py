@@ -37,7 +37,7 @@ from testing.embedded_service import (
     pod,
     until,
 )
-from tests.integration.extenders.extender import Extender
+from tests.integration.extenders.extender import ExtenderServer
 from tests.integration.service.test_application import NO_ELECTION
 
 CANARY = "canary7canary7canary7"
@@ -109,8 +109,8 @@ async def test_of_a_running_scheduler(
     # Loggers of modules outlive this test otherwise, with its stream.
     structlog.configure(cache_logger_on_first_use=False)
     cluster.create(node("n1", annotations={"password": CANARY}))
-    async with Extender() as extender:
-        extender.answers["filter"] = lambda _: {"Error": f"denied: token={CANARY}, {WEB_TOKEN}"}
+    async with ExtenderServer() as extender:
+        extender.responses["filter"] = lambda _: {"Error": f"denied: token={CANARY}, {WEB_TOKEN}"}
         url = extender.url.replace("://", f"://joe:{CANARY}@")
         document = {
             "leaderElection": NO_ELECTION,
