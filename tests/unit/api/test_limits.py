@@ -1,4 +1,4 @@
-"""Limits of what one pod may state: what is beyond them is refused, and never compiled."""
+"""Limits of what one pod may state: beyond them it is rejected and never compiled."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_as_many_pod_terms_as_the_limit_are_read() -> None:
     ],
     ids=["terms", "terms without selectors", "namespaces", "requirements", "values"],
 )
-def test_more_pod_terms_are_refused_unread(
+def test_pod_terms_beyond_the_limit_are_rejected_unread(
     terms: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = affinity(*terms)
@@ -89,7 +89,7 @@ def node_terms(number: int) -> list[dict[str, Any]]:
     ],
     ids=["map", "terms", "empty terms"],
 )
-def test_more_demands_of_nodes_are_refused_unread(
+def test_node_requirements_beyond_the_limit_are_rejected_unread(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = pod(spec=spec)
@@ -103,7 +103,7 @@ def test_more_demands_of_nodes_are_refused_unread(
     assert not required.matches({}, "n")
 
 
-def test_more_preferences_are_refused_unread() -> None:
+def test_node_preferences_beyond_the_limit_are_rejected_unread() -> None:
     terms = [{"weight": 1, "preference": each} for each in node_terms(5001)]
     given = pod(spec={"affinity": {"nodeAffinity": {PREFERRED: terms}}})
     PodSignatures().intern(given)
@@ -114,7 +114,7 @@ def test_more_preferences_are_refused_unread() -> None:
     assert "kubestow reads at most" in str(preferred.error)
 
 
-def test_the_index_of_tolerations_says_what_a_walk_says() -> None:
+def test_the_index_of_tolerations_agrees_with_a_walk() -> None:
     made = [
         {"key": key, "operator": operator, "value": value, "effect": effect}
         for key in ("", "a")

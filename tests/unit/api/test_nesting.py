@@ -71,7 +71,7 @@ def test_elements_are_those_of_one_array(value: list[Any], other: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [b"[[1]]", b'{"a":{},"a":[]}', b'{"a":[1', b'{"a"', b"{}}", b'{"'])
-def test_no_member_of_what_is_no_object(data: bytes) -> None:
+def test_a_text_that_is_no_object_has_no_members(data: bytes) -> None:
     with pytest.raises(ValueError):
         Nesting(data).member("b")
 
@@ -94,14 +94,14 @@ def test_unread_fields_may_nest_as_deep_as_they_like(
     assert decode_json(msgspec.json.Decoder(Wrapped), data) == Wrapped(a=3, b=[1, 2])
 
 
-def test_malformed_is_still_malformed() -> None:
+def test_malformed_text_stays_malformed() -> None:
     decoder = msgspec.json.Decoder(Wrapped)
     for tail in (b',"a":"text"}', b',"a":}', b"", b'"', b"}}"):
         with pytest.raises(ValueError):
             decode_json(decoder, b'{"unread":' + deep(5_000) + tail)
 
 
-def test_nothing_is_searched_in_what_decodes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_decodes_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nesting, "__init__", None)
     decode_json(msgspec.json.Decoder(Wrapped), b'{"a":3,"unread":' + deep(MAX_DEPTH * 2) + b"}")
 
@@ -118,7 +118,7 @@ def test_nothing_is_searched_in_what_decodes_at_once(monkeypatch: pytest.MonkeyP
         max_size=12,
     ).map(b"".join)
 )
-def test_nothing_but_value_errors_comes_out(data: bytes) -> None:
+def test_only_value_errors_are_raised(data: bytes) -> None:
     decoders: tuple[msgspec.json.Decoder[Any], ...] = (
         msgspec.json.Decoder(Named),
         msgspec.json.Decoder(dict[str, msgspec.Raw]),

@@ -42,7 +42,7 @@ def test_tolerations(toleration: Toleration, *, expected: bool) -> None:
     assert tolerates(toleration, DEDICATED) is expected
 
 
-def test_the_first_taint_of_interest_that_nothing_tolerates_is_named() -> None:
+def test_the_first_taint_that_nothing_tolerates_is_returned() -> None:
     soft = Taint(key="soft", effect=PREFER_NO_SCHEDULE)
     evict = Taint(key="evict", effect=NO_EXECUTE)
     tolerated = [Toleration(key="dedicated", operator="Exists")]
@@ -91,14 +91,14 @@ def test_host_ports_come_from_containers_and_sidecars_with_defaults_filled_in() 
 def test_port_conflicts(
     used: tuple[str, str, int], wanted: tuple[str, str, int], *, expected: bool
 ) -> None:
-    taken, asked = host_port(*used), host_port(*wanted)
+    taken, wanted_port = host_port(*used), host_port(*wanted)
     assert taken is not None
-    assert asked is not None
-    assert conflicts({taken}, asked) is expected
-    assert not conflicts((), asked)
+    assert wanted_port is not None
+    assert conflicts({taken}, wanted_port) is expected
+    assert not conflicts((), wanted_port)
 
 
-def test_no_host_port_is_no_claim() -> None:
+def test_a_port_without_a_host_port_claims_nothing() -> None:
     assert host_port("", "", 0) is None
     assert host_port("", "", -1) is None
 

@@ -1,4 +1,4 @@
-"""Quantities: arithmetic, rounding, spelling, bad input. Upstream's answers are in the vectors."""
+"""Quantities: arithmetic, rounding, spelling, bad input. Upstream's results are in the vectors."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_sum_is_written_like_its_first_operand_unless_that_is_zero(
         "1\n",
     ],
 )
-def test_what_is_no_quantity_is_refused_with_the_text_and_a_reason(text: str) -> None:
+def test_an_invalid_quantity_is_rejected_with_its_text_and_a_reason(text: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse(text)
     assert caught.value.text == text
@@ -156,7 +156,7 @@ def test_what_is_no_quantity_is_refused_with_the_text_and_a_reason(text: str) ->
 
 
 @pytest.mark.parametrize("text", ["1" * 600, "1e999999999", "1e99999999999999999999"])
-def test_a_few_bytes_cannot_buy_a_huge_number(text: str) -> None:
+def test_a_short_text_cannot_make_a_huge_number(text: str) -> None:
     with pytest.raises(QuantityError):
         parse(text)
 

@@ -74,7 +74,7 @@ def test_a_credential_in_a_text_is_blanked(text: str) -> None:
     "form",
     ['{"NAME": "VALUE"}', "{'NAME': 'VALUE'}", "NAME=VALUE", 'NAME="VALUE"', "\n  NAME: VALUE\n"],
 )
-def test_a_name_tells_in_every_notation(name: str, form: str) -> None:
+def test_a_name_is_found_in_every_notation(name: str, form: str) -> None:
     assert is_secret_name(name)
     shown = redact_text(form.replace("NAME", name).replace("VALUE", CANARY))
     assert shown == form.replace("NAME", name).replace("VALUE", BLANK)

@@ -212,7 +212,7 @@ def test_scoring_counts_defaults_for_containers_that_state_nothing(
     assert (scoring.milli_cpu, scoring.memory) == expected
 
 
-def test_beside_pod_level_requests_defaults_fill_only_what_nothing_states() -> None:
+def test_with_pod_level_requests_defaults_fill_only_what_nothing_states() -> None:
     subject = pod({"containers": [container()], "resources": {"requests": {"cpu": "30m"}}})
     assert non_zero_requests(subject) == (30, 200 * MI)
     stated = pod(
@@ -271,7 +271,7 @@ def test_an_unreadable_amount_is_reported_with_its_text() -> None:
         node_allocatable(node(status={"allocatable": {"pods": "many"}}))
 
 
-def test_thousands_of_names_are_told_apart_as_one_is() -> None:
+def test_thousands_of_names_are_classified_as_single_ones_are() -> None:
     domains = ("a.io", "b.io", "A.io", "requests.a.io", "x.kubernetes.io", "hugepages-a.io", "a/b")
     own = ("gpu", "", "-", "a" * 63, "a" * 64)
     listed = [f"{domain}/{name}" for domain in domains for name in own]

@@ -114,7 +114,7 @@ def test_absent_and_empty_selectors_mean_opposite_things() -> None:
         (("app", "In", ("a", "-b")), "matchExpressions[0].values[1][app]"),
     ],
 )
-def test_an_invalid_requirement_is_refused_with_its_path(
+def test_an_invalid_requirement_is_rejected_with_its_path(
     requirement: tuple[str, str, tuple[str, ...]], path: str
 ) -> None:
     key, operator, values = requirement
@@ -132,11 +132,11 @@ def test_match_labels_are_validated_but_plain_maps_are_not() -> None:
     assert compile_map_selector(bad).matches({"bad key": "-x-"})
 
 
-def test_an_absent_map_asks_for_nothing() -> None:
+def test_an_absent_map_requires_nothing() -> None:
     assert compile_map_selector(None) == compile_map_selector({}) == EVERYTHING
 
 
-def test_further_requirements_narrow_a_selector_but_cannot_revive_nothing() -> None:
+def test_further_requirements_narrow_a_selector_and_nothing_stays_nothing() -> None:
     extra = Requirement("app", "In", ("a",))
     narrowed = compile_map_selector({"tier": "x"}).also([extra])
     assert narrowed == compile_map_selector({"app": "a", "tier": "x"})
@@ -155,7 +155,7 @@ def test_requirements_show_what_a_columnar_evaluator_needs() -> None:
     assert Requirement("a", "In", ("7",)).number is None
 
 
-def test_compiled_things_print_readably() -> None:
+def test_compiled_selectors_print_readably() -> None:
     selector = compile_map_selector({"b": "2", "a": "1"})
     assert repr(selector) == "a In [1] and b In [2]"
     assert repr(NOTHING) == "<nothing>"
@@ -211,7 +211,7 @@ def test_the_labels_needed_are_the_fewest() -> None:
     assert NOTHING.needed_labels == frozenset()
 
 
-def test_a_selector_of_thousands_of_values_is_for_no_index_and_matches_all_the_same() -> None:
+def test_a_selector_of_thousands_of_values_is_not_indexed_but_matches() -> None:
     values = tuple(f"v{number}" for number in range(5_000))
     requirement = LabelSelectorRequirement(key="a", operator="In", values=values)
     compiled = compile_label_selector(LabelSelector(match_expressions=(requirement,)))

@@ -53,7 +53,7 @@ def test_a_checker_reports_each_expected_field_that_differs(name: str) -> None:
         assert [each.field for each in UNIT_FILES[name](spoilt)] == [field]
 
 
-def test_an_expected_field_that_nobody_computes_is_a_difference() -> None:
+def test_an_expected_field_that_is_not_computed_is_a_difference() -> None:
     vector = first_vector("toleration")
     vector["expected"]["colour"] = "blue"
     (difference,) = UNIT_FILES["toleration"](vector)

@@ -14,7 +14,7 @@ from scheduler.engine.failure import REASON_SCHEDULER_ERROR, SET_ASIDE
 from scheduler.engine.overruns import FIRST_PAUSE, MAX_BUDGET_FACTOR, MAX_PAUSE, Overruns
 from scheduler.framework import QueuedPodInfo, unschedulable
 from tests.unit.engine.harness import Clock, World, plugin
-from tests.unit.extenders.test_extender import FILTER, Told, engine_of
+from tests.unit.extenders.test_extender import FILTER, ScriptedTransport, engine_of
 
 
 class Slow:
@@ -220,7 +220,7 @@ def test_looking_at_a_pod_outside_of_a_cycle_has_no_budget() -> None:
 # -- cycles that wait
 
 
-class Late(Told):
+class Late(ScriptedTransport):
     """Answers when the test goes on."""
 
     async def send(self, *arguments: Any) -> Any:

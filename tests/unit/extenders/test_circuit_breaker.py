@@ -63,7 +63,7 @@ def test_a_probe_without_an_outcome_lets_another_one_try(
     assert breaker.allows()
 
 
-def test_a_success_that_was_under_way_closes_it(breaker: CircuitBreaker) -> None:
+def test_the_success_of_an_earlier_call_closes_it(breaker: CircuitBreaker) -> None:
     open_it(breaker)
     assert breaker.succeeded()
     assert breaker.allows()

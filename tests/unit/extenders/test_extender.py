@@ -23,26 +23,26 @@ T = TypeVar("T")
 FILTER = Extender(url_prefix="http://e", filter_verb="filter", node_cache_capable=True)
 
 
-class Told:
-    """An `ExtenderTransport` that answers what the test says, and records the requests."""
+class ScriptedTransport:
+    """An `ExtenderTransport` that returns the responses of the test, and records the requests."""
 
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.asked: list[tuple[str, Any]] = []
-        self.passed: list[str] = []
-        self.odd: list[str] = []
+    def __init__(self, **responses: Any) -> None:
+        self.responses = responses
+        self.requests: list[tuple[str, Any]] = []
+        self.ignored: list[str] = []
+        self.unusual: list[str] = []
 
     async def send(
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
         call = json.loads(body)
-        self.asked.append((verb, call))
-        answer = self.answers[verb]
-        answer = answer(call) if callable(answer) else answer
-        if isinstance(answer, Exception):
-            raise answer
+        self.requests.append((verb, call))
+        response = self.responses[verb]
+        response = response(call) if callable(response) else response
+        if isinstance(response, Exception):
+            raise response
         try:
-            return read(json.dumps(answer).encode())
+            return read(json.dumps(response).encode())
         except MalformedResponseError as error:
             raise ExtenderError(str(error)) from error
 
@@ -61,10 +61,10 @@ class Told:
     def log_ignored_failure(
         self, extender: Extender, verb: str, pod: Pod, problem: ExtenderError
     ) -> None:
-        self.passed.append(str(problem))
+        self.ignored.append(str(problem))
 
     def log_unusual_scores(self, extender: Extender, unusual: str) -> None:
-        self.odd.append(unusual)
+        self.unusual.append(unusual)
 
     def pod_bytes(self, pod: Pod) -> bytes:
         return json.dumps({"metadata": {"name": pod.metadata.name}}).encode()
@@ -73,8 +73,10 @@ class Told:
         return json.dumps({"metadata": {"name": name}}).encode()
 
 
-def engine_of(world: World, told: Told, *extenders: Extender, percentage: int = 0) -> Engine:
-    """An engine over the world's cache that asks extenders."""
+def engine_of(
+    world: World, transport: ScriptedTransport, *extenders: Extender, percentage: int = 0
+) -> Engine:
+    """An engine over the world's cache with extenders."""
     return Engine(
         world.cache,
         {PROFILE: world.framework},
@@ -83,7 +85,7 @@ def engine_of(world: World, told: Told, *extenders: Extender, percentage: int = 
         random=random.Random(0),
         percentage_of_nodes_to_score=percentage,
         cycle_budget=world.budget,
-        extenders=Extenders(extenders, told, world.cache.table),
+        extenders=Extenders(extenders, transport, world.cache.table),
     )
 
 
@@ -102,8 +104,8 @@ def run(engine: Engine, pod: Pod) -> Attempt:
     return attempt
 
 
-def asked_names(told: Told, verb: str) -> list[list[str]]:
-    return [call["NodeNames"] for name, call in told.asked if name == verb]
+def sent_names(transport: ScriptedTransport, verb: str) -> list[list[str]]:
+    return [call["NodeNames"] for name, call in transport.requests if name == verb]
 
 
 # -- interest -------------------------------------------------------------------------------------
@@ -123,14 +125,14 @@ GPU, NIC = "example.com/gpu", "example.com/nic"
          True),
     ],
 )  # fmt: skip
-def test_an_extender_looks_after_pods_that_mention_its_resources(
+def test_an_extender_is_interested_in_pods_that_mention_its_resources(
     spec: dict[str, Any], interested: bool
 ) -> None:
     world = World()
     managed = (ExtenderManagedResource(name=GPU), ExtenderManagedResource(name=NIC))
     picky = Extender(url_prefix="http://p", filter_verb="f", managed_resources=managed)
     pod = world.pod(**spec)
-    extenders = Extenders((picky,), Told(), world.cache.table)
+    extenders = Extenders((picky,), ScriptedTransport(), world.cache.table)
     assert bool(extenders.interested(pod)) is interested
     assert extenders.suspends(pod) is interested
 
@@ -138,7 +140,7 @@ def test_an_extender_looks_after_pods_that_mention_its_resources(
 def test_a_binder_alone_suspends_nothing() -> None:
     world = World()
     extenders = Extenders(
-        (Extender(url_prefix="http://b", bind_verb="b"),), Told(), world.cache.table
+        (Extender(url_prefix="http://b", bind_verb="b"),), ScriptedTransport(), world.cache.table
     )
     assert not extenders.suspends(world.pod())
     assert len(extenders.binders(world.pod())) == 1
@@ -152,32 +154,32 @@ def test_a_password_is_not_shown() -> None:
 # -- filter ---------------------------------------------------------------------------------------
 
 
-def test_statuses_of_plugins_and_extenders_stand_side_by_side() -> None:
+def test_statuses_of_plugins_and_extenders_are_summarised_together() -> None:
     world = World(
         plugin("F", filter=lambda s, p, n: unschedulable("by F") if n.name == "n1" else None)
     )
     world.nodes("n1", "n2", "n3", "n4")
-    told = Told(
+    transport = ScriptedTransport(
         filter={
             "FailedNodes": {"n1": "never given", "n2": "soft", "n3": "both"},
             "FailedAndUnresolvableNodes": {"n3": "hard"},
         }
     )
-    attempt = run(engine_of(world, told, FILTER), world.pod())
+    attempt = run(engine_of(world, transport, FILTER), world.pod())
     assert attempt.failure is not None
-    # n4 was dropped without a word, and counts without a reason.
+    # n4 was rejected without a reason, and is not in the message.
     assert attempt.failure.message == "0/4 nodes are available: 1 by F, 1 hard, 1 soft."
     assert attempt.failure.unschedulable_plugins == {"F", "Extender"}
 
 
-def test_the_nominated_node_is_asked_about_alone() -> None:
+def test_the_nominated_node_is_sent_alone_first() -> None:
     world = World(plugin("F", filter=lambda *_: None))
     world.nodes("n1", "n2", "n3")
-    told = Told(filter=lambda call: {"NodeNames": call["NodeNames"]})
-    attempt = run(engine_of(world, told, FILTER), world.pod(nominated="n2"))
+    transport = ScriptedTransport(filter=lambda call: {"NodeNames": call["NodeNames"]})
+    attempt = run(engine_of(world, transport, FILTER), world.pod(nominated="n2"))
     assert attempt.result is not None
     assert attempt.result.node_name == "n2"
-    assert asked_names(told, "filter") == [["n2"]]
+    assert sent_names(transport, "filter") == [["n2"]]
 
 
 @pytest.mark.parametrize("fault", [False, True])
@@ -185,40 +187,40 @@ def test_all_nodes_are_tried_when_the_nominated_one_fails(fault: bool) -> None:
     world = World(plugin("F", filter=lambda *_: None))
     world.nodes("n1", "n2")
 
-    def answer(call: Any) -> Any:
+    def respond(call: Any) -> Any:
         if call["NodeNames"] == ["n2"]:
             return ExtenderError("down") if fault else {"NodeNames": []}
         return {"NodeNames": ["n1"]}
 
-    told = Told(filter=answer)
-    attempt = run(engine_of(world, told, FILTER), world.pod(nominated="n2"))
+    transport = ScriptedTransport(filter=respond)
+    attempt = run(engine_of(world, transport, FILTER), world.pod(nominated="n2"))
     assert attempt.result is not None
     assert attempt.result.node_name == "n1"
-    assert asked_names(told, "filter") == [["n2"], ["n1", "n2"]]
+    assert sent_names(transport, "filter") == [["n2"], ["n1", "n2"]]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "percentage", "asked"),
+    ("nodes", "percentage", "sent"),
     [(50, 0, 50), (300, 0, 144), (300, 100, 300), (300, 40, 120), (150, 30, 100)],
 )
 def test_extenders_see_as_many_nodes_as_upstream_would_find(
-    nodes: int, percentage: int, asked: int
+    nodes: int, percentage: int, sent: int
 ) -> None:
     world = World(plugin("F", filter=lambda *_: None))
     world.nodes(*(f"n{index}" for index in range(nodes)))
-    told = Told(filter=lambda call: {"NodeNames": call["NodeNames"][:1]})
-    engine = engine_of(world, told, FILTER, percentage=percentage)
+    transport = ScriptedTransport(filter=lambda call: {"NodeNames": call["NodeNames"][:1]})
+    engine = engine_of(world, transport, FILTER, percentage=percentage)
     for name in ("a", "b"):
         engine.abandon(run(engine, world.pod(name)))
-    first, second = asked_names(told, "filter")
-    assert [len(first), len(second)] == [asked, asked]
+    first, second = sent_names(transport, "filter")
+    assert [len(first), len(second)] == [sent, sent]
     # The second search goes on where the first ended.
-    assert (set(first) == set(second)) is (asked == nodes)
+    assert (set(first) == set(second)) is (sent == nodes)
 
 
 def test_no_extender_means_no_suspension() -> None:
     world = World()
-    engine = engine_of(world, Told())
+    engine = engine_of(world, ScriptedTransport())
     assert not engine.may_suspend
     assert not engine.suspends(world.pod())
 
@@ -240,8 +242,8 @@ def scorer(verb: str, weight: int) -> Extender:
 def test_scores_are_scaled_and_weighted(weight: int, chosen: str) -> None:
     world = World(plugin("S", score=lambda s, p, n: 50 if n.name == "n1" else 0), weights={"S": 20})
     world.nodes("n1", "n2")
-    told = Told(prioritize=[{"Host": "n2", "Score": 10}])
-    attempt = run(engine_of(world, told, scorer("prioritize", weight)), world.pod())
+    transport = ScriptedTransport(prioritize=[{"Host": "n2", "Score": 10}])
+    attempt = run(engine_of(world, transport, scorer("prioritize", weight)), world.pod())
     assert attempt.result is not None
     assert attempt.result.node_name == chosen
 
@@ -259,19 +261,19 @@ def test_scores_are_scaled_and_weighted(weight: int, chosen: str) -> None:
 def test_unusual_scores_count_and_are_reported(listed: list[Any], chosen: str) -> None:
     world = World()
     world.nodes("n1", "n2")
-    told = Told(prioritize=listed)
-    attempt = run(engine_of(world, told, scorer("prioritize", 1 << 40)), world.pod())
+    transport = ScriptedTransport(prioritize=listed)
+    attempt = run(engine_of(world, transport, scorer("prioritize", 1 << 40)), world.pod())
     assert attempt.result is not None
     assert attempt.result.node_name == chosen
-    assert len(told.odd) == 1
-    assert not told.passed
+    assert len(transport.unusual) == 1
+    assert not transport.ignored
 
 
 def test_an_extender_scores_where_no_plugin_does() -> None:
     world = World()
     world.nodes("n1", "n2", "n3")
-    told = Told(prioritize=[{"Host": "n3", "Score": 1}])
-    attempt = run(engine_of(world, told, scorer("prioritize", 1)), world.pod())
+    transport = ScriptedTransport(prioritize=[{"Host": "n3", "Score": 1}])
+    attempt = run(engine_of(world, transport, scorer("prioritize", 1)), world.pod())
     assert attempt.result is not None
     assert attempt.result.node_name == "n3"
 
@@ -279,11 +281,11 @@ def test_an_extender_scores_where_no_plugin_does() -> None:
 def test_a_scorer_that_fails_leaves_the_others() -> None:
     world = World()
     world.nodes("n1", "n2")
-    told = Told(bad=ExtenderError("no"), good=[{"Host": "n2", "Score": 1}])
-    attempt = run(engine_of(world, told, scorer("bad", 9), scorer("good", 1)), world.pod())
+    transport = ScriptedTransport(bad=ExtenderError("no"), good=[{"Host": "n2", "Score": 1}])
+    attempt = run(engine_of(world, transport, scorer("bad", 9), scorer("good", 1)), world.pod())
     assert attempt.result is not None
     assert attempt.result.node_name == "n2"
-    assert told.passed == ["no"]
+    assert transport.ignored == ["no"]
 
 
 # -- what changed meanwhile -----------------------------------------------------------------------
@@ -293,8 +295,8 @@ def test_commit_filters_a_node_again_only_if_it_changed() -> None:
     seen: list[str] = []
     world = World(plugin("F", filter=lambda s, p, n: seen.append(n.name)))
     world.nodes("n1", "n2")
-    told = Told(filter={"NodeNames": ["n1"]})
-    engine = engine_of(world, told, FILTER)
+    transport = ScriptedTransport(filter={"NodeNames": ["n1"]})
+    engine = engine_of(world, transport, FILTER)
     run(engine, world.pod())
     assert seen == ["n1", "n2"]
 
@@ -302,19 +304,19 @@ def test_commit_filters_a_node_again_only_if_it_changed() -> None:
         world.node("n1", labels={"new": "label"})
         return {"NodeNames": ["n1"]}
 
-    told.answers["filter"] = change
+    transport.responses["filter"] = change
     seen.clear()
     run(engine, world.pod("q"))
     assert seen == ["n1", "n2", "n1"]
 
 
-def test_an_async_pre_filter_cannot_be_asked_without_scheduling() -> None:
+def test_an_async_pre_filter_cannot_run_outside_a_scheduling_cycle() -> None:
     async def pre_filter(*_: Any) -> None:
         return None
 
     world = World(plugin("Asks", pre_filter=pre_filter))
     world.nodes("n1")
-    engine = engine_of(world, Told())
+    engine = engine_of(world, ScriptedTransport())
     pod = world.pod()
     with pytest.raises(AttemptError, match='PreFilter plugin "Asks": it is async'):
         run_synchronously(engine.algorithms[PROFILE].search.find(CycleState(), pod))
@@ -322,7 +324,7 @@ def test_an_async_pre_filter_cannot_be_asked_without_scheduling() -> None:
     assert attempt.result is not None
 
 
-def test_a_pod_may_relax_its_demands_where_extenders_are_asked() -> None:
+def test_a_pod_may_relax_its_demands_in_a_cycle_with_extenders() -> None:
     relaxed: list[str] = []
 
     def no_until_relaxed(*_: Any) -> Any:
@@ -337,7 +339,7 @@ def test_a_pod_may_relax_its_demands_where_extenders_are_asked() -> None:
     )
     world = World(demanding)
     world.nodes("n1")
-    told = Told(filter=lambda call: {"NodeNames": call["NodeNames"]})
-    attempt = run(engine_of(world, told, FILTER), world.pod())
+    transport = ScriptedTransport(filter=lambda call: {"NodeNames": call["NodeNames"]})
+    attempt = run(engine_of(world, transport, FILTER), world.pod())
     assert attempt.node_name == "n1"
     assert relaxed == ["p"]

@@ -29,7 +29,7 @@ def test_what_is_verified(tls: ExtenderTLSConfig, lenient: bool, expected: bool)
     assert verified(client_tls(tls, lenient=lenient).context) is expected
 
 
-def test_any_certificate_given_is_an_authority() -> None:
+def test_any_configured_certificate_is_an_authority() -> None:
     """Also an intermediate one, as in Go; OpenSSL wants the whole chain otherwise."""
     assert client_tls(ExtenderTLSConfig()).context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
 

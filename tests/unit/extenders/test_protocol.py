@@ -1,4 +1,4 @@
-"""Bodies for extenders and from them, byte by byte where it matters."""
+"""Bodies of requests to extenders and of their responses."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_binding_names_pod_and_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "passing"),
+    ("response", "passing"),
     [
         ({"NodeNames": ["b", "a"]}, ("b", "a")),
         ({"nodenames": ["a"], "nodes": None}, ("a",)),
@@ -86,15 +86,15 @@ def test_a_binding_names_pod_and_node() -> None:
         ({"Error": "", "More": [1]}, ()),
     ],
 )  # fmt: skip
-def test_nodes_that_pass(answer: Any, passing: tuple[str, ...]) -> None:
+def test_nodes_that_pass(response: Any, passing: tuple[str, ...]) -> None:
     assert (
-        parse_filter_response(json.dumps(answer).encode(), ["a", "b"], names=True).passing
+        parse_filter_response(json.dumps(response).encode(), ["a", "b"], names=True).passing
         == passing
     )
 
 
 @pytest.mark.parametrize(
-    ("answer", "passing"),
+    ("response", "passing"),
     [
         ({"NodeNames": [], "Nodes": {"items": [{"metadata": {"name": "a"}}]}}, ("a",)),
         ({"NodeNames": "none", "Nodes": {"items": [{"metadata": {"name": "a"}}]}}, ("a",)),
@@ -102,10 +102,10 @@ def test_nodes_that_pass(answer: Any, passing: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_names_of_an_extender_that_was_sent_nodes_mean_nothing(
-    answer: Any, passing: tuple[str, ...]
+    response: Any, passing: tuple[str, ...]
 ) -> None:
     assert (
-        parse_filter_response(json.dumps(answer).encode(), ["a", "b"], names=False).passing
+        parse_filter_response(json.dumps(response).encode(), ["a", "b"], names=False).passing
         == passing
     )
 
@@ -130,14 +130,14 @@ def test_reasons_are_read_in_any_case() -> None:
          'a filtered node "x", "y", "z" and 2 more which is not found in the input node list'),
     ],
 )  # fmt: skip
-def test_filter_answers_that_cannot_be_used(body: bytes, text: str) -> None:
+def test_filter_responses_that_cannot_be_used(body: bytes, text: str) -> None:
     with pytest.raises(MalformedResponseError) as caught:
         parse_filter_response(body, ["a"], names=True)
     assert text in str(caught.value)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,ae10Nn', max_size=40).map(str.encode))
-def test_no_garbage_gets_through_as_anything_but_a_refusal(body: bytes) -> None:
+def test_whatever_the_body_it_is_parsed_or_malformed(body: bytes) -> None:
     for read in (
         lambda: parse_filter_response(body, ["a"], names=True),
         lambda: parse_prioritize_response(body, ["a"]),
@@ -165,9 +165,9 @@ def test_scores() -> None:
     ],
 )
 def test_unusual_scores(body: bytes, scores: dict[str, int], unusual: str) -> None:
-    answer = parse_prioritize_response(body, ["a", "b"])
-    assert answer.scores == scores
-    assert unusual in answer.unusual
+    response = parse_prioritize_response(body, ["a", "b"])
+    assert response.scores == scores
+    assert unusual in response.unusual
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_victims() -> None:
     assert parse_preemption_response(b'{"NodeNameToMetaVictims":null}') == {}
 
 
-def test_what_an_extender_reports_itself_is_told_apart() -> None:
+def test_an_error_that_the_extender_reports_has_an_error_class_of_its_own() -> None:
     parse_binding_response(b'{"Error":""}')
     with pytest.raises(ExtenderResultError, match="full"):
         parse_binding_response(b'{"error":"full"}')

@@ -56,7 +56,7 @@ def test_a_gauge_keeps_its_value_over_a_reset() -> None:
     assert family["a",].value == 2
 
 
-def test_a_histogram_forgets_on_reset() -> None:
+def test_reset_clears_a_histogram() -> None:
     family = Family(lambda: FastHistogram((1.0, 2.0)))
     child = family[()]
     child.observe(1.5)

@@ -321,7 +321,7 @@ def test_queues_and_single_metrics_are_there_before_anything_happens(
     assert value(metrics, "kubestow_build_info", version="1.2.3", python="3.11.0") == 1
 
 
-def test_both_formats_parse_and_say_the_same(metrics: SchedulerMetrics) -> None:
+def test_both_formats_parse_to_the_same_samples(metrics: SchedulerMetrics) -> None:
     for report, *_ in REPORTS:
         report(metrics)
     classic, classic_type = metrics.exposition()
@@ -357,7 +357,7 @@ def test_buckets_are_printed_as_go_prints_them(metrics: SchedulerMetrics) -> Non
         assert f"scheduler_plugin_execution_duration_seconds_bucket{{{labels}}} 1.0" in text
 
 
-def test_metrics_without_a_value_are_not_mentioned(metrics: SchedulerMetrics) -> None:
+def test_metrics_without_a_value_are_omitted(metrics: SchedulerMetrics) -> None:
     assert b"scheduler_schedule_attempts_total" not in metrics.exposition()[0]
 
 
@@ -378,7 +378,7 @@ def test_reset_zeroes_counts_and_keeps_states(metrics: SchedulerMetrics) -> None
     assert value(metrics, "scheduler_schedule_attempts_total", result="scheduled", profile="p") == 1
 
 
-def test_sources_are_asked_on_refresh_only(metrics: SchedulerMetrics) -> None:
+def test_sources_are_called_on_refresh_only(metrics: SchedulerMetrics) -> None:
     metrics.add_source(lambda each: each.cache_size(nodes=5, pods=0, assumed_pods=0))
     metrics.exposition()
     assert value(metrics, "scheduler_cache_size", type="nodes") == 0

@@ -84,7 +84,7 @@ def test_pods_that_ended_on_a_node_are_left_out(phase: str, node: str, listed: b
     assert bool(samples(pod(phase, nodeName=node))) is listed
 
 
-def test_without_pods_there_is_nothing_at_all() -> None:
+def test_without_pods_the_text_is_empty() -> None:
     assert render_pod_resources([]) == b""
 
 
@@ -93,7 +93,7 @@ def test_a_pod_that_cannot_be_read_does_not_hide_the_others() -> None:
     assert samples(pod(containers=[bad]), pod()) == samples(pod())
 
 
-def test_texts_of_users_cannot_break_out_of_their_label() -> None:
+def test_texts_of_users_are_escaped_in_labels() -> None:
     hostile = 'x"} 1\nforged{a="\\'
     _, labels = samples(pod(schedulerName=hostile))["kube_pod_resource_request", "p", "cpu"]
     assert labels["scheduler"] == hostile

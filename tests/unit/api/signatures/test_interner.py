@@ -133,7 +133,7 @@ def test_a_pod_that_was_not_interned_has_no_signature() -> None:
         _ = template(1).signature
 
 
-def test_an_unreadable_pod_is_refused_and_leaves_no_trace() -> None:
+def test_an_unreadable_pod_is_rejected_and_leaves_no_trace() -> None:
     signatures = PodSignatures()
     bad = pod({"containers": [container(requests={"cpu": "lots"})], "volumes": [{"name": "t"}]})
     with pytest.raises(QuantityError, match="lots"):

@@ -1,6 +1,6 @@
 """Pods of 1 MB: how little is kept of one, that it reads the same, and that accounts are true.
 
-Memory is what tracemalloc says that objects take, so nothing here depends on the allocator.
+Memory is measured by tracemalloc, so nothing here depends on the allocator.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def small(seed: int) -> dict[str, Any]:
 
 @contextmanager
 def traced() -> Iterator[Callable[[], int]]:
-    """Gives a function that says how many bytes were allocated within and are still held."""
+    """Give a function that returns the bytes allocated within that are still held."""
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -131,7 +131,7 @@ def test_a_large_pod_reads_as_it_was_written(spec: Callable[[int], dict[str, Any
 
 
 @kinds
-def test_what_is_derived_from_a_large_pod_is_the_same_after_it_was_forgotten(
+def test_values_derived_from_a_large_pod_are_the_same_after_eviction(
     spec: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = PodSignatures().intern(pod(spec(1)))
@@ -224,7 +224,7 @@ def test_the_account_of_ordinary_signatures_is_true() -> None:
     assert signatures.statistics().packed == 0
 
 
-def test_the_last_pod_takes_a_large_signature_along() -> None:
+def test_a_large_signature_goes_with_its_last_pod() -> None:
     signatures = PodSignatures()
     first, second, ordinary = pod(_tolerations(1)), pod(_tolerations(1)), pod({"priority": 1})
     assert signatures.intern(first) is signatures.intern(second)
@@ -248,7 +248,7 @@ def test_a_large_pod_with_unreadable_amounts_is_left_as_it_was() -> None:
     assert signatures.statistics().signatures == 0
 
 
-def test_a_key_of_many_labels_is_small_and_still_tells_them_apart() -> None:
+def test_a_key_of_many_labels_is_small_and_differs_with_them() -> None:
     labels = {f"key-{i}": f"value-{i}" for i in range(1000)}
     key = labels_key(labels)
     assert isinstance(key, bytes)
@@ -258,15 +258,15 @@ def test_a_key_of_many_labels_is_small_and_still_tells_them_apart() -> None:
     assert labels_key({"a": "b"}) == frozenset({("a", "b")})
 
 
-def test_a_bounded_cache_forgets_when_it_is_told_of_too_many_bytes() -> None:
-    memory: BoundedCache[str, int] = BoundedCache(100)
-    memory.put("a", 1, 60)
-    memory.put("b", 2, 40)
-    assert (memory.get("a"), memory.get("b"), memory.nbytes) == (1, 2, 100)
-    memory.put("c", 3, 1)
-    assert (memory.get("a"), memory.get("c"), memory.nbytes, len(memory)) == (None, 3, 1, 1)
-    memory.put("d", 4, 101)
-    assert (memory.get("d"), len(memory), memory.nbytes) == (None, 0, 0)
+def test_a_bounded_cache_is_cleared_when_it_exceeds_its_bytes() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(100)
+    cache.put("a", 1, 60)
+    cache.put("b", 2, 40)
+    assert (cache.get("a"), cache.get("b"), cache.nbytes) == (1, 2, 100)
+    cache.put("c", 3, 1)
+    assert (cache.get("a"), cache.get("c"), cache.nbytes, len(cache)) == (None, 3, 1, 1)
+    cache.put("d", 4, 101)
+    assert (cache.get("d"), len(cache), cache.nbytes) == (None, 0, 0)
 
 
 def test_a_large_pod_is_decoded_as_any_other() -> None:
@@ -310,7 +310,7 @@ def test_live_pods_with_very_many_labels_hold_little_more_than_their_json() -> N
         for seed in range(1, 9):
             live.append(pod(metadata={"labels": _labels(seed)}))
             signatures.intern(live[-1])
-            # What selectors ask for unpacks nothing.
+            # Lookups by selectors unpack nothing.
             assert live[-1].metadata.labels.get("app") is None
         statistics = signatures.statistics()
         assert statistics.unpacked_bytes == 0

@@ -115,8 +115,8 @@ def test_names_of_volumes_count_for_ephemeral_claims_only() -> None:
 
 
 def test_an_infeasible_resize_makes_another_signature_even_when_the_numbers_shrink() -> None:
-    refused = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
-    small = pod(BASE, status={**status({"cpu": "500m"}), "conditions": refused})
+    infeasible = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    small = pod(BASE, status={**status({"cpu": "500m"}), "conditions": infeasible})
     signatures = PodSignatures()
     assert signatures.intern(small) is not signatures.intern(pod(BASE))
     assert small.signature.assigned.milli_cpu == 500
@@ -142,7 +142,7 @@ def test_pods_of_a_daemon_set_share_one_signature_and_carry_their_node() -> None
     assert signature.named_nodes is None
 
 
-def test_what_a_pinned_pod_asks_besides_its_node_stays_in_the_signature() -> None:
+def test_other_requirements_of_a_pinned_pod_stay_in_the_signature() -> None:
     ssd = [{"key": "disk", "operator": "In", "values": ["ssd"]}]
     signature = signature_of(
         {"affinity": pinned("n1", matchExpressions=ssd), "nodeSelector": {"os": "x"}}
@@ -200,7 +200,7 @@ def test_which_terms_pin_a_pod_or_name_its_nodes(
     assert signature.named_nodes == names
 
 
-def test_derived_facts_are_computed_once() -> None:
+def test_derived_values_are_computed_once() -> None:
     signature = signature_of({"nodeSelector": {"a": "b"}})
     assert signature.required_node_affinity is signature.required_node_affinity
     assert signature.scoring is signature.scoring
@@ -208,7 +208,7 @@ def test_derived_facts_are_computed_once() -> None:
         signature.colour  # type: ignore[attr-defined] # noqa: B018
 
 
-def test_a_plain_pod_asks_nothing_of_its_node() -> None:
+def test_a_plain_pod_requires_nothing_of_its_node() -> None:
     signature = signature_of()
     assert signature.requests == Resources()
     assert signature.required_node_affinity is None
@@ -221,7 +221,7 @@ def test_a_plain_pod_asks_nothing_of_its_node() -> None:
     )
 
 
-def test_facts_of_a_rich_pod() -> None:
+def test_derived_values_of_a_pod_with_everything() -> None:
     signature = signature_of(
         {
             "containers": [
@@ -316,7 +316,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 
 def facts(subject: Pod) -> list[object]:
-    """Everything a signature says of its pods, computed from the pod alone."""
+    """All values of a signature, computed from the pod alone."""
     affinity = subject.spec.affinity
     terms = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     required_affinity = compile_required_node_affinity(subject.spec.node_selector, terms)
@@ -349,7 +349,7 @@ def facts_by_signature(subject: Pod) -> list[object]:
 
 
 @given(st.lists(pods(), min_size=1, max_size=4))
-def test_a_signature_says_of_each_of_its_pods_what_the_pod_itself_would_say(
+def test_values_of_a_signature_are_those_of_each_of_its_pods(
     group: list[Pod],
 ) -> None:
     signatures = PodSignatures()
@@ -357,5 +357,5 @@ def test_a_signature_says_of_each_of_its_pods_what_the_pod_itself_would_say(
         alone = facts(subject)
         signatures.intern(subject)
         assert facts_by_signature(subject) == alone
-        # Sharing must not change what the pod says of itself either.
+        # Sharing must not change the values of the pod itself either.
         assert facts(subject) == alone
