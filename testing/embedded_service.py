@@ -186,7 +186,7 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
     """
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition():  # noqa: ASYNC110 - any state may be asked for, not only events
+            while not condition():  # noqa: ASYNC110 - the state is not an event
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"did not happen in time: {what or condition}") from None

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Final
 
 HEARTBEAT_SECONDS: Final = 30.0
-"""How often a long build says that it is alive."""
+"""Interval between the messages of a long build."""
 
 FLAGS: Final = ("-mod=readonly", "-buildvcs=false", "-trimpath")
 """Flags of every `go build`."""
 
 
 class BuildError(RuntimeError):
-    """The build cannot go on. The text says what failed and what to do."""
+    """The build failed. The text names the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

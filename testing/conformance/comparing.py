@@ -1,9 +1,8 @@
 """Aspects of a vector: what is compared, one by one, and what counts as agreement.
 
-An aspect that a vector says nothing about does not apply to it. A plugin that does not exist here
-makes an aspect *partial* where kube-scheduler says that it sat out (Skip): the rest is compared,
-and the table says so. Where it did take part, its absence is a difference. Once the plugin exists
-the same code compares everything.
+An aspect that a vector does not record does not apply to it. A plugin that does not exist here
+makes an aspect *partial* where kube-scheduler's own plugin returned Skip: the rest is compared, and
+the table counts the aspect as partial. Where that plugin took part, its absence is a difference.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Sides:
 
 
 Compare = Callable[[Sides], Compared | None]
-"""None: the vector says nothing about the aspect."""
+"""None: the vector does not record the aspect."""
 
 
 def compare(
@@ -146,15 +145,15 @@ def _pre_filter_plugins(sides: Sides) -> Compared | None:
     actual = sides.actual.get("preFilter", {}).get("plugins", {})
     compared = Compared()
     for name in sorted({*expected, *actual}):
-        said = expected.get(name, NOT_COMPUTED)
+        theirs = expected.get(name, NOT_COMPUTED)
         if name in sides.missing:
-            if said["code"] == "Skip":
+            if theirs["code"] == "Skip":
                 compared.without.add(name)
             else:
-                compared.equal(f"preFilter.plugins[{name}]", said, NO_PLUGIN)
+                compared.equal(f"preFilter.plugins[{name}]", theirs, NO_PLUGIN)
             continue
         ours = actual.get(name, NOT_COMPUTED)
-        compared.equal(f"preFilter.plugins[{name}]", said, ours)
+        compared.equal(f"preFilter.plugins[{name}]", theirs, ours)
     return compared
 
 
@@ -168,8 +167,8 @@ def _filter_plugins(sides: Sides) -> Compared | None:
     for name in sorted({*expected, *actual}):
         if name not in expected or name not in actual:
             absent = NO_PLUGIN if name in sides.missing else NOT_COMPUTED
-            said, ours = expected.get(name, NOT_COMPUTED), actual.get(name, absent)
-            compared.differences.append(Difference(f"filter.plugins[{name}]", said, ours))
+            theirs, ours = expected.get(name, NOT_COMPUTED), actual.get(name, absent)
+            compared.differences.append(Difference(f"filter.plugins[{name}]", theirs, ours))
             continue
         compared.equal_maps(
             f"filter.plugins[{name}]", expected[name], actual[name], {"code": "Success"}
@@ -189,10 +188,12 @@ def _filter_nodes(sides: Sides) -> Compared | None:
 
 
 def _skipped(sides: Sides) -> set[str]:
-    """Missing plugins whose PreFilter said Skip."""
+    """Return the missing plugins whose PreFilter returned Skip."""
     plugins = sides.expected.get("preFilter", {}).get("plugins", {})
     return {
-        name for name, said in plugins.items() if name in sides.missing and said["code"] == "Skip"
+        name
+        for name, theirs in plugins.items()
+        if name in sides.missing and theirs["code"] == "Skip"
     }
 
 
@@ -205,8 +206,8 @@ def _score_skipped(sides: Sides) -> Compared | None:
         return None
     expected, actual = score
     compared = Compared(without=_sat_out(sides))
-    said = [name for name in expected.get("skipped", ()) if name not in sides.missing]
-    compared.equal("score.skipped", said, actual.get("skipped", []))
+    theirs = [name for name in expected.get("skipped", ()) if name not in sides.missing]
+    compared.equal("score.skipped", theirs, actual.get("skipped", []))
     return compared
 
 
@@ -219,9 +220,9 @@ def _score_plugins(key: str) -> Compare:
         expected, actual = (side.get("plugins", {}) for side in score)
         for name in sorted({*expected, *actual}):
             absent = NO_PLUGIN if name in sides.missing else NOT_COMPUTED
-            said = expected[name][key] if name in expected else NOT_COMPUTED
+            theirs = expected[name][key] if name in expected else NOT_COMPUTED
             ours = actual[name][key] if name in actual else absent
-            compared.equal(f"score.{name}.{key}", said, ours)
+            compared.equal(f"score.{name}.{key}", theirs, ours)
         return compared
 
     return check

@@ -1,8 +1,8 @@
 """Observation of our engine for a vector, in the form of `expected`.
 
-Each plugin is also asked alone, on all nodes, in both forms. Two further lists have no counterpart
-in the vectors and must be empty: `forms` (the scalar form, the columnar form and the engine's own
-verdicts disagree) and `reuse` (remembered results differ from fresh ones).
+Each plugin is also evaluated alone, on all nodes, in both forms. Two further lists have no
+counterpart in the vectors and must be empty: `forms` (the scalar form, the columnar form and the
+engine's results disagree) and `reuse` (cached results differ from new ones).
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def _pre_filter_alone(world: World) -> tuple[dict[str, Record], dict[str, CycleS
     states: dict[str, CycleState] = {}
     for plugin in world.framework.pre_filter:
         state = CycleState()
-        answer: PreFilterResult | Status | None
+        result: PreFilterResult | Status | None
         try:
-            answer = plugin.pre_filter(state, world.pod, world.cache.table)
+            result = plugin.pre_filter(state, world.pod, world.cache.table)
         except Exception as raised:  # noqa: BLE001 - plugin boundary
-            answer = error(raised)
-        if isinstance(answer, PreFilterResult):
-            records[plugin.name] = {"code": "Success", "nodeNames": sorted(answer.node_names)}
+            result = error(raised)
+        if isinstance(result, PreFilterResult):
+            records[plugin.name] = {"code": "Success", "nodeNames": sorted(result.node_names)}
         else:
-            records[plugin.name] = status_record(answer)
+            records[plugin.name] = status_record(result)
         if records[plugin.name]["code"] == "Success":
             states[plugin.name] = state
     return records, states

@@ -51,7 +51,7 @@ def partial(results: Sequence[FamilyResult]) -> Iterator[str]:
     if without:
         text = (
             f"* partial: without {', '.join(sorted(without))}. These plugins do not exist here; "
-            "only vectors in which kube-scheduler says that they sat out (Skip) can agree."
+            "only vectors in which kube-scheduler's own plugins returned Skip can agree."
         )
         yield from textwrap.wrap(text, 100)
         yield ""

@@ -46,7 +46,7 @@ Vector = dict[str, Any]
 
 
 class VectorError(Exception):
-    """The vectors that were asked for are not there, or cannot be read."""
+    """The requested vectors are missing or unreadable."""
 
 
 @dataclass(frozen=True, slots=True)

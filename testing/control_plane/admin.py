@@ -25,8 +25,8 @@ JsonObject = dict[str, object]
 class ApiError(RuntimeError):
     """The API server answered with an error status."""
 
-    def __init__(self, method: str, path: str, status: int, answer: str) -> None:
-        super().__init__(f"{method} {path}: HTTP {status}: {answer}")
+    def __init__(self, method: str, path: str, status: int, text: str) -> None:
+        super().__init__(f"{method} {path}: HTTP {status}: {text}")
         self.status = status
 
 
@@ -41,16 +41,16 @@ class AdminClient:
     def request(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> JsonObject:
-        """Send a request and return the JSON object of the answer. A PATCH body is a merge patch.
+        """Send a request and return the JSON object of the response. A PATCH body is a merge patch.
 
         Raises:
-            ApiError: the status of the answer is 400 or above.
+            ApiError: the status of the response is 400 or above.
             OSError: there is no server, or the connection broke.
         """
-        status, answer = self._exchange(method, path, body, REQUEST_TIMEOUT_SECONDS)
+        status, text = self._exchange(method, path, body, REQUEST_TIMEOUT_SECONDS)
         if status >= http.HTTPStatus.BAD_REQUEST:
-            raise ApiError(method, path, status, answer)
-        return cast("JsonObject", json.loads(answer))
+            raise ApiError(method, path, status, text)
+        return cast("JsonObject", json.loads(text))
 
     def ensure(self, collection: str, manifest: Mapping[str, object]) -> None:
         """Create an object under the path `collection`; it is fine if it exists."""
@@ -61,7 +61,7 @@ class AdminClient:
                 raise
 
     def answers_ok(self, path: str) -> bool:
-        """Say whether a GET of `path` succeeds now; no answer counts as no."""
+        """Return whether a GET of `path` succeeds now; a failure to connect counts as no."""
         try:
             status, _ = self._exchange("GET", path, None, PROBE_TIMEOUT_SECONDS)
         except (OSError, http.client.HTTPException):
@@ -77,14 +77,14 @@ class AdminClient:
         *,
         timeout: float = REQUEST_TIMEOUT_SECONDS,
     ) -> tuple[int, str]:
-        """Send a request and return status and text of the answer, whatever they are."""
+        """Send a request and return status and text of the response, whatever they are."""
         return self._exchange(method, path, body, timeout, content_type)
 
     def lines(self, path: str) -> Iterator[str]:
-        """Send a GET and yield the lines of the answer as they come, as of a watch.
+        """Send a GET and yield the lines of the response as they arrive, as for a watch.
 
         Raises:
-            ApiError: the status of the answer is 400 or above.
+            ApiError: the status of the response is 400 or above.
             OSError: there is no server, or the connection broke.
         """
         context = ssl.create_default_context(cafile=str(self._authority))
@@ -106,9 +106,9 @@ class AdminClient:
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> list[str]:
         """Send a request that must succeed and return the texts of its Warning headers."""
-        status, answer, headers = self._answer(method, path, body, REQUEST_TIMEOUT_SECONDS)
+        status, text, headers = self._request(method, path, body, REQUEST_TIMEOUT_SECONDS)
         if status >= http.HTTPStatus.BAD_REQUEST:
-            raise ApiError(method, path, status, answer)
+            raise ApiError(method, path, status, text)
         return [text.split('"')[1] for text in headers.get_all("Warning") or ()]
 
     def _exchange(
@@ -119,10 +119,10 @@ class AdminClient:
         timeout: float,
         content_type: str = "",
     ) -> tuple[int, str]:
-        status, answer, _ = self._answer(method, path, body, timeout, content_type)
-        return status, answer
+        status, text, _ = self._request(method, path, body, timeout, content_type)
+        return status, text
 
-    def _answer(
+    def _request(
         self,
         method: str,
         path: str,
@@ -147,7 +147,7 @@ class AdminClient:
 
 
 def serves_ok(port: int, path: str) -> bool:
-    """Say whether a component serves `path` with 200 over HTTPS, whatever its certificate.
+    """Return whether a component serves `path` with 200 over HTTPS, whatever its certificate.
 
     The components other than the API server sign their own certificate in memory, so there is
     nothing to verify it against.

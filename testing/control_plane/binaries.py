@@ -27,7 +27,7 @@ OPTIONAL: Final = ("kube-scheduler", "kube-controller-manager")
 
 
 class BinariesMissingError(RuntimeError):
-    """A binary that is needed is not there. The text says where, and how to get it."""
+    """A required binary is missing. The text names its path and how to build it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ class ControlPlane:
                 kubeconfig.
             arguments: appended to the command line.
             feature_gates: for the scheduler only.
-            kubeconfig: whom it acts as; the administrator by default.
+            kubeconfig: the user to act as; the administrator by default.
             name: of the process and its log, to run more than one.
 
         Raises:
@@ -250,7 +250,7 @@ class ControlPlane:
             controllers: which ones to run, as for the flag `--controllers`, such as
                 "job-controller", or "*" and "-node-lifecycle-controller".
             feature_gates: for the controller manager only.
-            kubeconfig: whom it acts as; the administrator by default.
+            kubeconfig: the user to act as; the administrator by default.
             name: of the process and its log.
 
         Raises:
@@ -306,7 +306,7 @@ class ControlPlane:
     def kubectl(
         self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
     ) -> str:
-        """Run kubectl as the administrator (or whom `kubeconfig` names) and return what it printed.
+        """Run kubectl as the administrator, or the user of `kubeconfig`, and return its output.
 
         Raises:
             KubectlError: it ended with an error status.
@@ -340,10 +340,10 @@ class ControlPlane:
         """
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self.admin.ensure(accounts, {"metadata": {"name": name}})
-        answer = self.admin.request(
+        response = self.admin.request(
             "POST", f"{accounts}/{name}/token", {"spec": {"expirationSeconds": seconds}}
         )
-        return str(cast("JsonObject", answer["status"])["token"])
+        return str(cast("JsonObject", response["status"])["token"])
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, seconds: int = 3600) -> Path:
         """Write a kubeconfig with a new token from `service_account_token`."""

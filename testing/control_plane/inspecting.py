@@ -13,14 +13,14 @@ from testing.control_plane.ports import LOOPBACK
 
 
 class Inspector:
-    """One scheduler's endpoints; its certificate is made at start, so nobody can verify it."""
+    """One scheduler's endpoints; its certificate is generated at start, so it is not verified."""
 
     def __init__(self, process: ManagedProcess, control_plane: ControlPlane) -> None:
         self._process = process
         self._token = control_plane.admin_token
 
     def get(self, path: str) -> str:
-        """The body of a page. Raises AssertionError for any answer but 200."""
+        """Return the body of a page. Raises AssertionError for any status except 200."""
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -31,7 +31,7 @@ def start_kubestow(
             are added where it does not set them.
         arguments: appended to the command line.
         feature_gates: gates to set.
-        kubeconfig: whom it acts as; the administrator by default.
+        kubeconfig: the user to act as; the administrator by default.
         name: of the process and its log, to run more than one.
     """
     document: dict[str, Any] = {

@@ -89,7 +89,7 @@ class ManagedProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash would, and wait until it is gone."""
+        """End it with SIGKILL, as a crash would, and wait until it has ended."""
         self._signal(signal.SIGKILL)
         try:
             self._popen.wait(KILL_TIMEOUT_SECONDS)

@@ -53,8 +53,8 @@ def nothing(_size: int, _serial: int) -> Iterable[JsonObject]:
 class HostileCase:
     """Objects of one kind, extreme in one dimension.
 
-    `size` means what `unit` says: elements, bytes or levels. Sizes of cases with the unit "" have
-    no meaning: such an object is odd at any size.
+    `unit` defines what `size` counts: elements, bytes or levels. A case with the unit "" has no
+    size: its object is always odd.
     """
 
     name: str

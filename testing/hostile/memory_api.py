@@ -50,7 +50,7 @@ class _Watch:
 
 
 class MemoryApi(Transport):
-    """Objects by plural and key, and the watches that are told of every change."""
+    """Objects by plural and key, and the watches that receive every change."""
 
     def __init__(self) -> None:
         super().__init__(ClientConfiguration(server="http://memory.example"))

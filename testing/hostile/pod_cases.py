@@ -22,7 +22,7 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE: Final = "hostile-node"
 """The node of bound pods."""
-FOREIGN: Final = "somebody-else"
+FOREIGN: Final = "other-scheduler"
 """The scheduler name of pods that another scheduler places."""
 
 Spec = Callable[[int, int], JsonObject]

@@ -26,7 +26,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 DELETE_NOW: Final = b'{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0}'
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Answers without the objects: those of many large ones would take the API server's whole time."""
+"""Responses without the objects: with many large ones the API server would do nothing else."""
 
 _BY_KIND: Final = {(each.api_version, each.kind): each for each in RESOURCES.values()} | {
     (CORE_EVENTS.api_version, CORE_EVENTS.kind): CORE_EVENTS
@@ -41,7 +41,7 @@ class Reply(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it did what was asked."""
+        """Whether the request had the expected outcome."""
         return self.status < 300
 
 
@@ -120,7 +120,7 @@ class HostileSender:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Reply:
-        """Send a request and read the answer."""
+        """Send a request and read the response."""
         headers = {
             "Authorization": f"Bearer {self._token}",
             "Accept": accept,

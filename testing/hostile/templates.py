@@ -111,7 +111,7 @@ def persistent_volume(name: str, **spec: Any) -> JsonObject:
 
 
 def persistent_volume_claim(name: str, **spec: Any) -> JsonObject:
-    """A claim that nobody provisions for."""
+    """A claim for which no provisioner exists."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -204,7 +204,7 @@ def resource_quota(name: str, hard: Mapping[str, Any] | None = None) -> JsonObje
 
 
 def lease(name: str, **spec: Any) -> JsonObject:
-    """A lease that nobody holds."""
+    """A lease without a holder."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
