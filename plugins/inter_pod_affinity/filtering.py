@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -37,38 +38,34 @@ EXISTING_ANTI_AFFINITY: Final = 3
 """Filter code: the anti-affinity of an existing pod is violated."""
 
 
+@dataclass(slots=True)
 class RequiredState:
     """State of Filter, cheap to clone (upstream `filtering.go: preFilterState`)."""
 
-    __slots__ = (
-        "affinity", "anti", "existing", "matches_itself", "namespace_labels", "own", "terms_by_pod",
-    )  # fmt: skip
-
-    def __init__(self, own: OwnTerms, pod: Pod, namespace_labels: Mapping[str, str]) -> None:
-        self.own = own
-        self.namespace_labels = namespace_labels
-        #: Whether the pod may be the first of its group.
-        self.matches_itself = own.all_required_match(pod)
-        #: Pods that match all own affinity terms, counted once per term.
-        self.affinity = Pairs()
-        #: Pods per own anti-affinity term they match.
-        self.anti = Pairs()
-        #: Anti-affinity terms of other pods that match this one.
-        self.existing = Pairs()
-        #: Results of `terms_against` by signature and namespace of the other pod.
-        self.terms_by_pod: dict[tuple[int, str], Mapping[str, int]] = {}
+    own: OwnTerms
+    namespace_labels: Mapping[str, str]
+    #: Whether the pod may be the first of its group.
+    matches_itself: bool
+    #: Pods that match all own affinity terms, counted once per term.
+    affinity: Pairs = field(default_factory=Pairs)
+    #: Pods per own anti-affinity term they match.
+    anti: Pairs = field(default_factory=Pairs)
+    #: Anti-affinity terms of other pods that match this one.
+    existing: Pairs = field(default_factory=Pairs)
+    #: Results of `terms_against` by signature and namespace of the other pod; shared by clones.
+    terms_by_pod: dict[tuple[int, str], Mapping[str, int]] = field(default_factory=dict)
 
     def clone(self) -> RequiredState:
         """Return an independent copy."""
-        other = RequiredState.__new__(RequiredState)
-        other.own = self.own
-        other.namespace_labels = self.namespace_labels
-        other.matches_itself = self.matches_itself
-        other.affinity = self.affinity.clone()
-        other.anti = self.anti.clone()
-        other.existing = self.existing.clone()
-        other.terms_by_pod = self.terms_by_pod
-        return other
+        return RequiredState(
+            self.own,
+            self.namespace_labels,
+            self.matches_itself,
+            self.affinity.clone(),
+            self.anti.clone(),
+            self.existing.clone(),
+            self.terms_by_pod,
+        )
 
     @property
     def idle(self) -> bool:
@@ -211,7 +208,7 @@ def required_state(
     own: OwnTerms, pod: Pod, table: NodeTableView, namespace_labels: Mapping[str, str]
 ) -> RequiredState:
     """Count placed pods, terminating ones included."""
-    state = RequiredState(own, pod, namespace_labels)
+    state = RequiredState(own, namespace_labels, own.all_required_match(pod))
     if table.has_existing_pod_terms:
         _count_existing(state, pod, table)
     if own.required:

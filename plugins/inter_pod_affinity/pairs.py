@@ -6,6 +6,7 @@ are kept apart, so that a clone is cheap.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -90,26 +91,19 @@ class Sums:
         self._sums[key] = column if known is None else known + column
 
 
+@dataclass(slots=True)
 class Pairs:
     """Counts (or sums of weights) by (key, value). `add` builds; `change` is for what-ifs."""
 
-    __slots__ = ("_base", "_changes", "_values", "total")
-
-    def __init__(self) -> None:
-        self._base: dict[str, Int64Column] = {}
-        self._values: dict[str, LabelValues] = {}
-        self._changes: dict[tuple[str, str], int] = {}
-        #: Sum over all pairs.
-        self.total = 0
+    _base: dict[str, Int64Column] = field(default_factory=dict)
+    _values: dict[str, LabelValues] = field(default_factory=dict)
+    _changes: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: Sum over all pairs.
+    total: int = 0
 
     def clone(self) -> Pairs:
         """Return an independent copy."""
-        other = Pairs()
-        other._base = self._base
-        other._values = self._values
-        other._changes = dict(self._changes)
-        other.total = self.total
-        return other
+        return Pairs(self._base, self._values, dict(self._changes), self.total)
 
     @property
     def keys(self) -> list[str]:

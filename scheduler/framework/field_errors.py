@@ -105,17 +105,11 @@ def parent(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name`; None if none is similar enough."""
-    by_lower = {candidate.lower(): candidate for candidate in sorted(known)}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean "X"?`; empty if no known name is similar."""
-    found = nearest(name, known)
-    return f'; did you mean "{found}"?' if found else ""
+    by_lower = {candidate.lower(): candidate for candidate in sorted(known)}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f'; did you mean "{by_lower[found[0]]}"?' if found else ""
 
 
 def invalid(value: object, detail: str) -> str:

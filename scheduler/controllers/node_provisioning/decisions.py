@@ -118,7 +118,7 @@ class Decisions:
         limits: Limits | None = None,
         backs_off: bool = True,
     ) -> None:
-        """Prepare.
+        """Start without pods and events.
 
         Args:
             names: our scheduler names; other pods are never touched.
@@ -136,10 +136,12 @@ class Decisions:
         self._wanted: set[str] = set()
         self._observed: dict[str, dict[str, ObservedSignal]] = {}
         self._evidence = Evidence(Failures(), ScaleUps())
-        self._karpenter_promised = False
+        #: Whether Karpenter promised nodes for some pod, so that node claims exist.
+        self.karpenter_promised = False
         self._writes: dict[str, _Writes] = {}
         self._conflicting: set[str] = set()
-        self._conflicts_seen = 0
+        #: Number of pods left to another manager so far.
+        self.conflicting_managers = 0
         self._under_way: set[str] = set()
         # Pods seen without the condition since we lead, that is, since the first plan.
         self._leading = False
@@ -156,19 +158,9 @@ class Decisions:
         return bool(self._wanted)
 
     @property
-    def karpenter_promised(self) -> bool:
-        """Whether Karpenter promised nodes for some pod, so that node claims exist."""
-        return self._karpenter_promised
-
-    @property
     def stopped(self) -> bool:
         """Whether another manager evidently writes the condition in this cluster."""
-        return self._conflicts_seen >= MAX_CONFLICTS
-
-    @property
-    def conflicting_managers(self) -> int:
-        """Return the number of pods left to another manager so far."""
-        return self._conflicts_seen
+        return self.conflicting_managers >= MAX_CONFLICTS
 
     @property
     def has_work(self) -> bool:
@@ -183,7 +175,7 @@ class Decisions:
             signals=sum(map(len, self._observed.values())),
             failed_targets=len(self._evidence.failures),
             under_way=len(self._under_way),
-            conflicting_managers=self._conflicts_seen,
+            conflicting_managers=self.conflicting_managers,
         )
 
     # -- pods --------------------------------------------------------------------------------------
@@ -266,7 +258,7 @@ class Decisions:
 
     def _observe(self, signal: PodSignal, since: float) -> None:
         if signal.source == KARPENTER and signal.provisioning:
-            self._karpenter_promised = True
+            self.karpenter_promised = True
         # Kept for unknown pods too: their watch may lag behind that of events.
         by_source = self._observed.setdefault(signal.uid, {})
         observed = by_source.get(signal.source)
@@ -287,7 +279,7 @@ class Decisions:
         """Drop all events: the watches have ended, and new ones begin with a full list."""
         self._observed.clear()
         self._evidence = Evidence(Failures(), ScaleUps())
-        self._karpenter_promised = False
+        self.karpenter_promised = False
         self._dirty.clear()
         self._timers.clear()
         self._timer_of.clear()
@@ -379,7 +371,7 @@ class Decisions:
         if uid in self._under_way:
             self._under_way.discard(uid)
             self._conflicting.add(uid)
-            self._conflicts_seen += 1
+            self.conflicting_managers += 1
 
     def _end_patch(self, uid: str) -> None:
         self._under_way.discard(uid)

@@ -13,7 +13,7 @@ import msgspec
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Condition, Object
-from scheduler.controllers.node_provisioning.signals import REASONS
+from scheduler.controllers.node_provisioning.signals import Reason
 
 CONDITION: Final = "NodeProvisioningInProgress"
 
@@ -68,7 +68,7 @@ def other_writer(pod: OwnedPod, *, seen_without: bool = False) -> str | None:
         return None
     writers = [each.manager for each in pod.metadata.managed_fields if _writes(each.fields_v1)]
     if not writers:
-        return None if condition.reason in REASONS and not seen_without else "unknown"
+        return None if condition.reason in tuple(Reason) and not seen_without else "unknown"
     return next((each for each in writers if each != FIELD_MANAGER), None)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Final
 
 from scheduler.api.policy import CoreEvent
@@ -23,31 +24,19 @@ COMBINED: Final = "(combined from similar events): "
 MAX_MESSAGE_LENGTH: Final = 1024
 """Characters of a condition's message; events hold no more either."""
 
-# Reasons of the condition.
-TRIGGERED_SCALE_UP: Final = "TriggeredScaleUp"
-NOMINATED: Final = "Nominated"
-SCALE_UP_BACKOFF: Final = "ScaleUpBackoff"
-MAX_SIZE_REACHED: Final = "MaxSizeReached"
-QUOTA_EXCEEDED: Final = "QuotaExceeded"
-NO_NODE_GROUP: Final = "NoNodeGroup"
-KARPENTER_FAILED: Final = "KarpenterFailedScheduling"
-PROVISIONING_FAILED: Final = "ProvisioningFailed"
-PROVISIONING_TIMED_OUT: Final = "ProvisioningTimedOut"
 
-REASONS: Final = frozenset(
-    (
-        TRIGGERED_SCALE_UP,
-        NOMINATED,
-        SCALE_UP_BACKOFF,
-        MAX_SIZE_REACHED,
-        QUOTA_EXCEEDED,
-        NO_NODE_GROUP,
-        KARPENTER_FAILED,
-        PROVISIONING_FAILED,
-        PROVISIONING_TIMED_OUT,
-    )
-)
-"""Every reason the bridge writes."""
+class Reason(StrEnum):
+    """Reasons of the condition, all that the bridge writes."""
+
+    TRIGGERED_SCALE_UP = "TriggeredScaleUp"
+    NOMINATED = "Nominated"
+    SCALE_UP_BACKOFF = "ScaleUpBackoff"
+    MAX_SIZE_REACHED = "MaxSizeReached"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    NO_NODE_GROUP = "NoNodeGroup"
+    KARPENTER_FAILED = "KarpenterFailedScheduling"
+    PROVISIONING_FAILED = "ProvisioningFailed"
+    PROVISIONING_TIMED_OUT = "ProvisioningTimedOut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +54,7 @@ class PodSignal:
     first_time: float
     #: Whether nodes are on their way (True), or none will come (False).
     provisioning: bool
-    reason: str
+    reason: Reason
     message: str
     #: The node groups or node claims that are to bring nodes for the pod.
     targets: frozenset[str] = frozenset()
@@ -169,13 +158,13 @@ def _pod_signal(event: CoreEvent, message: str, time: float) -> PodSignal | None
     )  # fmt: skip
 
 
-_Reading = tuple[bool, str, frozenset[str]]
+_Reading = tuple[bool, Reason, frozenset[str]]
 
 
 def _of_cluster_autoscaler(reason: str, message: str) -> _Reading | None:
     if reason == "TriggeredScaleUp":
         groups = frozenset(match[0] for match in _GROUP.findall(message))
-        return True, TRIGGERED_SCALE_UP, groups
+        return True, Reason.TRIGGERED_SCALE_UP, groups
     if reason != "NotTriggerScaleUp":
         return None
     fragments = _fragments(message)
@@ -184,21 +173,21 @@ def _of_cluster_autoscaler(reason: str, message: str) -> _Reading | None:
     return False, _why_not(message), frozenset()
 
 
-def _why_not(message: str) -> str:
+def _why_not(message: str) -> Reason:
     if "in backoff after failed scale-up" in message:
-        return SCALE_UP_BACKOFF
+        return Reason.SCALE_UP_BACKOFF
     if "max node group size reached" in message or "max total nodes in cluster reached" in message:
-        return MAX_SIZE_REACHED
+        return Reason.MAX_SIZE_REACHED
     if "exceeded quota:" in message:
-        return QUOTA_EXCEEDED
-    return NO_NODE_GROUP
+        return Reason.QUOTA_EXCEEDED
+    return Reason.NO_NODE_GROUP
 
 
 def _of_karpenter(reason: str, message: str) -> _Reading | None:
     if reason == "FailedScheduling":
-        return False, KARPENTER_FAILED, frozenset()
+        return False, Reason.KARPENTER_FAILED, frozenset()
     if reason == "Nominated":
-        return True, NOMINATED, frozenset(_CLAIM.findall(message))
+        return True, Reason.NOMINATED, frozenset(_CLAIM.findall(message))
     return None
 
 

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.controllers.node_provisioning.signals import (
     CLUSTER_AUTOSCALER,
     KARPENTER,
-    PROVISIONING_FAILED,
-    PROVISIONING_TIMED_OUT,
     PodSignal,
+    Reason,
     ScaleUp,
     TargetFailure,
 )
@@ -73,7 +72,7 @@ class DesiredCondition:
     """The condition that a pod should have; `message` quotes the autoscaler's event."""
 
     provisioning: bool
-    reason: str
+    reason: Reason
     message: str
     source: str
     #: Time of the event behind it, by the autoscaler's clock.
@@ -250,24 +249,27 @@ def evaluate(
         window = Window(signal.source, observed.since, broken[0], max(end, broken[0]), length)
         suspect = evidence.scale_ups.extend(window, evidence.failures)
     if now >= suspect and broken is not None:
-        return _refusal(signal, PROVISIONING_FAILED, broken[1]), math.inf
+        return _refusal(signal, Reason.PROVISIONING_FAILED, broken[1]), math.inf
     if now >= end:
         waited = f"no node within {deadline:g} s of {signal.message}"
-        return _refusal(signal, PROVISIONING_TIMED_OUT, waited), math.inf
+        return _refusal(signal, Reason.PROVISIONING_TIMED_OUT, waited), math.inf
     return plain, min(suspect, end)
-
-
-def merge(desired: Iterable[DesiredCondition]) -> DesiredCondition | None:
-    """Return the newest promise if there is one, else the newest refusal, else None."""
-    return max(desired, key=lambda each: (each.provisioning, each.time), default=None)
 
 
 def evaluate_all(
     by_source: Mapping[str, ObservedSignal], evidence: Evidence, limits: Limits, now: float
 ) -> tuple[DesiredCondition | None, float]:
-    """Return the condition that all autoscalers' signals imply, and when time may change it."""
+    """Return the condition that all autoscalers' signals imply, and when time may change it.
+
+    The newest promise counts, without any the newest refusal; None without signals.
+    """
     evaluated = [evaluate(each, evidence, limits, now) for each in by_source.values()]
-    return merge(each for each, _ in evaluated), min((at for _, at in evaluated), default=math.inf)
+    desired = max(
+        (each for each, _ in evaluated),
+        key=lambda each: (each.provisioning, each.time),
+        default=None,
+    )
+    return desired, min((at for _, at in evaluated), default=math.inf)
 
 
 def _all_failed(signal: PodSignal, failures: Failures) -> tuple[float, str] | None:
@@ -281,5 +283,5 @@ def _all_failed(signal: PodSignal, failures: Failures) -> tuple[float, str] | No
     return last
 
 
-def _refusal(signal: PodSignal, reason: str, message: str) -> DesiredCondition:
+def _refusal(signal: PodSignal, reason: Reason, message: str) -> DesiredCondition:
     return DesiredCondition(False, reason, message, signal.source, signal.time)
