@@ -197,47 +197,27 @@ class Fleet:
         weight: int = 1,
         consolidate: str = "Never",
     ) -> str:
-        """Create a pool and wait until Karpenter uses it; its full name.
+        """Create a pool and wait until Karpenter uses it; return its full name.
 
         Args:
-            name: of the pool, within this fleet.
-            zones: where it buys.
-            machines: the types it buys.
-            limit: CPUs that it may have.
+            name: name of the pool, unique within this fleet.
+            zones: zones of its machines.
+            machines: types of its machines.
+            limit: maximum number of CPUs.
             delay: seconds from launching a machine to its Node.
-            weight: the heaviest pool comes first.
-            consolidate: how long after the last change machines may be consolidated.
+            weight: the pool with the largest weight is used first.
+            consolidate: delay of consolidation after the last change.
         """
         full = f"{self.name}-{name}"
-        self.admin.request(
-            "POST",
+        self._create(
             CLASSES,
-            {
-                "apiVersion": "karpenter.kwok.sh/v1alpha1",
-                "kind": "KWOKNodeClass",
-                "metadata": {"name": full},
-                "spec": {"nodeRegistrationDelay": f"{delay}s"},
-            },
+            "karpenter.kwok.sh/v1alpha1",
+            "KWOKNodeClass",
+            full,
+            {"nodeRegistrationDelay": f"{delay}s"},
         )
-        template = {
-            "metadata": {"labels": {"story": self.name}},
-            "spec": {
-                "requirements": [
-                    requirement(ZONE, *zones),
-                    requirement("node.kubernetes.io/instance-type", *machines),
-                    # Without it consolidation asks for spot machines, for which there is no offer.
-                    requirement(CAPACITY_TYPE, "on-demand"),
-                ],
-                "nodeClassRef": {
-                    "group": "karpenter.kwok.sh",
-                    "kind": "KWOKNodeClass",
-                    "name": full,
-                },
-                "expireAfter": "Never",
-            },
-        }
         spec: Json = {
-            "template": template,
+            "template": self._template(full, zones, machines),
             "weight": weight,
             "disruption": {
                 "consolidationPolicy": "WhenEmptyOrUnderutilized",
@@ -247,22 +227,34 @@ class Fleet:
         }
         if limit is not None:
             spec["limits"] = {"cpu": str(limit)}
-        self.admin.request(
-            "POST",
-            POOLS,
-            {
-                "apiVersion": "karpenter.sh/v1",
-                "kind": "NodePool",
-                "metadata": {"name": full},
-                "spec": spec,
-            },
-        )
+        self._create(POOLS, "karpenter.sh/v1", "NodePool", full, spec)
         self._pools.append(full)
         until(lambda: self._is_ready(full), f"{full} is ready")
         return full
 
+    def _create(self, path: str, api_version: str, kind: str, name: str, spec: Json) -> None:
+        body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        self.admin.request("POST", path, body)
+
+    def _template(self, node_class: str, zones: Sequence[str], machines: Sequence[str]) -> Json:
+        """Return the template of a pool's machines."""
+        reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": node_class}
+        return {
+            "metadata": {"labels": {"story": self.name}},
+            "spec": {
+                "requirements": [
+                    requirement(ZONE, *zones),
+                    requirement("node.kubernetes.io/instance-type", *machines),
+                    # Without it consolidation asks for spot machines, for which there is no offer.
+                    requirement(CAPACITY_TYPE, "on-demand"),
+                ],
+                "nodeClassRef": reference,
+                "expireAfter": "Never",
+            },
+        }
+
     def limit(self, pool: str, cpu: int) -> None:
-        """Change how many CPUs a pool may have."""
+        """Change the maximum number of CPUs of a pool."""
         patch = {"spec": {"limits": {"cpu": str(cpu)}}}
         self.admin.request("PATCH", f"{POOLS}/{pool}", patch)
 

@@ -112,7 +112,7 @@ def test_another_claim_takes_over_without_an_event_about_the_pod() -> None:
     assert bridge.write(159) == [("True", "Nominated")]
 
 
-def test_a_claim_that_is_nominated_again_and_again_has_one_deadline() -> None:
+def test_a_repeatedly_nominated_claim_has_one_deadline() -> None:
     """Deadline 150 s: Karpenter repeats `Nominated` every two minutes."""
     bridge = make_bridge(deadline=150)
     written = []
@@ -144,7 +144,7 @@ def test_a_refusal_ends_a_run_of_promises() -> None:
     assert bridge.write(260) == [("False", "ProvisioningTimedOut")]
 
 
-def test_a_claim_that_is_deleted_has_failed() -> None:
+def test_a_deleted_claim_has_failed() -> None:
     """Karpenter gives up a machine that never registers without an event."""
     bridge = make_bridge()
     bridge.observe(nominated(0, "x"))
@@ -156,7 +156,7 @@ def test_a_claim_that_is_deleted_has_failed() -> None:
     assert "node claim x was deleted" in bridge.patches[-1].condition.message
 
 
-def test_a_failure_of_what_took_over_counts() -> None:
+def test_a_failure_of_the_second_target_counts() -> None:
     """The window begins anew with it, and not later."""
     bridge = make_bridge()
     bridge.observe(triggered(0, "ng-a"), sold_out(10, "ng-a"), scaled(20, "ng-b"))
@@ -169,7 +169,7 @@ def test_a_failure_of_what_took_over_counts() -> None:
     assert bridge.write(830) == [("False", "ProvisioningFailed")]
 
 
-def test_nodes_that_come_put_the_end_off_and_never_past_the_deadline() -> None:
+def test_new_nodes_extend_the_window_but_not_past_the_deadline() -> None:
     bridge = make_bridge()
     bridge.observe(triggered(0, "ng-a"), sold_out(10, "ng-a"))
     bridge.write(10)
@@ -181,7 +181,7 @@ def test_nodes_that_come_put_the_end_off_and_never_past_the_deadline() -> None:
     assert bridge.patches[-1].condition.reason == "ProvisioningFailed"
 
 
-def test_what_comes_after_the_end_changes_nothing() -> None:
+def test_scale_ups_after_the_window_have_no_effect() -> None:
     bridge = make_bridge()
     bridge.observe(triggered(0, "ng-a"), sold_out(10, "ng-a"))
     bridge.write(10)

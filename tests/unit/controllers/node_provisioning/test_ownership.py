@@ -53,11 +53,11 @@ def pod(*managed: dict[str, Any], reason: str = "Native", kind: str = CONDITION)
         (b'{"metadata": {"uid": "u", "managedFields": [{"manager": "x", "fieldsV1": {}}]}}', None),
     ],
 )
-def test_who_else_writes_the_condition(data: bytes, expected: str | None) -> None:
+def test_the_other_writer_of_the_condition(data: bytes, expected: str | None) -> None:
     assert other_writer(read_owned_pod(data)) == expected
 
 
-def test_without_records_a_condition_that_came_up_before_our_eyes_is_not_ours() -> None:
+def test_without_managed_fields_a_condition_that_appeared_while_watched_is_not_ours() -> None:
     unrecorded = read_owned_pod(pod(reason="ScaleUpBackoff"))
     assert other_writer(unrecorded, seen_without=True) == "unknown"
     recorded = read_owned_pod(pod(entry(FIELD_MANAGER, ALL)))
@@ -65,12 +65,12 @@ def test_without_records_a_condition_that_came_up_before_our_eyes_is_not_ours() 
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"metadata": 1}'])
-def test_what_is_no_pod_is_an_error(data: bytes) -> None:
+def test_a_malformed_pod_is_an_error(data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_owned_pod(data)
 
 
-def test_fields_may_nest_deeper_than_a_decoder_can_follow() -> None:
+def test_deeply_nested_managed_fields_are_accepted() -> None:
     known = json.loads(pod(entry("karpenter", ALL)))
     known["metadata"]["managedFields"] += deep_fields()
     assert other_writer(read_owned_pod(deep_json(known))) == "karpenter"

@@ -70,7 +70,7 @@ VERDICTS = [
 
 @pytest.mark.parametrize("prefix", ["", COMBINED])
 @pytest.mark.parametrize(("reason", "message", "source", "expected"), VERDICTS)
-def test_what_is_said_about_a_pod(
+def test_events_about_pods(
     reason: str,
     message: str,
     source: str,
@@ -102,7 +102,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("reason", "message", "group"), FAILURES)
-def test_what_is_said_about_a_node_group(reason: str, message: str, group: str | None) -> None:
+def test_failures_of_node_groups(reason: str, message: str, group: str | None) -> None:
     signal = read_event(group_event(reason, message), STATUS)
     if group is None:
         assert signal is None
@@ -117,7 +117,7 @@ def test_what_is_said_about_a_node_group(reason: str, message: str, group: str |
         "Scale-up: setting group g1 size to 2 instead of 1 (max: 5)",
     ],
 )
-def test_a_group_that_was_asked_to_grow(text: str) -> None:
+def test_scale_ups_of_node_groups(text: str) -> None:
     made = group_event("ScaledUpGroup", text)
     assert read_event(made, STATUS) == ScaleUp("cluster-autoscaler", "g1", EPOCH)
 
@@ -136,7 +136,7 @@ def test_only_the_status_object_of_the_autoscaler_counts() -> None:
     assert read_event(moved, elsewhere) is not None
 
 
-def test_a_node_claim_without_capacity() -> None:
+def test_failures_of_node_claims() -> None:
     said = event("InsufficientCapacityError", "NodeClaim x event: no", kind="NodeClaim", name="x",
                  source="karpenter")  # fmt: skip
     assert read_event(said, STATUS) == TargetFailure(
@@ -145,12 +145,12 @@ def test_a_node_claim_without_capacity() -> None:
     assert read_event(msgspec.structs.replace(said, reason="Launched"), STATUS) is None
 
 
-def test_capacity_buffers_are_no_pods() -> None:
+def test_events_about_capacity_buffers_are_ignored() -> None:
     said = event("NotTriggerScaleUp", NOT, kind="CapacityBuffer")
     assert read_event(said, STATUS) is None
 
 
-def test_a_pod_without_uid_could_be_any() -> None:
+def test_events_about_a_pod_without_uid_are_ignored() -> None:
     assert read_event(event("NotTriggerScaleUp", NOT, uid=""), STATUS) is None
 
 
@@ -161,7 +161,7 @@ def test_the_source_may_be_the_reporting_controller() -> None:
     assert said.component == "karpenter"
 
 
-def test_fragments_in_another_order_are_no_news() -> None:
+def test_the_order_of_fragments_does_not_matter() -> None:
     one, other = (
         read_event(event("NotTriggerScaleUp", NOT + text), STATUS)
         for text in ("1 a, 2 b, 3 c", "3 c, 1 a, 2 b")
@@ -169,7 +169,7 @@ def test_fragments_in_another_order_are_no_news() -> None:
     assert one == other
 
 
-def test_a_very_long_message_is_cut() -> None:
+def test_a_long_message_is_truncated() -> None:
     signal = read_event(event("TriggeredScaleUp", "x" * 5000), STATUS)
     assert isinstance(signal, PodSignal)
     assert len(signal.message) == 1024
@@ -196,7 +196,7 @@ def test_the_time_of_an_event(
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z"])
-def test_a_time_that_cannot_be_read_is_none(text: str) -> None:
+def test_a_malformed_time_is_none(text: str) -> None:
     assert parse_time(text) is None
 
 
@@ -206,5 +206,5 @@ def test_a_time_that_cannot_be_read_is_none(text: str) -> None:
     st.sampled_from(["TriggeredScaleUp", "NotTriggerScaleUp", "ScaleUpFailed", "Nominated", "x"]),
     st.text(max_size=80),
 )
-def test_no_text_breaks_it(kind: str, source: str, reason: str, text: str) -> None:
+def test_no_text_raises(kind: str, source: str, reason: str, text: str) -> None:
     read_event(event(reason, text, kind=kind, source=source), STATUS)

@@ -261,7 +261,7 @@ def test_random_stories(flavor: str, first: int) -> None:
 
 
 @pytest.mark.parametrize("flavor", LATE)
-def test_stories_of_silence_really_end_by_the_window(flavor: str) -> None:
+def test_stories_without_events_end_by_the_window(flavor: str) -> None:
     """A group sells out and the autoscaler dies: the promise ends when its window does."""
     plan = Plan((("stockout", 25),), (), 1, readable=True, backoff=300, deadline=NEVER)
     story = Story(flavor, plan)

@@ -27,12 +27,12 @@ KEYS = (ZONE, HOST)
         (f"  zone = {NPF} + {PF} ; host= {PF}", {ZONE: (NPF, PF), HOST: (PF,)}),
     ],
 )
-def test_good(value: str, means: dict[str, tuple[str, ...]]) -> None:
+def test_a_valid_annotation_is_parsed(value: str, means: dict[str, tuple[str, ...]]) -> None:
     assert criteria_by_key(parse_fallback_annotation(value, KEYS), KEYS) == means
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "complaint"),
     [
         ("", "empty"),
         ("  ", "empty"),
@@ -51,12 +51,12 @@ def test_good(value: str, means: dict[str, tuple[str, ...]]) -> None:
         (f"rack={NPF}", 'it has "zone", "host"'),
     ],
 )
-def test_bad(value: str, says: str) -> None:
-    with pytest.raises(FallbackAnnotationError, match=says.replace("+", r"\+")):
+def test_an_invalid_annotation_names_the_mistake(value: str, complaint: str) -> None:
+    with pytest.raises(FallbackAnnotationError, match=complaint.replace("+", r"\+")):
         parse_fallback_annotation(value, KEYS)
 
 
-def test_nothing_is_hard() -> None:
+def test_without_hard_constraints_no_key_is_valid() -> None:
     for value in (f"*={NPF}", f"zone={NPF}"):
         with pytest.raises(FallbackAnnotationError, match="it has none"):
             parse_fallback_annotation(value, ())
@@ -72,13 +72,13 @@ def test_nothing_is_hard() -> None:
         )
     )
 )
-def test_what_is_written_is_what_is_read(entries: dict[str, tuple[str, ...]]) -> None:
+def test_formatting_and_parsing_are_inverse(entries: dict[str, tuple[str, ...]]) -> None:
     value = ";".join(f"{key}={'+'.join(criteria)}" for key, criteria in entries.items())
     assert parse_fallback_annotation(value, KEYS) == entries
 
 
 @given(st.text(alphabet="zone*=;+ NP" + NPF, max_size=60))
-def test_any_text_is_read_or_refused(value: str) -> None:
+def test_any_text_is_parsed_or_rejected(value: str) -> None:
     try:
         found = parse_fallback_annotation(value, KEYS)
     except FallbackAnnotationError:

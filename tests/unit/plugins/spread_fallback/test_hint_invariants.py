@@ -60,16 +60,18 @@ def perform(bench: Bench, what: str, value: Any) -> None:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(steps=steps)
-def test_a_pod_is_woken_exactly_when_more_would_be_soft(steps: list[tuple[str, Any]]) -> None:
+def test_hints_queue_a_pod_exactly_if_more_constraints_would_be_soft(
+    steps: list[tuple[str, Any]],
+) -> None:
     bench = Bench(constraint(ZONE, NPF, PF), constraint(HOST, NPF), timeout=TIMEOUT)
     bench.attempt()
     for what, value in steps:
         perform(bench, what, value)
         if what == "restart":
-            # Whoever is new knows nothing of the last attempt before it has made one.
+            # A new process has no state before its first attempt.
             bench.attempt()
         if bench.info.gate_openings:
-            # A pod that a gate lets go is active: its hints are not asked before it was tried.
+            # A pod released by a gate is active: its hints are not called before its next attempt.
             bench.attempt()
             bench.info.gate_openings = 0
             bench.attempt()
@@ -82,8 +84,8 @@ def test_a_pod_is_woken_exactly_when_more_would_be_soft(steps: list[tuple[str, A
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(flaps=st.lists(st.sampled_from(["True", "False", "Unknown"]), max_size=40))
-def test_retries_are_bounded_by_what_could_grow(flaps: list[str]) -> None:
-    """Between two attempts any number of changes makes one retry per constraint at most."""
+def test_each_change_causes_at_most_one_retry(flaps: list[str]) -> None:
+    """Any number of changes between two attempts causes one retry per constraint at most."""
     bench = Bench(constraint(ZONE, NPF), constraint(HOST, NPF, PF))
     bench.attempt()
     retries = 0
@@ -97,7 +99,7 @@ def test_retries_are_bounded_by_what_could_grow(flaps: list[str]) -> None:
     assert retries <= changes
 
 
-def test_a41_a_tick_asks_about_no_pod_that_other_plugins_rejected() -> None:
+def test_a41_a_tick_calls_no_hint_for_pods_that_other_plugins_rejected() -> None:
     clock = Clock()
     arguments = PodTopologySpreadArgs(node_provisioning_timeout=timedelta(seconds=TIMEOUT))
     handle: Any = Handle(two_zones(), clock=clock)

@@ -26,18 +26,18 @@ QUEUE, STAYS = QueueingHint.QUEUE, QueueingHint.SKIP
 # -- T0 (S5) -------------------------------------------------------------------------------------
 
 
-def test_s5_departure_retries_do_not_start_the_clock_again() -> None:
-    """By the KEP's letter, "the last scheduling time", a busy cluster never gets there."""
+def test_s5_departure_retries_do_not_reset_t0() -> None:
+    """With "the last scheduling time" of the KEP it would never expire in a busy cluster."""
     bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
     for _ in range(10):
         assert bench.attempt() == []
         bench.clock.advance(TIMEOUT / 10)
-        letter_elapsed = bench.clock.now() - bench.info.timestamp
-        assert letter_elapsed < TIMEOUT, "the letter's clock starts again every time"
+        since_last_attempt = bench.clock.now() - bench.info.timestamp
+        assert since_last_attempt < TIMEOUT, "each attempt resets the KEP's time"
     assert bench.next() == [ZONE]
 
 
-def test_s5_only_a_rejection_by_spreading_starts_the_clock() -> None:
+def test_s5_only_a_rejection_by_spreading_sets_t0() -> None:
     bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
     bench.begin()
     bench.reject(Outcome.FAILED, "NodeResourcesFit")
@@ -51,7 +51,7 @@ def test_s5_only_a_rejection_by_spreading_starts_the_clock() -> None:
     assert bench.hint(TIME_TICK) is QUEUE
 
 
-def test_s5_a_gate_that_closes_again_starts_it_anew() -> None:
+def test_s5_a_gate_that_closes_again_resets_t0() -> None:
     bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
     bench.attempt()
     bench.info.gating_plugin = "ResourceQuota"
@@ -67,7 +67,7 @@ def test_s5_a_gate_that_closes_again_starts_it_anew() -> None:
     assert bench.next() == [ZONE]
 
 
-def test_f8_a_wall_clock_that_jumps_does_not_count() -> None:
+def test_f8_jumps_of_the_wall_clock_do_not_count() -> None:
     bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
     bench.attempt()
     bench.condition()
@@ -78,7 +78,7 @@ def test_f8_a_wall_clock_that_jumps_does_not_count() -> None:
     assert bench.hint(TIME_TICK) is QUEUE
 
 
-def test_a38_a_restart_reads_the_clock_from_the_condition() -> None:
+def test_a38_a_restart_restores_t0_from_the_condition() -> None:
     bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
     bench.attempt()
     bench.clock.advance(240)
@@ -90,7 +90,7 @@ def test_a38_a_restart_reads_the_clock_from_the_condition() -> None:
     assert bench.hint(TIME_TICK) is QUEUE
 
 
-def test_f8_a_time_to_come_counts_as_now() -> None:
+def test_f8_a_t0_in_the_future_counts_as_now() -> None:
     bench = Bench(constraint(ZONE, NPF), timeout=TIMEOUT)
     bench.set(CONDITION, "False", "AwaitingCriteria", "since=2099-01-01T00:00:00Z; more")
     assert bench.attempt() == []
@@ -120,14 +120,14 @@ def nominated_while_soft() -> Bench:
 
 
 def test_a23_s11_departure_the_latch_keeps_the_nominated_node_usable() -> None:
-    """By the KEP's letter the criterion is false now.
+    """By the KEP's wording the criterion is false now.
 
     The next attempt would be strict, node a would violate the spread, the nomination would be
-    cleared, and the attempt after that would be soft and kill again.
+    cleared, and the attempt after that would be soft and evict pods again.
     """
     bench = nominated_while_soft()
     line = bench.plugin.explain(bench.pod)[0]
-    assert f"{PF} false (preemption nominated a node)" in line, "the letter says no"
+    assert f"{PF} false (preemption nominated a node)" in line, "false by the wording of the KEP"
     for _ in range(3):
         assert bench.next() == [ZONE]
         assert "a" in bench.fits()
@@ -141,7 +141,7 @@ def test_s11_the_latch_ends_with_the_nomination() -> None:
     assert bench.next() == []
 
 
-def test_s11_the_latch_holds_what_was_soft_then_and_no_more() -> None:
+def test_s11_the_latch_keeps_only_what_was_soft_at_the_nomination() -> None:
     bench = Bench(constraint(ZONE, PF), constraint(HOST, NPF))
     bench.attempt(Outcome.FAILED)
     bench.attempt(Outcome.NOMINATED)
@@ -152,7 +152,7 @@ def test_s11_the_latch_holds_what_was_soft_then_and_no_more() -> None:
     assert bench.next() == [ZONE]
 
 
-def test_a24_s12_a_nomination_lost_to_somebody_else_is_no_failed_preemption() -> None:
+def test_a24_s12_a_nomination_lost_to_another_pod_is_no_failed_preemption() -> None:
     bench = nominated_while_soft()
     bench.handle.nominated = ""
     assert bench.hint() is STAYS
@@ -168,7 +168,7 @@ def test_a25_s11_a_restart_restores_the_latch() -> None:
     assert bench.next() == [ZONE]
 
 
-def test_a25_without_the_condition_there_is_nothing_to_restore() -> None:
+def test_a25_without_the_condition_nothing_is_restored() -> None:
     bench = Bench(constraint(ZONE, PF))
     bench.change(nominated_node_name="a")
     bench.handle.nominated = "a"
@@ -178,7 +178,7 @@ def test_a25_without_the_condition_there_is_nothing_to_restore() -> None:
 # -- reports ------------------------------------------------------------------------------------
 
 
-def test_s15_the_condition_through_a_pods_life() -> None:
+def test_s15_the_condition_through_the_life_of_a_pod() -> None:
     bench = Bench(constraint(ZONE, NPF), annotation=None)
     assert bench.condition() is None
     bench.begin()
@@ -191,7 +191,7 @@ def test_s15_the_condition_through_a_pods_life() -> None:
     assert first.message == f"since=1970-01-12T13:46:40Z; {ZONE} waits for {NPF}"
     bench.clock.advance(60)
     bench.attempt()
-    assert bench.condition() == first, "the same words, so that nothing is written"
+    assert bench.condition() == first, "unchanged, so that nothing is written"
     bench.set(PROVISIONING, "False")
     bench.attempt()
     now = bench.condition()
@@ -200,7 +200,7 @@ def test_s15_the_condition_through_a_pods_life() -> None:
     assert now.message == f"since=1970-01-12T13:46:40Z; {ZONE}: {NPF}"
 
 
-def test_s15_criteria_that_were_taken_away_are_not_waited_for() -> None:
+def test_s15_removed_criteria_are_not_awaited() -> None:
     bench = Bench(constraint(ZONE), annotation=f"{ZONE}={NPF}")
     bench.attempt()
     shown = bench.condition()
@@ -213,7 +213,7 @@ def test_s15_criteria_that_were_taken_away_are_not_waited_for() -> None:
     assert condition.message.endswith("; no constraint has criteria")
 
 
-def test_a_bad_annotation_beside_the_field_costs_itself_only() -> None:
+def test_an_invalid_annotation_does_not_affect_the_field() -> None:
     bench = Bench(constraint(ZONE, PF), annotation="junk")
     assert bench.attempt(Outcome.FAILED) == []
     assert bench.next() == [ZONE]
@@ -222,7 +222,7 @@ def test_a_bad_annotation_beside_the_field_costs_itself_only() -> None:
     assert notes[0].endswith("; the annotation is ignored")
 
 
-def test_the_event_comes_once_per_growth() -> None:
+def test_one_event_is_recorded_per_additional_soft_constraint() -> None:
     bench = Bench(constraint(ZONE, NPF))
     bench.attempt()
     bench.set(PROVISIONING, "False", "NotTriggerScaleUp", "1 in backoff")
