@@ -48,7 +48,7 @@ class Clock:
 
 
 class Nominations:
-    """Implements `framework.Nominator` with no rules of its own; tells a node of changes."""
+    """Implements `framework.Nominator` without rules; reports the node of each change."""
 
     def __init__(self, changed: Callable[[str], None] = lambda _name: None) -> None:
         self._pods: dict[str, tuple[Pod, str]] = {}
@@ -76,7 +76,7 @@ class Nominations:
 
 
 class Metrics(NoMetrics):
-    """Keeps what it is told about extension points."""
+    """Records extension points and late cycles."""
 
     def __init__(self) -> None:
         self.points: list[tuple[str, str]] = []
@@ -132,19 +132,19 @@ QUEUE_SORT = plugin("Sort", sort_key=lambda info: info.timestamp)
 
 
 class Calls:
-    """Wraps functions and writes down that they were called."""
+    """Makes functions that record their calls."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    def __call__(self, name: str, answer: Any = None) -> Callable[..., Any]:
-        """A function that is recorded as `name` and returns `answer`, or raises it."""
+    def __call__(self, name: str, result: Any = None) -> Callable[..., Any]:
+        """A function that is recorded as `name` and returns `result`, or raises it."""
 
         def called(*arguments: Any) -> Any:
             self.made.append(name)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         return called
 
@@ -205,8 +205,8 @@ class World:
             percentage_of_nodes_to_score=self._global_percentage,
             reuse=reuse,
             cycle_budget=self.budget,
-            on_plugin_error=lambda plugin, point, pod, problem: self.plugin_errors.append(
-                f"{plugin} {point} {pod.metadata.name}: {problem}"
+            on_plugin_error=lambda plugin, point, pod, error: self.plugin_errors.append(
+                f"{plugin} {point} {pod.metadata.name}: {error}"
             ),
         )
 
@@ -259,7 +259,7 @@ class World:
         return attempt.failure.message
 
     def requests(self, milli: int) -> dict[str, Any]:
-        """Spec fields of a pod that asks for CPU."""
+        """Spec fields of a pod that requests CPU."""
         resources = {"requests": {"cpu": f"{milli}m"}}
         return {"containers": [{"name": "c", "resources": resources}]}
 

@@ -1,4 +1,4 @@
-"""The budget of a cycle, on a clock that plugins move: an attempt costs what its plugins say."""
+"""The budget of a cycle, on a clock that the plugins advance by their own cost."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Slow:
         return called
 
     def worlds(self, *plugins: type[Any], nodes: int = 2, budget: float = 0.5) -> World:
-        # With something to score every node is asked, not the first one that fits.
+        # With a Score plugin every node is filtered, not only the first that fits.
         anything = plugin("Anything", score=lambda *_: 1)
         self.world = World(*plugins, anything, cycle_seconds=budget)
         self.world.nodes(*(f"n{number}" for number in range(nodes)))
         return self.world
 
 
-def test_a_cycle_within_its_budget_is_no_business_of_anybody() -> None:
+def test_a_cycle_within_its_budget_leaves_no_trace() -> None:
     slow = Slow(filter=0.2)
     world = slow.worlds(plugin("F", filter=slow.method("filter")))
     attempt = world.attempt()
@@ -107,7 +107,7 @@ def test_post_filter_is_not_begun_without_budget() -> None:
     assert failed.pause == FIRST_PAUSE
 
 
-def test_what_a_post_filter_raises_as_the_end_of_the_budget_is_one() -> None:
+def test_a_budget_error_raised_in_post_filter_ends_the_cycle() -> None:
     def search(*_: Any) -> Any:
         world.clock.time += 0.6
         world.budget.check()
@@ -119,7 +119,7 @@ def test_what_a_post_filter_raises_as_the_end_of_the_budget_is_one() -> None:
     assert world.metrics.late_cycles == ["given_up"]
 
 
-def test_a_result_that_came_late_is_kept_and_the_next_one_has_to_wait() -> None:
+def test_a_late_result_is_kept_and_the_next_pod_is_paused() -> None:
     def late(*_: Any) -> Any:
         world.clock.time += 3.0
         return unschedulable("full")
@@ -209,7 +209,7 @@ def test_zero_is_no_budget() -> None:
     assert attempt.cost == 0.0
 
 
-def test_looking_at_a_pod_outside_of_a_cycle_has_no_budget() -> None:
+def test_an_examination_outside_of_a_cycle_has_no_budget() -> None:
     _, world = hostile_world()
     world.attempt()
     for _ in range(3):
@@ -282,7 +282,7 @@ class TwoClocks(Clock):
         self.cpu += cpu
 
 
-def test_time_that_the_machine_gave_to_others_is_not_counted() -> None:
+def test_wall_time_without_cpu_time_is_not_counted() -> None:
     clock = TwoClocks()
     budget = CycleBudget(clock.monotonic, 0.5, clock.thread_time)
     budget.begin(clock.time, 0.5)
@@ -310,7 +310,7 @@ def test_ordinary_cycles_share_a_reading_of_the_cpu_clock() -> None:
     assert clock.readings <= 3
 
 
-def test_what_ran_since_the_shared_reading_is_not_held_against_the_cycle() -> None:
+def test_work_since_the_shared_reading_is_not_charged_to_the_cycle() -> None:
     clock = TwoClocks()
     budget = CycleBudget(clock.monotonic, 0.5, clock.thread_time)
     budget.begin(clock.time, 0.5)
@@ -321,7 +321,7 @@ def test_what_ran_since_the_shared_reading_is_not_held_against_the_cycle() -> No
     assert budget.used(clock.time) == pytest.approx(0.4)
 
 
-def test_a_full_garbage_collection_is_not_held_against_the_cycle() -> None:
+def test_a_full_garbage_collection_is_not_charged_to_the_cycle() -> None:
     clock, collections = TwoClocks(), [7]
     budget = CycleBudget(clock.monotonic, 0.5, clock.thread_time, lambda: collections[0])
     budget.begin(clock.time, 0.5)
@@ -392,7 +392,7 @@ async def _awaited(budget: CycleBudget, work: Any) -> Any:
     return await budget.metered(work)
 
 
-# -- what is remembered
+# -- overruns ----------------------------------------------------------------------------------
 
 
 def test_the_number_of_templates_is_bounded() -> None:
@@ -407,7 +407,7 @@ def test_the_number_of_templates_is_bounded() -> None:
     assert overruns.pause_left(pods[1], 0.0) == 0.0
 
 
-def test_a_pod_that_nobody_interned_stands_for_itself() -> None:
+def test_a_pod_that_is_not_interned_is_its_own_template() -> None:
     overruns = Overruns()
     world = World()
     one, other = world.pod("one"), world.pod("other")
@@ -418,7 +418,7 @@ def test_a_pod_that_nobody_interned_stands_for_itself() -> None:
     assert overruns.factor(one) == 2.0
 
 
-def test_the_longest_pause_is_that_of_the_unschedulable_pool() -> None:
+def test_the_longest_pause_equals_the_longest_stay_of_unschedulable_pods() -> None:
     overruns, pod = Overruns(), World().pod()
     for _ in range(50):
         known = overruns.overran(pod, 0.0)

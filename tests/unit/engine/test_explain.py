@@ -119,7 +119,7 @@ def _bound(
         ([{"type": "PodScheduled", "status": "False", "lastTransitionTime": "x"}], None, ""),
     ],
 )
-def test_a_bound_pod_says_where_and_sincereject_if(
+def test_a_bound_pod_has_its_node_and_the_time(
     conditions: list[dict[str, Any]], start: str | None, since: str
 ) -> None:
     world = in_tree_world()
@@ -219,7 +219,7 @@ def test_a_pod_being_deleted_is_not_examined() -> None:
     assert (explanation.state, explanation.nodes) == (PodState.TERMINATING, None)
 
 
-def test_a_pod_in_no_queue_is_examined_and_a_namesake_is_not_mistaken_for_it() -> None:
+def test_a_pod_in_no_queue_is_examined_even_if_a_queued_pod_has_its_name() -> None:
     world = in_tree_world()
     world.nodes("n1")
     world.pending()

@@ -94,7 +94,7 @@ def test_an_empty_set_of_nodes_stops_pre_filter() -> None:
     assert calls.made == []
 
 
-def test_sets_with_nothing_in_common_name_all_plugins_in_order() -> None:
+def test_disjoint_sets_name_all_plugins_in_order() -> None:
     world = three_nodes(
         plugin("P3", pre_filter=narrowing("node2")), plugin("P2", pre_filter=narrowing("node1"))
     )
@@ -114,7 +114,7 @@ def test_overlapping_sets_leave_their_intersection() -> None:
     assert world.chosen() == "node2"
 
 
-def test_nodes_outside_of_the_narrowed_set_get_the_absent_status() -> None:
+def test_nodes_outside_of_the_set_get_the_absent_status() -> None:
     world = World(
         plugin("PreFilter", pre_filter=narrowing("node2")),
         plugin("Filter", filter=answering(unschedulable("no"))),
@@ -128,7 +128,7 @@ def test_nodes_outside_of_the_narrowed_set_get_the_absent_status() -> None:
     assert attempt.failure.unschedulable_plugins == {"PreFilter", "Filter"}
 
 
-def test_a_narrowed_set_of_unknown_nodes_leaves_no_candidate() -> None:
+def test_a_set_of_unknown_nodes_leaves_no_candidate() -> None:
     calls = Calls()
     world = three_nodes(plugin("A", pre_filter=narrowing("gone"), filter=calls("filter")))
     assert world.failure_message() == (
@@ -137,7 +137,7 @@ def test_a_narrowed_set_of_unknown_nodes_leaves_no_candidate() -> None:
     assert calls.made == []
 
 
-def test_a_narrowing_plugin_is_responsible_even_if_a_later_pre_filter_rejects() -> None:
+def test_a_plugin_that_left_nodes_out_is_responsible_even_if_a_later_pre_filter_rejects() -> None:
     world = three_nodes(
         plugin("A", pre_filter=narrowing("node1")),
         plugin("B", pre_filter=answering(unschedulable("no"))),
@@ -167,7 +167,7 @@ def test_anything_else_in_pre_filter_is_an_error(answer: Callable[..., Any], mes
 # -- Filter --------------------------------------------------------------------------------------
 
 
-def test_the_first_plugin_that_rejects_a_node_is_reported_and_the_next_is_not_asked() -> None:
+def test_the_first_plugin_that_rejects_a_node_is_reported_and_the_next_does_not_run() -> None:
     calls = Calls()
     world = three_nodes(
         plugin("A", filter=answering(None)),
@@ -320,7 +320,7 @@ def test_a_plugin_may_name_another_reason_than_unschedulable() -> None:
 
 
 @pytest.mark.parametrize("nodes", [0, 3])
-def test_a_plugin_that_fails_to_name_a_reason_costs_the_attempt(nodes: int) -> None:
+def test_a_plugin_that_fails_to_name_a_reason_fails_the_attempt(nodes: int) -> None:
     def raising(_pod: object) -> None:
         raise ValueError("oh")
 
@@ -336,7 +336,7 @@ def test_a_plugin_that_fails_to_name_a_reason_costs_the_attempt(nodes: int) -> N
 # -- what a rejection may ask for ----------------------------------------------------------------
 
 
-def test_the_earliest_wish_to_be_tried_again_counts() -> None:
+def test_the_earliest_requested_retry_counts() -> None:
     waits = {"node1": 30.0, "node2": 10.0, "node3": None}
     world = three_nodes(
         plugin(
@@ -395,7 +395,7 @@ PLAIN = unschedulable("plain", requeue_after=7.0)
         ((NEVER, PLAIN), "Quota", True, None),
     ],
 )
-def test_pre_filter_rejections_are_heeded_together(
+def test_options_of_all_pre_filter_rejections_count(
     answers: tuple[Status, ...], reason: str, skipped: bool, requeue_after: float | None
 ) -> None:
     calls = Calls()
@@ -412,7 +412,7 @@ def test_pre_filter_rejections_are_heeded_together(
     assert failure.requeue_after == requeue_after
 
 
-def test_a_condition_reason_of_filter_does_not_speak_for_nodes_that_pre_filter_left_out() -> None:
+def test_a_condition_reason_of_filter_does_not_count_for_nodes_that_pre_filter_left_out() -> None:
     world = three_nodes(
         plugin("N", pre_filter=narrowing("node1", "node2")), plugin("Q", filter=answering(QUOTA))
     )

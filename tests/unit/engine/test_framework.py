@@ -81,7 +81,7 @@ def test_only_plugins_at_certain_points_contribute_events() -> None:
 
 def test_scalar_filters_run_on_a_hypothetical_node() -> None:
     world = World(
-        plugin("Skipped", filter=lambda *_: unschedulable("never asked")),
+        plugin("Skipped", filter=lambda *_: unschedulable("never called")),
         plugin(
             "Full",
             filter=lambda state, pod, node: unschedulable("full") if node.pod_count else None,

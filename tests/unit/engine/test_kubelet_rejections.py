@@ -1,4 +1,4 @@
-"""Nodes whose kubelet rejected a pod are passed over for pods like it, for a time."""
+"""Nodes whose kubelet rejected a pod are left out for pods like it, for a time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pinned(on: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_a_node_is_passed_over_for_pods_like_the_rejected_one(reuse: bool) -> None:
+def test_a_node_is_left_out_for_pods_like_the_rejected_one(reuse: bool) -> None:
     on = Setting(reuse=reuse)
     assert {on.chosen() for _ in range(20)} == {"n1", "n2"}
     on.reject("n1")
@@ -137,7 +137,7 @@ def test_jumps_of_the_wall_clock_change_nothing(
     assert {on.chosen() for _ in range(20)} == {"n1", "n2"}
 
 
-def test_a_last_look_long_after_its_cycle_forgets_nothing() -> None:
+def test_a_recheck_long_after_its_cycle_forgets_nothing() -> None:
     on = Setting()
     attempt = on.world.attempt(on.pod("waits-at-permit"))
     on.world.clock.time += 100
@@ -149,7 +149,7 @@ def test_a_last_look_long_after_its_cycle_forgets_nothing() -> None:
     assert {on.chosen() for _ in range(20)} == {attempt.node_name}
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pairs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubelet_rejections, "MAX_PAIRS", 2)
     on = Setting()
     for node in ("gone", "n1", "n2"):
@@ -158,6 +158,6 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on.world.attempt(on.pod()).failure is not None
 
 
-def test_its_name_cannot_be_taken() -> None:
+def test_its_name_is_reserved() -> None:
     with pytest.raises(ConfigurationError, match="KubeletRejections"):
         Setting(plugin("KubeletRejections", filter=lambda *_: None))

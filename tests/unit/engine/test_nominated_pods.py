@@ -56,7 +56,7 @@ def counting_filter(rejected: tuple[str, ...] = ()) -> tuple[World, Calls]:
     return three_nodes(plugin("F", filter=check), plugin("S", score=lambda *_: 0)), calls
 
 
-def test_a_nominated_node_that_passes_is_the_only_one_looked_at() -> None:
+def test_a_nominated_node_that_passes_is_the_only_one_evaluated() -> None:
     world, calls = counting_filter()
     attempt = world.attempt(world.pod(nominated="node2"))
     assert attempt.result is not None
@@ -76,7 +76,7 @@ def test_an_unknown_nominated_node_is_ignored() -> None:
     assert calls.made == ["node1", "node2", "node3"]
 
 
-def test_a_failing_plugin_on_the_nominated_node_is_not_the_end() -> None:
+def test_a_failing_plugin_on_the_nominated_node_does_not_end_the_attempt() -> None:
     calls = Calls()
 
     def once(state: CycleState, pod: Any, node: Any) -> None:
@@ -89,7 +89,7 @@ def test_a_failing_plugin_on_the_nominated_node_is_not_the_end() -> None:
     assert calls.made == ["node3", "node1", "node2", "node3"]
 
 
-def test_the_narrowing_of_pre_filter_does_not_bind_the_nominated_node() -> None:
+def test_pre_filter_results_do_not_apply_to_the_nominated_node() -> None:
     world = three_nodes(plugin("A", pre_filter=narrowing("node1"), filter=answering(None)))
     assert world.chosen(world.pod(nominated="node3")) == "node3"
 
@@ -221,7 +221,7 @@ def test_a_failing_add_pod_is_an_error_for_higher_priorities_only(
     assert attempt.failure.reason == "SchedulerError"
 
 
-def test_a_plugin_that_skipped_is_not_told_about_nominated_pods() -> None:
+def test_add_pod_of_a_skipped_plugin_is_not_called_for_nominated_pods() -> None:
     calls = Calls()
     world = three_nodes(
         plugin("A", pre_filter=answering(SKIP), add_pod=calls("add"), filter=calls("filter"))

@@ -35,7 +35,7 @@ NODES = [f"n{number}" for number in range(6)]
 
 
 def expected(world: World, priority: int, uid: str) -> list[int]:
-    """Asked node by node."""
+    """Return the rows, found node by node."""
     rows = []
     for name in world.nominations.nominated_nodes():
         row = world.cache.table.row_of(name)
@@ -47,7 +47,7 @@ def expected(world: World, priority: int, uid: str) -> list[int]:
 
 @given(seed=st.integers(0, 10_000), log=st.sampled_from([4, 256]))
 @settings(max_examples=40, deadline=None)
-def test_rows_are_those_that_a_look_at_every_node_finds(seed: int, log: int) -> None:
+def test_rows_equal_those_found_node_by_node(seed: int, log: int) -> None:
     random, world = Random(seed), World()
     # As short as that the tail is passed.
     world.cache.table.change_log = ChangeLog(log)
@@ -75,7 +75,7 @@ def test_rows_are_those_that_a_look_at_every_node_finds(seed: int, log: int) -> 
 
 
 def counted(calls: list[str], **rules: Any) -> type[Any]:
-    """A filter that lets one pod onto a node, nominated ones counted; notes scalar calls."""
+    """A filter that allows one pod on a node, counting nominated pods; records scalar calls."""
 
     def check(state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         calls.append(node.name)
@@ -106,7 +106,7 @@ def feasible(world: World, pod: Pod) -> list[str]:
     return [world.cache.table.names[row] for row in found.rows.tolist()]
 
 
-def test_nodes_are_asked_once_for_all_pods_of_a_kind() -> None:
+def test_nodes_are_filtered_once_for_all_pods_of_a_kind() -> None:
     calls: list[str] = []
     world = crowded_world(calls)
     for _ in range(3):
@@ -117,12 +117,12 @@ def test_nodes_are_asked_once_for_all_pods_of_a_kind() -> None:
     assert feasible(world, world.pod()) == ["n3"]
     assert calls == ["n2"]
     calls.clear()
-    world.cache.table.bump("somebody's")
+    world.cache.table.bump("events")
     assert feasible(world, world.pod()) == ["n3"]
     assert sorted(calls) == ["n1", "n2"]
 
 
-def test_what_a_filter_names_in_its_rule_makes_it_be_asked_again() -> None:
+def test_a_filter_runs_again_when_a_version_named_in_its_rule_changes() -> None:
     calls: list[str] = []
     world = crowded_world(calls, filter_reuse=ReuseRule(Columns.USAGE, ("leases",)))
     for changed, again in (("", ["n1", "n2"]), ("events", []), ("leases", ["n1", "n2"])):
@@ -132,7 +132,7 @@ def test_what_a_filter_names_in_its_rule_makes_it_be_asked_again() -> None:
         assert sorted(calls) == again, changed
 
 
-def test_a_pod_nominated_itself_is_no_measure_for_the_others() -> None:
+def test_results_of_a_nominated_pod_are_not_used_for_others() -> None:
     calls: list[str] = []
     world = crowded_world(calls)
     own = world.pod("own")
@@ -147,7 +147,7 @@ def test_a_pod_nominated_itself_is_no_measure_for_the_others() -> None:
     [{"filter_reuse": None}, {"add_pod": lambda *_: None, "pre_filter": lambda *_: None}],
     ids=["not reusable", "follows pods"],
 )
-def test_what_depends_on_more_than_the_row_is_asked_each_time(rules: dict[str, Any]) -> None:
+def test_filters_that_depend_on_more_than_the_row_run_each_time(rules: dict[str, Any]) -> None:
     calls: list[str] = []
     world = crowded_world(calls, **rules)
     for _ in range(2):
@@ -165,7 +165,7 @@ def test_messages_count_nominated_pods_by_their_own_reasons() -> None:
     assert [world.failure_message() for _ in range(2)] == [text, text]
 
 
-def test_messages_are_right_in_the_search_that_finds_too_many_statuses(
+def test_messages_are_right_in_the_search_with_too_many_statuses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nominated_pods_fit, "_MAX_STATUSES", 1)
@@ -179,20 +179,20 @@ def test_messages_are_right_in_the_search_that_finds_too_many_statuses(
     assert [world.failure_message() for _ in range(2)] == [text, text]
 
 
-def test_too_many_statuses_are_forgotten_when_something_changes(
+def test_too_many_statuses_are_dropped_when_a_row_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nominated_pods_fit, "_MAX_STATUSES", 1)
     world = World()
     world.nodes("n1", "n2")
-    memory = RowCache(world.cache.table, NominatedPodsFit)
-    known = memory.recall("kind")
+    cache = RowCache(world.cache.table, NominatedPodsFit)
+    known = cache.recall("kind")
     for row in (0, 1):
         known.note(row, 0, unschedulable(f"reason {row}"))
     held = known.statuses
-    assert memory.recall("kind").statuses is held
+    assert cache.recall("kind").statuses is held
     world.nodes("n3")
-    assert memory.recall("kind").statuses == []
+    assert cache.recall("kind").statuses == []
     assert len(held) == 2, "a diagnosis may still hold it"
 
 

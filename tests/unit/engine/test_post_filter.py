@@ -68,7 +68,7 @@ def post(name: str, status: Status | None, nominating: NominatingInfo | None = N
         ([post("A", Status(Code.SKIP, ("hm",)))], f"{FULL} hm", None),
     ],
 )
-def test_post_filter_plugins_are_asked_in_order(
+def test_post_filter_plugins_run_in_order(
     plugins: list[type[Any]], message: str, nominating: NominatingInfo | None
 ) -> None:
     attempt = full(*plugins).attempt()
@@ -80,7 +80,7 @@ def test_post_filter_plugins_are_asked_in_order(
 
 
 @pytest.mark.parametrize(
-    ("first", "asked"),
+    ("first", "made"),
     [
         (None, []),
         (error("x"), []),
@@ -90,12 +90,12 @@ def test_post_filter_plugins_are_asked_in_order(
     ],
 )
 def test_success_error_and_unresolvable_end_the_round(
-    first: Status | None, asked: list[str]
+    first: Status | None, made: list[str]
 ) -> None:
     calls = Calls()
     second = plugin("B", post_filter=calls("B", PostFilterResult(None)))
     full(post("A", first), second).attempt()
-    assert calls.made == asked
+    assert calls.made == made
 
 
 def test_a_post_filter_that_raises_is_an_error_of_its_own() -> None:
@@ -204,7 +204,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
     assert world.failure_message() == "0/12 nodes are available: 10 b, 2 a, 2 c."
 
 
-def test_a_rejection_without_a_reason_leaves_nothing_to_say() -> None:
+def test_a_rejection_without_a_reason_has_an_empty_message() -> None:
     assert full(status=Status(Code.UNSCHEDULABLE)).failure_message() == ("0/2 nodes are available:")
 
 

@@ -1,4 +1,4 @@
-"""The last look at a chosen node: what counts as somebody else's change, and what it leads to."""
+"""Filters of a chosen node before the bind: external changes of the node, and their effect."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ QUIET: list[tuple[str, Callable[[World], object]]] = [
 
 
 @pytest.mark.parametrize(("what", "change"), QUIET, ids=[each[0] for each in QUIET])
-def test_what_our_own_cycles_accounted_for_is_no_change(
+def test_changes_by_own_cycles_are_no_external_changes(
     what: str, change: Callable[[World], object]
 ) -> None:
     on = world()
@@ -125,7 +125,7 @@ FITS: list[tuple[str, dict[str, Any], Callable[[World], object]]] = [
 
 
 @pytest.mark.parametrize(("what", "spec", "change"), FITS, ids=[each[0] for each in FITS])
-def test_a_changed_node_that_fits_is_kept_and_not_asked_again(
+def test_a_changed_node_that_fits_is_filtered_once(
     what: str, spec: dict[str, Any], change: Callable[[World], object]
 ) -> None:
     on = world()
@@ -201,7 +201,7 @@ def test_a_changed_node_that_fits_no_longer_is_a_rejection_without_plugin(
     on.cache.validate()
 
 
-def test_a_node_that_came_back_under_its_name_is_looked_at() -> None:
+def test_a_node_recreated_under_its_name_is_filtered() -> None:
     on = world()
     attempt = chosen(on)
     on.cache.remove_node("n1")
@@ -210,7 +210,7 @@ def test_a_node_that_came_back_under_its_name_is_looked_at() -> None:
     assert on.engine.recheck(attempt) is None
 
 
-def test_a_pod_that_is_assumed_no_more_is_left_alone() -> None:
+def test_a_pod_that_is_no_longer_assumed_is_not_filtered() -> None:
     on = world()
     attempt = chosen(on)
     theirs(on, milli=8000)
@@ -231,12 +231,12 @@ PRE_FILTERS: list[tuple[str, Callable[[int], Any], str]] = [
 @pytest.mark.parametrize(
     ("what", "answer", "reason"), PRE_FILTERS, ids=[each[0] for each in PRE_FILTERS]
 )
-def test_pre_filter_has_its_say_again(what: str, answer: Callable[[int], Any], reason: str) -> None:
-    asked: list[int] = []
+def test_pre_filter_runs_again(what: str, answer: Callable[[int], Any], reason: str) -> None:
+    calls: list[int] = []
 
     def pre_filter(*_: Any) -> Any:
-        asked.append(1)
-        return answer(len(asked)) if len(asked) > 1 else None
+        calls.append(1)
+        return answer(len(calls)) if len(calls) > 1 else None
 
     on = World(plugin("P", pre_filter=pre_filter))
     on.nodes("n1")
@@ -248,7 +248,7 @@ def test_pre_filter_has_its_say_again(what: str, answer: Callable[[int], Any], r
 
 
 @pytest.mark.parametrize("problem", [ValueError("boom"), asyncio.CancelledError("boom")])
-def test_a_plugin_that_raises_in_the_last_look_is_an_error(problem: BaseException) -> None:
+def test_a_plugin_that_raises_in_the_recheck_is_an_error(problem: BaseException) -> None:
     calls: list[int] = []
 
     def filter_once(*_: Any) -> None:
@@ -266,15 +266,15 @@ def test_a_plugin_that_raises_in_the_last_look_is_an_error(problem: BaseExceptio
     assert "boom" in failure.message
 
 
-def test_the_answer_of_a_pre_filter_that_waits_stands_and_the_queue_record_is_handed_on() -> None:
-    asked: list[str] = []
+def test_the_result_of_an_async_pre_filter_is_kept_and_the_queue_record_is_passed_on() -> None:
+    calls: list[str] = []
 
     async def pre_filter(*_: Any) -> None:
-        asked.append("again")
+        calls.append("again")
 
     def check(state: Any, pod: Any, node: Any) -> Any:
-        told = f"{state.get('Slow')} {state.info is not None}"
-        return unschedulable(told) if node.unschedulable else None
+        text = f"{state.get('Slow')} {state.info is not None}"
+        return unschedulable(text) if node.unschedulable else None
 
     on = World(plugin("Slow", pre_filter=pre_filter, timeout=5.0), plugin("P", filter=check))
     on.nodes("n1")
@@ -286,4 +286,4 @@ def test_the_answer_of_a_pre_filter_that_waits_stands_and_the_queue_record_is_ha
     failure = on.engine.recheck(attempt)
     assert failure is not None
     assert failure.message.endswith("kept True")
-    assert asked == []
+    assert calls == []

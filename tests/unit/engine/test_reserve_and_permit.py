@@ -125,7 +125,7 @@ def test_all_reserve_plugins_are_undone_in_reverse_even_those_that_never_ran() -
     ]
 
 
-def test_an_unreserve_that_raises_does_not_keep_the_others_from_running() -> None:
+def test_an_unreserve_that_raises_does_not_stop_the_others() -> None:
     calls = Calls()
     world = one_node(
         plugin("A", reserve=calls("reserve A"), unreserve=calls("unreserve A")),
@@ -197,7 +197,7 @@ def waiting_world() -> World:
     )
 
 
-def test_a_pod_waits_for_every_plugin_that_said_so() -> None:
+def test_a_pod_waits_for_every_plugin_that_returned_wait() -> None:
     world = waiting_world()
     attempt = world.attempt()
     waiting = attempt.waiting

@@ -33,7 +33,7 @@ def test_an_entry_is_as_large_as_its_arrays() -> None:
 
 
 def kept(results: ResultCache, *keys: str) -> None:
-    """Put entries and ask for each again, so that they are kept."""
+    """Put entries and get each again, so that they are kept."""
     for key in keys:
         results.put(key, entry(), "pod")
         results.settle(key)
@@ -139,7 +139,7 @@ def columnar(code: int) -> type[Any]:
     )
 
 
-def test_memory_of_signatures_that_fit_nowhere_is_accounted_for_too() -> None:
+def test_bytes_of_signatures_without_feasible_nodes_are_counted() -> None:
     world = World(columnar(1))
     world.nodes("node1", "node2")
     world.algorithm.search.results.budget = 1
@@ -150,7 +150,7 @@ def test_memory_of_signatures_that_fit_nowhere_is_accounted_for_too() -> None:
     assert statistics.bytes > 0
 
 
-def test_a_signature_that_was_evicted_is_evaluated_afresh() -> None:
+def test_an_evicted_signature_is_evaluated_again() -> None:
     world = World(columnar(0))
     world.nodes("node1", "node2")
     world.cache.add_pod(world.pod("other", nodeName="node2"))
@@ -182,7 +182,7 @@ def test_codes_are_kept_as_narrow_as_they_can_be_and_never_cut(
     assert wider[50 : 50 + len(later)].tolist() == later
 
 
-def test_a_code_that_outgrows_its_column_is_reported_as_it_is() -> None:
+def test_a_code_too_large_for_its_column_is_reported_unchanged() -> None:
     """The first search sees small codes only; then one node changes."""
     large = 70_000
     world = World(

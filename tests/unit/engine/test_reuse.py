@@ -1,7 +1,7 @@
 """With reuse and without, every decision is equal after any sequence of changes.
 
-The machine changes nodes, pods and nominations at random and asks two engines over one cache: one
-that remembers, one that does not. It runs over the in-tree plugins and over plugins made to be
+The machine changes nodes, pods and nominations at random and compares two engines over one cache,
+one with reuse and one without. It runs over the in-tree plugins and over plugins made to be
 difficult: they skip, depend on named versions, need normalising, are scalar, or raise.
 """
 
@@ -161,7 +161,7 @@ class ReuseMachine(RuleBasedStateMachine):
         self.world = World(*self.plugins, weights=self.weights, percentage=self.percentage)
         # So short that the tail is passed now and then.
         self.world.cache.table.change_log = ChangeLog(16)
-        self.remembering = self.world.algorithm
+        self.reusing = self.world.algorithm
         self.plain = self.world.another_engine(reuse=False).algorithms[PROFILE]
         self.placed: dict[str, Pod] = {}
         self.count = 0
@@ -258,7 +258,7 @@ class ReuseMachine(RuleBasedStateMachine):
     def compare(self, pod: Pod) -> None:
         if not self.world.cache.table.node_count:
             return
-        assert self.decided(self.remembering, pod) == self.decided(self.plain, pod)
+        assert self.decided(self.reusing, pod) == self.decided(self.plain, pod)
 
     def decided(self, algorithm: Any, pod: Pod) -> Decision:
         # Both must see the same rotation, whatever was sampled in attempts before.
@@ -266,7 +266,7 @@ class ReuseMachine(RuleBasedStateMachine):
         return decide(algorithm, self.world.cache.table, pod)
 
 
-# -- plugins that are difficult to remember ------------------------------------------------------
+# -- plugins that are difficult to reuse ---------------------------------------------------------
 
 
 def by_usage(rows: Rows, table: NodeTableView) -> Int64Column:
@@ -336,7 +336,7 @@ class Versioned:
 
 
 class Volatile:
-    """Columnar, must be asked every time; its Score is skipped now and then."""
+    """Columnar, must run every time; its Score is skipped now and then."""
 
     name = "Volatile"
 
@@ -435,12 +435,12 @@ class WithScalar(ReuseMachine):
     plugins = (Crowded, Awkward, Versioned)
 
 
-class NoFilterToRemember(ReuseMachine):
+class NoReusableFilter(ReuseMachine):
     plugins = (Volatile,)
     percentage = 50
 
 
-MACHINES = (InTree, Neighbours, Difficult, Failing, WithScalar, NoFilterToRemember)
+MACHINES = (InTree, Neighbours, Difficult, Failing, WithScalar, NoReusableFilter)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
@@ -453,7 +453,7 @@ def test_reuse_never_changes_a_decision(machine: type[ReuseMachine]) -> None:
 
 
 @pytest.mark.parametrize("machine", [InTree, Neighbours], ids=lambda machine: machine.__name__)
-def test_nor_does_it_when_label_columns_are_made_again_with_other_ids(
+def test_reuse_changes_no_decision_when_label_columns_get_other_ids(
     monkeypatch: pytest.MonkeyPatch, machine: type[ReuseMachine]
 ) -> None:
     monkeypatch.setattr(label_columns, "MAX_LABEL_COLUMNS", 0)

@@ -110,7 +110,7 @@ def columnar(**methods: Any) -> type[Any]:
 @pytest.mark.parametrize(
     ("percentage", "looked_at"), [(None, 500), (0, 500), (100, 500), (30, 150), (1, 100)]
 )
-def test_columnar_profiles_look_at_all_nodes_unless_told_otherwise(
+def test_columnar_profiles_evaluate_all_nodes_unless_configured_otherwise(
     percentage: int | None, looked_at: int
 ) -> None:
     world = World(columnar(), percentage=percentage)

@@ -98,7 +98,7 @@ def test_only_feasible_nodes_are_normalised(form: Form) -> None:
 
 
 @FORMS
-def test_a_plugin_that_skips_in_pre_score_is_not_asked(form: Form) -> None:
+def test_a_plugin_that_skips_in_pre_score_does_not_score(form: Form) -> None:
     world = three_nodes(form(pre_score=lambda *_: SKIP), plugin("T", score=lambda *_: 1))
     assert totals(world) == dict.fromkeys(BY_NAME, 1)
 
@@ -212,7 +212,7 @@ def test_a_failing_plugin_ends_the_attempt_with_an_error(
     assert calls.made == []
 
 
-def test_what_one_plugin_computed_is_right_after_another_one_failed() -> None:
+def test_results_of_one_plugin_are_right_after_another_failed() -> None:
     failing: list[Status] = []
 
     def second(state: Any, pod: Any, table: Any, rows: Any) -> Any:
@@ -274,20 +274,20 @@ def test_without_any_score_plugin_every_feasible_node_may_be_chosen() -> None:
 
 
 class Watched:
-    """Filter and Score by pod count; writes down which nodes it is asked about."""
+    """Filter and Score by pod count; records the nodes it evaluates."""
 
     name = "Watched"
     filter_reuse = ReuseRule(Columns.USAGE)
     score_reuse = ReuseRule(Columns.USAGE, ("services",))
-    asked: list[tuple[str, list[str]]] = []
+    calls: list[tuple[str, list[str]]] = []
 
     def __init__(self, args: object, handle: object) -> None: ...
 
     def _note(self, what: str, table: Any, rows: Any) -> None:
-        self.asked.append((what, [table.names[row] for row in rows]))
+        self.calls.append((what, [table.names[row] for row in rows]))
 
     def pre_filter(self, state: Any, pod: Any, table: Any) -> None:
-        self.asked.append(("pre_filter", []))
+        self.calls.append(("pre_filter", []))
         state.write("Watched", 1)
 
     pre_filter_reusable = True
@@ -306,8 +306,8 @@ class Watched:
 
     @classmethod
     def take(cls) -> list[tuple[str, list[str]]]:
-        asked, cls.asked = cls.asked, []
-        return asked
+        calls, cls.calls = cls.calls, []
+        return calls
 
 
 def test_a_second_pod_of_a_signature_evaluates_changed_rows_only() -> None:

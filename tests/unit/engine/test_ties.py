@@ -1,4 +1,4 @@
-"""Ties kept while rows change equal ties looked for afresh."""
+"""Ties kept while rows change equal those of a fresh search."""
 
 from __future__ import annotations
 

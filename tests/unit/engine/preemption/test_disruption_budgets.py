@@ -1,4 +1,4 @@
-"""Budgets of very many selectors: found by label, compiled once, and only where a victim is."""
+"""Very many budgets: found by label, and compiled once, only in namespaces with victims."""
 
 from __future__ import annotations
 
@@ -136,21 +136,21 @@ def test_selectors_are_compiled_for_namespaces_with_victims_and_once(
     assert len(compiled) == 20 * 50 + 1
 
 
-def test_budgets_about_other_labels_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budgets_for_other_labels_are_not_matched(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [budget(f"b{number}", {"matchLabels": {"a": f"x{number}"}}) for number in range(5_000)]
     budgets = DisruptionBudgets(listed)
     budgets.split([victim({"a": "none"})])
-    asked = []
+    compiled = []
     accepts = Requirement.accepts
 
     def counted(self: Requirement, value: str | None) -> bool:
-        asked.append(value)
+        compiled.append(value)
         return accepts(self, value)
 
     monkeypatch.setattr(Requirement, "accepts", counted)
     for _ in range(3):
         budgets.split([victim({"a": "x7"}) for _ in range(10)])
-    assert len(asked) == 1
+    assert len(compiled) == 1
 
 
 @given(
@@ -202,7 +202,7 @@ def test_victims_overdraw_budgets_as_if_charged_one_by_one(
     assert others == [each for each in pods if each not in expected]
 
 
-def test_a_node_costs_no_more_beside_very_many_budgets() -> None:
+def test_the_cost_of_a_node_does_not_grow_with_unrelated_budgets() -> None:
     work = WorkCount()
 
     def lines(count: int) -> int:
@@ -221,7 +221,7 @@ def test_a_node_costs_no_more_beside_very_many_budgets() -> None:
     assert many - few < 10 * 2_000
 
 
-def test_only_nodes_with_more_victims_than_a_changed_budget_allows_are_looked_at_again() -> None:
+def test_only_nodes_with_more_victims_than_a_changed_budget_allows_are_dry_run_again() -> None:
     def listed(allowed: int) -> list[PodDisruptionBudget]:
         return [
             budget("x", {"matchLabels": {"a": "x"}}, allowed=allowed),

@@ -98,7 +98,7 @@ def test_protected_pods_are_spared_first() -> None:
 
 
 def test_the_search_continues_until_a_node_respects_the_budgets() -> None:
-    """Two candidates are wanted; whatever comes first, the one that violates nothing is taken."""
+    """Two candidates are enough; in any order, the one without violations is taken."""
     for seed in range(8):
         c = Cluster(seed=seed)
         c.budgets.append(budget(0, WEB))

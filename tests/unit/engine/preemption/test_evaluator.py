@@ -73,7 +73,7 @@ def test_own_victims_only() -> None:
 
 
 def test_statuses_of_unknown_nodes_are_ignored() -> None:
-    """A map that some host made by hand, with a node that is gone."""
+    """The map was made by hand, with a node that is gone."""
     c = cluster(2)
     c.place("low", "n1", "4")
     statuses = NodeToStatus({"n1": unschedulable("x"), "gone": unschedulable("x")})
@@ -83,7 +83,7 @@ def test_statuses_of_unknown_nodes_are_ignored() -> None:
     assert finding.chosen.node_name == "n1"
 
 
-# -- what is remembered --------------------------------------------------------------------------
+# -- cached results ------------------------------------------------------------------------------
 
 
 def test_plugins_that_reject_a_node_without_its_victims_are_named() -> None:

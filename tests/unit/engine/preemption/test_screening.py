@@ -74,7 +74,7 @@ def test_screening_of_resources_agrees_with_dry_runs(
 def assert_exhaustive(
     c: Cluster, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
 ) -> bool:
-    """The search finds what trying out every node finds; whether it found anything."""
+    """Compare the search with dry runs of every node; return whether it found a candidate."""
     finding = c.evaluator.find(state, pod, statuses, rules)
     run = c.evaluator.dry_run(state, pod, statuses, rules)
     if finding.chosen is not None:

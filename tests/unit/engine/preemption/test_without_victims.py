@@ -36,11 +36,11 @@ EXISTS = {"key": "app", "operator": "Exists"}
 OWN = frozenset({"default-scheduler"})
 
 
-def emptied(cluster: Cluster, gone: PotentialVictims) -> Any:
+def without_victims(cluster: Cluster, gone: PotentialVictims) -> Any:
     return WithoutPotentialVictims(cluster.table, gone)
 
 
-def tried_out(
+def dry_run_reasons(
     plugin: Any,
     state: CycleState,
     pod: Pod,
@@ -73,12 +73,12 @@ def reasons(
 
 @pytest.mark.parametrize("kind", PLUGINS, ids=lambda kind: kind.name)
 def test_all_rows_at_once_equal_a_dry_run_of_each(kind: type[Any]) -> None:
-    asked = 0
+    compared = 0
 
     @QUICK
     @given(seed=seeds)
     def check(seed: int) -> None:
-        nonlocal asked
+        nonlocal compared
         maker = Maker(seed)
         cluster, pod = maker.cluster(), maker.pod(terms=0.8)
         cluster.intern(pod)
@@ -87,17 +87,17 @@ def test_all_rows_at_once_equal_a_dry_run_of_each(kind: type[Any]) -> None:
         plugin, state = kind(None, cluster.handle()), CycleState()
         if plugin.pre_filter(state, pod, cluster.table) is not None:
             return
-        asked += 1
+        compared += 1
         rows = cluster.table.rows
-        codes = plugin.filter_without_victims(state, pod, emptied(cluster, gone), rows)
-        expected = tried_out(plugin, state, pod, cluster, gone, maker.random)
+        codes = plugin.filter_without_victims(state, pod, without_victims(cluster, gone), rows)
+        expected = dry_run_reasons(plugin, state, pod, cluster, gone, maker.random)
         assert reasons(plugin, state, pod, codes.tolist()) == expected
         few = rows[:2]
-        again = plugin.filter_without_victims(state, pod, emptied(cluster, gone), few)
+        again = plugin.filter_without_victims(state, pod, without_victims(cluster, gone), few)
         assert again.tolist() == codes[:2].tolist()
 
     check()
-    assert asked > 50
+    assert compared > 50
 
 
 TWICE_NEAR = {
@@ -139,9 +139,11 @@ def test_rare_cases(kind: type[Any], spec: dict[str, Any], expected: list[str]) 
     pod = cluster.intern(api_pod({"priority": 10, **spec}, metadata={"uid": "p"}))
     plugin, state, gone = kind(None, cluster.handle()), CycleState(), PotentialVictims(10, None)
     assert plugin.pre_filter(state, pod, cluster.table) is None
-    codes = plugin.filter_without_victims(state, pod, emptied(cluster, gone), cluster.table.rows)
+    codes = plugin.filter_without_victims(
+        state, pod, without_victims(cluster, gone), cluster.table.rows
+    )
     found = reasons(plugin, state, pod, codes.tolist())
-    assert found == tried_out(plugin, state, pod, cluster, gone, Random(0))
+    assert found == dry_run_reasons(plugin, state, pod, cluster, gone, Random(0))
     assert list(found[0]) == expected
 
 
@@ -152,11 +154,11 @@ def test_counts_of_removable_pods_equal_a_recount_after_any_sequence_of_events(s
     cluster = maker.cluster()
     gone = PotentialVictims(maker.random.choice((0, 5, 11)), maker.random.choice((None, OWN)))
     for _ in range(5):
-        # Terms of the pods about to come are asked for, too: a column must follow later groups.
+        # Includes the terms of future pods: a column must follow later groups.
         pod = cluster.intern(maker.pod(terms=1))
         own = InterPodAffinity(None, cluster.handle())._terms.own(pod)
         for terms in ([each.pods] for each in (*own.required, *own.required_anti)):
-            counts = emptied(cluster, gone).victim_counts(terms)
+            counts = without_victims(cluster, gone).victim_counts(terms)
             assert counts.tolist() == recounted(cluster, terms, gone)
         maker.change(cluster)
         cluster.cache.validate()
@@ -183,7 +185,7 @@ def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
     for protocol, port in (("TCP", 80), ("TCP", 81), ("UDP", 80)):
         found = {
             (ip, row)
-            for ip, rows in emptied(cluster, gone).remaining_ports(protocol, port).items()
+            for ip, rows in without_victims(cluster, gone).remaining_ports(protocol, port).items()
             for row in np.flatnonzero(rows).tolist()
         }
         kept: set[tuple[str, int]] = set()
@@ -226,26 +228,26 @@ def test_resources_without_the_victims_equal_a_dry_run_of_each_node(seed: int) -
     pod = cluster.intern(api_pod({"priority": 10, "containers": containers}))
     gone = PotentialVictims(random.choice((0, 5, 10)), random.choice((None, OWN)))
     plugin, state = NodeResourcesFit(None, cluster.handle()), CycleState()
-    rows, table = cluster.table.rows, emptied(cluster, gone)
-    expected = tried_out(plugin, state, pod, cluster, gone, random)
-    for asked in (rows, rows[:2]):
-        codes = plugin.filter_rows(state, pod, table, asked).tolist()
-        assert reasons(plugin, state, pod, codes) == expected[: len(asked)]
+    rows, table = cluster.table.rows, without_victims(cluster, gone)
+    expected = dry_run_reasons(plugin, state, pod, cluster, gone, random)
+    for some in (rows, rows[:2]):
+        codes = plugin.filter_rows(state, pod, table, some).tolist()
+        assert reasons(plugin, state, pod, codes) == expected[: len(some)]
 
 
-def test_columns_that_would_be_ambiguous_are_refused() -> None:
-    table = emptied(Maker(1).cluster(), PotentialVictims(5, None))
-    asks: tuple[Callable[[], Any], ...] = (
+def test_ambiguous_columns_raise() -> None:
+    table = without_victims(Maker(1).cluster(), PotentialVictims(5, None))
+    reads: tuple[Callable[[], Any], ...] = (
         lambda: table.host_ports,
         lambda: table.non_zero_requested,
         lambda: table.pod_counts(()),
         lambda: table.existing_pod_terms("one", {}, {}),
     )
-    for ask in asks:
+    for read in reads:
         with pytest.raises(UnknownColumnError, match="not known for a cluster without the victims"):
-            ask()
+            read()
 
 
-def test_in_tree_filters_that_pods_offend_by_other_means_than_resources_say_so() -> None:
+def test_in_tree_filters_that_depend_on_pods_beyond_resources_filter_without_victims() -> None:
     named = {kind.name for kind in in_tree() if hasattr(kind, "filter_without_victims")}
     assert named == {kind.name for kind in PLUGINS}
