@@ -237,9 +237,9 @@ class Engine:
             attempt.cost = self._budget.used(now)
         self._budget.end()
         if self._overruns.by_template or attempt.cost > limit:
-            self._learn(attempt, limit, now)
+            self._update_overruns(attempt, limit, now)
 
-    def _learn(self, attempt: Attempt, limit: float, now: float) -> None:
+    def _update_overruns(self, attempt: Attempt, limit: float, now: float) -> None:
         """Record whether the cycle kept its budget, unless it was aborted."""
         if attempt.failure is not None and attempt.failure.pause:
             return

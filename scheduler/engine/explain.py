@@ -160,15 +160,8 @@ class Explainer:
         if pod.terminating:
             text = "being deleted: it will not be scheduled"
             return replace(base, state=PodState.TERMINATING, summary=text, queue=view)
-        nodes = self._examine(pod, top, examples)
-        state = PodState.UNKNOWN if view is None else PodState.QUEUED
-        text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
-        return replace(base, state=state, summary=text, queue=view, nodes=nodes)
-
-    def _examine(self, pod: Pod, top: int, examples: int) -> Examination:
-        profile = pod.spec.scheduler_name
-        engine = self._engine
-        return examine(
+        engine, profile = self._engine, pod.spec.scheduler_name
+        nodes = examine(
             engine.frameworks[profile],
             engine.cache.table,
             self._queue.nominator,
@@ -178,6 +171,9 @@ class Explainer:
             examples=examples,
             nodes_to_find=engine.algorithms[profile].search.nodes_to_find,
         )
+        state = PodState.UNKNOWN if view is None else PodState.QUEUED
+        text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
+        return replace(base, state=state, summary=text, queue=view, nodes=nodes)
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._engine.frameworks

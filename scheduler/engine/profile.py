@@ -19,23 +19,17 @@ def instantiate_plugins(
 
     Raises ConfigurationError.
     """
-    plugins = {
-        name: _instantiate(name, factories, profile.args.get(name), handle)
-        for name in profile.plugins
-    }
+    plugins: dict[str, Any] = {}
+    for name in profile.plugins:
+        try:
+            plugins[name] = factories[name](profile.args.get(name), handle)
+        except Exception as error:
+            texts = error.problems if isinstance(error, ConfigurationError) else (str(error),)
+            raise ConfigurationError(
+                [f'initializing plugin "{name}": {text}' for text in texts]
+            ) from error
     for each in last_filters:
         if each.name in plugins:
             raise ConfigurationError(f'plugin name "{each.name}" is kubestow\'s own')
         plugins[each.name] = each
     return plugins
-
-
-def _instantiate(name: str, factories: Mapping[str, Any], args: Any, handle: Handle) -> Any:
-    try:
-        return factories[name](args, handle)
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            [f'initializing plugin "{name}": {text}' for text in error.problems]
-        ) from error
-    except Exception as error:
-        raise ConfigurationError(f'initializing plugin "{name}": {error}') from error
