@@ -20,9 +20,9 @@ from scheduler.engine.preemption.candidates import importance, ranked
 from scheduler.engine.preemption.disruption_budgets import NO_CLAIMS, Claims
 from scheduler.engine.preemption.outcomes import Outcomes
 from scheduler.engine.preemption.trial import (
-    EXACT,
+    AFFECTED_FILTERS,
+    ALL_FILTERS,
     NO_VICTIMS,
-    SURVIVES,
     ScreenedRows,
     SearchOutcome,
     Trial,
@@ -45,7 +45,7 @@ class DryRunner:
 
     def run(
         self,
-        whole: Trial,
+        full: Trial,
         screen: ScreenedRows,
         enough: int,
         outcome: SearchOutcome,
@@ -57,28 +57,34 @@ class DryRunner:
         Results that hold for the next pod of the signature are kept if `remember`. `outcome` gets
         candidates, rejections and errors.
         """
-        reduced = self._reduced(whole)
-        outcomes = self._earlier_outcomes(reduced) if remember else Outcomes(self._table.capacity)
-        keep = remember and not whole.extends
-        left = np.flatnonzero((screen.rejected_by == SURVIVES) | (screen.rejected_by == EXACT))
-        rows, alone = screen.rows[left], screen.alone[left]
-        lasting = alone | keep
-        if whole.own_row is not None:
-            lasting &= rows != whole.own_row
+        without_followers = self._without_followers(full)
+        outcomes = (
+            self._earlier_outcomes(without_followers)
+            if remember
+            else Outcomes(self._table.capacity)
+        )
+        keep = remember and not full.followed
+        left = np.flatnonzero(
+            (screen.rejected_by == AFFECTED_FILTERS) | (screen.rejected_by == ALL_FILTERS)
+        )
+        rows, unfollowed = screen.rows[left], screen.unfollowed[left]
+        lasting = unfollowed | keep
+        if full.own_row is not None:
+            lasting &= rows != full.own_row
         rejected = lasting & outcomes.rejected[rows]
         clean: list[Candidate] = []
         violating: list[Candidate] = []
-        exact = screen.rejected_by[left] == EXACT
+        exact = screen.rejected_by[left] == ALL_FILTERS
         undecided = np.flatnonzero(~rejected)
-        for row, all_filters, by_itself, lasts in zip(
+        for row, all_filters, unfollowed_row, lasts in zip(
             rows[undecided].tolist(),
             exact[undecided].tolist(),
-            alone[undecided].tolist(),
+            unfollowed[undecided].tolist(),
             lasting[undecided].tolist(),
             strict=True,
         ):
-            trial = reduced if by_itself else whole
-            slots = trial.slots if all_filters else trial.dynamic
+            trial = without_followers if unfollowed_row else full
+            slots = trial.slots if all_filters else trial.affected
             plugins = [slot.plugin for slot in slots]
             result = outcomes.get(row) if lasts else None
             if result is None:
@@ -118,7 +124,7 @@ class DryRunner:
         outcomes: Outcomes | None,
         outcome: SearchOutcome,
     ) -> Candidate | Status | None:
-        """Dry-run one node, and remember what came of it in `outcomes`; None after an error."""
+        """Dry-run one node, and add the result to `outcomes`; None after an error."""
         try:
             result, claims = self._without_victims(trial, row, plugins)
         except AttemptError as error:
@@ -148,7 +154,7 @@ class DryRunner:
         ]
         if not potential:
             return NO_VICTIMS, NO_CLAIMS
-        state = trial.state.clone() if trial.extends else trial.state
+        state = trial.state.clone() if trial.followed else trial.state
         for pod in potential:
             self._remove(trial, state, pod, node)
         status = self._fits(trial, state, node, plugins)
@@ -162,7 +168,7 @@ class DryRunner:
         if violating and others:
             evicted.sort(key=importance)
         found = Candidate(node.name, tuple(evicted), violations)
-        # Ranked once, compared in every search that remembers it.
+        # Ranked once, compared in every search that reuses it.
         return (ranked(found) if evicted else found), claims
 
     def _reprieved(
@@ -173,10 +179,10 @@ class DryRunner:
         node: NodeOverlay,
         plugins: Sequence[Any],
     ) -> bool:
-        """Put a pod back if the incoming one still fits then."""
+        """Put a pod back if the incoming one still fits then; return whether it does."""
         self._check()
         node.add_pod(pod)
-        if trial.extends:
+        if trial.followed:
             self._framework.add_pod(state, trial.pod, pod, node)
         if self._fits(trial, state, node, plugins) is None:
             return True
@@ -185,7 +191,7 @@ class DryRunner:
 
     def _remove(self, trial: Trial, state: CycleState, pod: Pod, node: NodeOverlay) -> None:
         node.remove_pod(pod)
-        if trial.extends:
+        if trial.followed:
             self._framework.remove_pod(state, trial.pod, pod, node)
 
     def _fits(
@@ -195,23 +201,23 @@ class DryRunner:
             state, trial.pod, node, self._table, plugins
         )
 
-    def _reduced(self, trial: Trial) -> Trial:
+    def _without_followers(self, trial: Trial) -> Trial:
         """Return the same search without the plugins that follow removals."""
-        if not trial.extends:
+        if not trial.followed:
             return trial
         ignored = self._framework.pod_followers
         return replace(
             trial,
             slots=tuple([slot for slot in trial.slots if slot.name not in ignored]),
-            dynamic=tuple([slot for slot in trial.dynamic if slot.name not in ignored]),
-            extends=False,
+            affected=tuple([slot for slot in trial.affected if slot.name not in ignored]),
+            followed=False,
         )
 
     def _earlier_outcomes(self, trial: Trial) -> Outcomes:
         """Return results of earlier dry runs, if they depend on signature and node alone."""
         state, pod = trial.state, trial.pod
         if (
-            trial.extends
+            trial.followed
             or pod.signature.volumes  # Ephemeral claims are named after their pod.
             or not all(slot.reusable for slot in trial.slots)
         ):

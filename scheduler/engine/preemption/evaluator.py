@@ -7,9 +7,9 @@ one before left:
 2. `dry_run` tries the others one by one, with the filters that removals can affect;
 3. `candidates` compares what was found.
 
-A search without a candidate is remembered per signature until the node table changes; a dry run
-that depends on its node and on disruption budgets alone, until one of these does in a way that
-matters.
+The result of a search without a candidate is kept per signature until the node table changes; the
+result of a dry run that depends on its node and on disruption budgets alone, until a change of one
+of these affects it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.dry_run import DryRunner
 from scheduler.engine.preemption.screening import Screening, ruled_out
 from scheduler.engine.preemption.trial import (
-    EXACT,
+    ALL_FILTERS,
     NO_VICTIMS,
     VICTIMLESS,
     ScreenedRows,
@@ -171,7 +171,7 @@ class Evaluator:
         trial = self._trial(state, pod, rules)
         screen = ScreenedRows(
             rows,
-            np.full(len(rows), EXACT, dtype=np.int32),
+            np.full(len(rows), ALL_FILTERS, dtype=np.int32),
             np.zeros(len(rows), dtype=np.int32),
             np.zeros(len(rows), dtype=np.bool_),
         )
@@ -188,8 +188,8 @@ class Evaluator:
             pod,
             rules,
             slots,
-            dynamic=tuple(slot for slot in slots if self._affected(slot)),
-            extends=bool(self._followers - state.skip_filter),
+            affected=tuple(slot for slot in slots if self._affected(slot)),
+            followed=bool(self._followers - state.skip_filter),
             victims=PotentialVictims(pod.priority, self._own if rules.own_victims_only else None),
             budgets=self._budgets,
             nominated=self._nominated.at_least(pod.priority, pod.metadata.uid),

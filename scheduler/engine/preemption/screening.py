@@ -13,7 +13,13 @@ import numpy as np
 
 from scheduler.cache import NodeTable
 from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot
-from scheduler.engine.preemption.trial import EXACT, SURVIVES, VICTIMLESS, ScreenedRows, Trial
+from scheduler.engine.preemption.trial import (
+    AFFECTED_FILTERS,
+    ALL_FILTERS,
+    VICTIMLESS,
+    ScreenedRows,
+    Trial,
+)
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import Framework
 from scheduler.framework import BoolColumn, Codes, Columns, Int64Column, Rows
@@ -35,14 +41,14 @@ class Screening:
         rejected_by = np.zeros(len(rows), dtype=np.int32)
         codes = np.zeros(len(rows), dtype=np.int32)
         rejected_by[without_victims.potential_victims[rows] == 0] = VICTIMLESS
-        rejected_by[table.priorities.unbanded[rows] != 0] = EXACT
+        rejected_by[table.priorities.unbanded[rows] != 0] = ALL_FILTERS
         if len(trial.nominated):
             nominated = np.zeros(table.capacity, dtype=np.bool_)
             nominated[trial.nominated] = True
-            rejected_by[nominated[rows] & (rejected_by == SURVIVES)] = EXACT
+            rejected_by[nominated[rows] & (rejected_by == AFFECTED_FILTERS)] = ALL_FILTERS
         not_tried = False
         for slot in trial.slots:
-            left = np.flatnonzero(rejected_by == SURVIVES)
+            left = np.flatnonzero(rejected_by == AFFECTED_FILTERS)
             if not len(left):
                 break
             found = self._filter_by_columns(slot, trial, without_victims, rows[left])
@@ -51,33 +57,35 @@ class Screening:
                 continue
             rejected = found != 0
             # A filter that could not run on columns might have rejected the row first.
-            rejected_by[left[rejected]] = EXACT if not_tried else slot.index + 1
+            rejected_by[left[rejected]] = ALL_FILTERS if not_tried else slot.index + 1
             codes[left[rejected]] = found[rejected]
         return ScreenedRows(
-            rows, rejected_by, codes, self._alone(trial, without_victims, rows, rejected_by)
+            rows, rejected_by, codes, self._unfollowed(trial, without_victims, rows, rejected_by)
         )
 
-    def _alone(self, trial: Trial, table: Any, rows: Rows, rejected_by: np.ndarray) -> BoolColumn:
+    def _unfollowed(
+        self, trial: Trial, table: Any, rows: Rows, rejected_by: np.ndarray
+    ) -> BoolColumn:
         """Find surviving rows on which the plugins that follow removals have nothing to follow.
 
         What they return for the node without victims then holds whichever of the victims stay.
         """
-        alone: BoolColumn = rejected_by == SURVIVES
+        unfollowed: BoolColumn = rejected_by == AFFECTED_FILTERS
         following = self._framework.pod_followers - trial.state.skip_filter
         for plugin in self._framework.pre_filter:
-            if plugin.name not in following or not alone.any():
+            if plugin.name not in following or not unfollowed.any():
                 continue
             method = getattr(plugin, "removal_sensitive_rows", None)
-            left = np.flatnonzero(alone)
+            left = np.flatnonzero(unfollowed)
             try:
                 if method is None:
                     return np.zeros(len(rows), dtype=np.bool_)
                 codes = plugin.filter_without_victims(trial.state, trial.pod, table, rows[left])
                 matter = method(trial.state, trial.pod, table, rows[left])
-                alone[left] = (codes == 0) & ~matter
+                unfollowed[left] = (codes == 0) & ~matter
             except Exception:  # noqa: BLE001 - plugin boundary: a true fault shows again in scalar form
                 return np.zeros(len(rows), dtype=np.bool_)
-        return alone
+        return unfollowed
 
     def _filter_by_columns(
         self, slot: FilterSlot, trial: Trial, table: Any, rows: Rows

@@ -25,9 +25,9 @@ from scheduler.framework.preemption import Candidate, PreemptionRules
 
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
-SURVIVES, EXACT, VICTIMLESS = 0, -1, -2
-"""Results of `ScreenedRows` that are no filter: the filters run that removals can affect; all
-filters run; the node has no possible victim."""
+AFFECTED_FILTERS, ALL_FILTERS, VICTIMLESS = 0, -1, -2
+"""Values of `ScreenedRows.rejected_by` that are no filter. A dry run is necessary, with the filters
+that removals can affect or with all filters; or the node has no potential victim."""
 
 
 @dataclass(slots=True)
@@ -40,15 +40,15 @@ class Trial:
     #: Filters that are not skipped.
     slots: tuple[FilterSlot, ...]
     #: Those among them whose result removals can change.
-    dynamic: tuple[FilterSlot, ...]
+    affected: tuple[FilterSlot, ...]
     #: Whether some plugin keeps state that AddPod and RemovePod change.
-    extends: bool
+    followed: bool
     #: The pods that may be removed.
     victims: PotentialVictims
     budgets: DisruptionBudgets
     #: Rows with nominated pods that count.
     nominated: Rows
-    #: The row that the pod itself is nominated to; what holds there holds for no other pod.
+    #: The row that the pod itself is nominated to; its result there holds for no other pod.
     own_row: int | None
 
 
@@ -57,7 +57,7 @@ class SearchOutcome:
     """The results of the nodes of one search."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    #: By node name; only where the dry run got as far as a node of its own.
+    #: By node name; only nodes that were dry-run.
     rejected: dict[str, Status] = field(default_factory=dict)
     errors: dict[str, None] = field(default_factory=dict)
     #: Reason to number of nodes.
@@ -82,9 +82,9 @@ class ScreenedRows:
     """The result of screening, per entry of `rows`."""
 
     rows: Rows
-    #: int32: `SURVIVES`, `EXACT`, `VICTIMLESS`, or filter index + 1.
+    #: int32: `AFFECTED_FILTERS`, `ALL_FILTERS`, `VICTIMLESS`, or filter index + 1.
     rejected_by: np.ndarray
     #: The rejecting filter's code.
     codes: Codes
     #: Whether plugins that follow removals have nothing to follow on this row.
-    alone: BoolColumn
+    unfollowed: BoolColumn
