@@ -1,9 +1,9 @@
 """The outcome of every candidate row in one search, and which of its sources counts.
 
-A row is feasible or rejected by one filter. What is known of a rejection comes from three sources:
-the code that a columnar filter returned for the row, remembered results with the pods nominated to
-the row added, and a Status of this search (a scalar filter, an extender, nominated pods). They are
-set in the order of upstream's steps, and the one that was set last counts.
+A row is feasible or rejected by one filter. A rejection has one of three sources: the code that a
+columnar filter returned for the row, a cached result with the pods nominated to the row added, or a
+Status of this search (a scalar filter, an extender, nominated pods). They are set in the order of
+upstream's steps, and the last one counts.
 """
 
 from __future__ import annotations

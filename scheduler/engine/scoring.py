@@ -67,6 +67,7 @@ class Scoring:
         if entry.normalized_dirty:
             self._normalize(entry, state, pod, feasible)
             changed = None
+        all_reusable = self._all_reusable(state)
         total = entry.total
         base, normalized = entry.base, entry.normalized
         if total is None or changed is None or len(changed) > FEW_ROWS:
@@ -79,14 +80,14 @@ class Scoring:
             total[feasible] = values
             entry.total, entry.ties = total, None
         else:
-            self._change_totals(entry, total, changed, keep_ties=self._lasting(state))
-        if not self._uncacheable or self._lasting(state):
+            self._change_totals(entry, total, changed, keep_ties=all_reusable)
+        if all_reusable:
             return total
         total = total.copy()
         total[feasible] += self._summed(self._uncacheable, state, pod, feasible)
         return total
 
-    def _lasting(self, state: CycleState) -> bool:
+    def _all_reusable(self, state: CycleState) -> bool:
         """Whether every plugin that scores the pod is reusable."""
         skipped = state.skip_score
         return all(slot.name in skipped for slot in self._uncacheable)
@@ -115,7 +116,7 @@ class Scoring:
 
     def ties(self, entry: CachedResult, state: CycleState) -> Ties | None:
         """Return the rows with the highest total after `totals`, None where they are not known."""
-        return entry.ties if self._lasting(state) else None
+        return entry.ties if self._all_reusable(state) else None
 
     def subset_totals(
         self, state: CycleState, pod: Pod, entry: CachedResult, rows: Rows
