@@ -45,7 +45,7 @@ async def bind(client: ApiClient) -> BindResult:
         return await Dispatcher(client, random=Random(1)).bind(POD, "node-1")
 
 
-async def test_a_success_needs_no_question(server: FaultyServer, client: ApiClient) -> None:
+async def test_a_success_needs_no_read(server: FaultyServer, client: ApiClient) -> None:
     server.on("POST", BINDING_PATH, server.json({}, 201))
     result = await bind(client)
     assert result.bound
@@ -111,7 +111,7 @@ async def test_a_refusal_is_certain(server: FaultyServer, client: ApiClient, sta
     assert server.requests("GET") == []
 
 
-async def test_asking_goes_on_until_there_is_an_respond(
+async def test_reads_are_repeated_until_one_succeeds(
     server: FaultyServer, client: ApiClient, clock: InstantClock
 ) -> None:
     bound = pod("p", node_name="node-1")

@@ -186,7 +186,7 @@ class TestStatusPatches:
             assert await dispatcher.close(60.0) == 0
 
     @pytest.mark.parametrize("end", ["a bind drops it", "closed"])
-    async def test_a_status_that_will_not_be_written_is_not_waited_for(
+    async def test_nothing_waits_for_a_status_that_is_not_written(
         self, client: ApiClient, end: str
     ) -> None:
         dispatcher = Dispatcher(client)

@@ -273,7 +273,7 @@ async def test_a_series_that_began_while_the_first_response_was_lost_is_written(
     assert server.seen[-1].json["series"]["count"] == 3
 
 
-async def test_words_that_are_no_unicode_cost_nothing_but_themselves(
+async def test_text_that_is_not_unicode_is_escaped(
     server: FaultyServer, recorder: EventRecorder
 ) -> None:
     server.on("POST", EVENTS_PATH, server.json({}, 201))
@@ -286,7 +286,9 @@ async def test_words_that_are_no_unicode_cost_nothing_but_themselves(
     assert {seen.json["note"] for seen in server.seen} == {"team \\udcff", "0/3 nodes"}
 
 
-async def test_a_refused_event_is_given_up(server: FaultyServer, recorder: EventRecorder) -> None:
+async def test_a_refused_event_is_not_retried(
+    server: FaultyServer, recorder: EventRecorder
+) -> None:
     server.on("POST", EVENTS_PATH, server.status(403, "Forbidden"))
     async with running(recorder):
         failed_scheduling(recorder)
@@ -295,7 +297,7 @@ async def test_a_refused_event_is_given_up(server: FaultyServer, recorder: Event
     assert recorder.statistics().remembered == 0
 
 
-async def test_a_series_that_is_refused_is_not_tried_for_ever(
+async def test_a_refused_series_is_not_retried_for_ever(
     server: FaultyServer, recorder: EventRecorder
 ) -> None:
     server.on("POST", EVENTS_PATH, server.json({}, 201))
@@ -327,7 +329,7 @@ async def test_the_rate_is_limited(
         await until(lambda: recorder.statistics().sent == 3)
 
 
-async def test_flush_waits_for_what_was_noted(server: FaultyServer, transport: Transport) -> None:
+async def test_flush_waits_for_recorded_events(server: FaultyServer, transport: Transport) -> None:
     server.on("POST", EVENTS_PATH, server.json({}, 201))
     recorder = EventRecorder(ApiClient(transport), Direct())
     failed_scheduling(recorder)
@@ -341,7 +343,7 @@ async def test_flush_waits_for_what_was_noted(server: FaultyServer, transport: T
     ("note", "length"),
     [("x" * 1024, 1024), ("x" * 1025, 1024), ("é" * 600, 1024), ("x" + "é" * 600, 1023)],
 )
-def test_notes_are_cut_to_what_the_api_takes(note: str, length: int) -> None:
+def test_notes_are_truncated_to_the_limit_of_the_api(note: str, length: int) -> None:
     cut = truncated(note)
     assert len(cut.encode()) == length
     assert cut == note or (cut.endswith(" ...") and note.startswith(cut[:-4]))

@@ -146,7 +146,7 @@ def drips(piece: bytes, head: bytes = b"") -> Step:
     ],
 )
 @pytest.mark.parametrize("call", [exchange, stream])
-async def test_a_byte_now_and_then_is_no_sign_of_life(step: Step, call: Call) -> None:
+async def test_a_byte_now_and_then_does_not_extend_the_timeout(step: Step, call: Call) -> None:
     async def soon(pool: ConnectionPool) -> object:
         if call is exchange:
             return await pool.exchange(POST, TIMEOUT)
@@ -190,7 +190,7 @@ async def test_the_body_of_an_error_is_cut(proxied: bool) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_patience_that_is_demanded_has_a_limit(status: int) -> None:
+async def test_a_demanded_delay_is_capped(status: int) -> None:
     response = b"HTTP/1.1 %d X\r\nRetry-After: 999999999\r\nContent-Length: 0\r\n\r\n" % status
     async with (
         serving(*[sends(response)] * 20) as server,
@@ -282,7 +282,7 @@ async def watch(transport: Transport) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in ENDLESS if case.streams], ids=lambda case: case.name
 )
-async def test_a_watch_without_sense_through_a_proxy(case: Endless) -> None:
+async def test_an_endless_head_of_a_watch_through_a_proxy(case: Endless) -> None:
     async with (
         serving(goes_on(case.head, case.piece)) as server,
         transport_to(server, proxied=True) as transport,

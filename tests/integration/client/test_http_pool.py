@@ -60,7 +60,7 @@ async def test_a_connection_is_used_again() -> None:
         pytest.param(OK + b"surplus", id="surplus"),
     ],
 )
-async def test_a_connection_with_anything_left_in_it_is_not(response: bytes) -> None:
+async def test_a_connection_with_unread_data_is_not_used_again(response: bytes) -> None:
     async with serving(sends(response), sends(OK)) as server, pooled(server) as pool:
         assert (await post(pool)).body == b"ok"
         assert (await post(pool)).body == b"ok"
@@ -83,7 +83,7 @@ async def test_unsolicited_bytes_close_the_connection() -> None:
         assert server.connections == 2
 
 
-async def test_one_idle_for_too_long_is_not_trusted() -> None:
+async def test_a_connection_idle_for_too_long_is_not_used_again() -> None:
     async with serving(sends(OK), sends(OK)) as server, pooled(server, keepalive=-1.0) as pool:
         await post(pool)
         await post(pool)
@@ -132,7 +132,7 @@ class TestAConnectionThatDiedWhileIdle:
     "response",
     [b"SSH-2.0\r\n\r\n", OK[:-1], b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
 )
-async def test_garbage_is_a_lost_connection(response: bytes) -> None:
+async def test_an_invalid_response_is_a_lost_connection(response: bytes) -> None:
     async with serving(sends(response, close=True), sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(ConnectionFailed) as caught:
             await post(pool)
@@ -140,7 +140,7 @@ async def test_garbage_is_a_lost_connection(response: bytes) -> None:
         assert (await post(pool)).body == b"ok"
 
 
-async def test_a_time_limit_closes_the_connection_so_that_the_response_goes_nowhere() -> None:
+async def test_a_timeout_closes_the_connection() -> None:
     async with serving(never, sends(OK)) as server, pooled(server) as pool:
         with pytest.raises(RequestTimeout, match=r"no complete response within") as caught:
             await post(pool, timeout=TIMEOUT)
@@ -152,7 +152,7 @@ async def test_a_time_limit_closes_the_connection_so_that_the_response_goes_nowh
 class TestAMachineThatIsGone:
     """It closes nothing: connections to it look open and deliver nothing."""
 
-    async def test_costs_one_request_its_time_limit(self) -> None:
+    async def test_costs_one_request_its_timeout(self) -> None:
         script = sends(OK), sends(OK), never, sends(OK)
         async with serving(*script) as server, pooled(server) as pool:
             await asyncio.gather(post(pool), post(pool))
@@ -161,7 +161,7 @@ class TestAMachineThatIsGone:
             assert (await post(pool)).body == b"ok"
             assert server.connections == 3
 
-    async def test_what_was_heard_of_meanwhile_is_kept(self) -> None:
+    async def test_connections_that_responded_meanwhile_are_kept(self) -> None:
         script = sends(OK), sends(OK), hang, sends(OK), sends(OK)
         async with serving(*script) as server, pooled(server) as pool:
             await asyncio.gather(post(pool), post(pool))
@@ -238,7 +238,7 @@ class TestTheLimit:
             assert given_up.cancelled()
 
 
-async def test_an_idle_connection_keeps_nothing_of_an_respond() -> None:
+async def test_an_idle_connection_keeps_nothing_of_a_response() -> None:
     connection = Connection(asyncio.get_running_loop(), lambda _: None)
     async with serving(sends(OK)) as server:
         await asyncio.get_running_loop().create_connection(
@@ -250,7 +250,7 @@ async def test_an_idle_connection_keeps_nothing_of_an_respond() -> None:
         connection.abort()
 
 
-async def test_closing_does_not_make_half_a_body_a_whole_one() -> None:
+async def test_closing_does_not_complete_half_a_body() -> None:
     sent = asyncio.Event()
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -269,7 +269,7 @@ async def test_closing_does_not_make_half_a_body_a_whole_one() -> None:
 
 
 @pytest.mark.parametrize("name", [".example", "a\0b"])
-async def test_a_host_that_can_be_none_is_an_error_of_the_request(name: str) -> None:
+async def test_an_invalid_host_is_an_error_of_the_request(name: str) -> None:
     address = Address(name, 1, ClientTls())
     pool = ConnectionPool(address, PoolOptions(1, 1.0, PATIENCE))
     with pytest.raises(ConnectionFailed) as caught:
@@ -288,7 +288,7 @@ async def test_a_closed_port() -> None:
     await pool.close()
 
 
-async def test_a_server_without_tls_is_no_secret() -> None:
+async def test_a_server_without_tls_is_named_in_the_error() -> None:
     async with serving(sends(OK)) as server:
         address = Address("127.0.0.1", server.port, ClientTls())
         pool = ConnectionPool(address, PoolOptions(1, 1.0, 0.2))
@@ -343,7 +343,7 @@ class TestAWriteThatWaitedForItsConnection:
             await post(pool)
             assert (server.connections, server.requests) == (1, 2)
 
-    async def test_is_sent_without_asking_where_it_had_not_to_wait(self) -> None:
+    async def test_is_not_guarded_again_if_it_did_not_wait(self) -> None:
         calls: list[str] = []
         async with serving(sends(OK), sends(OK)) as server, pooled(server) as pool:
             await post(pool)

@@ -35,7 +35,7 @@ async def test_pieces_arrive_and_the_end_is_known() -> None:
         stream.close()
 
 
-async def test_what_arrived_before_a_cut_is_still_given() -> None:
+async def test_data_received_before_a_disconnection_is_returned() -> None:
     script = sends(HEAD, b"3\r\none\r\n2\r\nt", close=True)
     async with serving(script) as server, pooled(server) as pool:
         stream = await pool.open_stream(GET, PATIENCE)
@@ -48,7 +48,7 @@ async def test_what_arrived_before_a_cut_is_still_given() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD])
-async def test_silence_ends_it(sent: bytes) -> None:
+async def test_the_idle_timeout_ends_a_stream(sent: bytes) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(sent)
         pass_time(TIMEOUT)

@@ -166,7 +166,9 @@ async def test_later_connections_resume_the_first_ones_session(authority: Author
     assert context.session_stats()["hits"] == 3
 
 
-async def test_a_session_the_server_does_not_know_costs_a_handshake(authority: Authority) -> None:
+async def test_a_session_that_the_server_does_not_know_leads_to_a_full_handshake(
+    authority: Authority,
+) -> None:
     # As after a restart of the API server: the keys of its tickets are new.
     client, before, after = authority.client(), authority.server(), authority.server()
     port = 0
@@ -182,7 +184,7 @@ async def test_a_session_the_server_does_not_know_costs_a_handshake(authority: A
     assert after.session_stats()["hits"] == 2
 
 
-async def test_a_new_client_certificate_is_shown(authority: Authority) -> None:
+async def test_a_new_client_certificate_is_used(authority: Authority) -> None:
     # A resumed session would go on with the identity it was agreed upon with.
     context, client = authority.server(), authority.client()
     server = Server([sends(LAST, close=True)] * 2)
@@ -244,7 +246,7 @@ class TestClientCertificates:
             context.load_verify_locations(certificate)
         return context
 
-    async def test_a_refused_one_is_renewed_and_shown(
+    async def test_a_refused_one_is_renewed_and_used(
         self, authority: Authority, users: dict[str, tuple[Path, Path]]
     ) -> None:
         trusted, seen = ["old"], list[str]()

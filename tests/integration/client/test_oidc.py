@@ -92,7 +92,7 @@ async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
         yield made
 
 
-async def test_a_valid_token_is_used_without_asking(provider: Provider, tmp_path: Path) -> None:
+async def test_a_valid_token_is_used_without_a_request(provider: Provider, tmp_path: Path) -> None:
     token = jwt("jane", EPOCH + 11)
     made = OidcProvider(provider.config(**{"id-token": token}), str(tmp_path), ManualClock())
     issued = await made.first()
@@ -112,7 +112,7 @@ async def test_an_expired_one_is_refreshed_with_the_newest_refresh_token(
     assert {form["grant_type"] for form in provider.forms} == {"refresh_token"}
 
 
-async def test_a_provider_that_is_not_verified_gets_nothing(
+async def test_a_provider_with_an_untrusted_certificate_gets_no_request(
     provider: Provider, tmp_path: Path
 ) -> None:
     config = provider.config()
@@ -150,7 +150,7 @@ async def test_a_malformed_response_is_not_shown(
     assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
-async def test_a_token_endpoint_without_tls_is_not_asked(
+async def test_a_token_endpoint_without_tls_gets_no_request(
     provider: Provider, tmp_path: Path
 ) -> None:
     provider.token_url = provider.url.replace("https", "http") + "/token"
@@ -158,7 +158,7 @@ async def test_a_token_endpoint_without_tls_is_not_asked(
         await OidcProvider(provider.config(), str(tmp_path), ManualClock()).first()
 
 
-async def test_one_that_hangs_is_given_up(provider: Provider, tmp_path: Path) -> None:
+async def test_a_provider_that_hangs_times_out(provider: Provider, tmp_path: Path) -> None:
     provider.hangs = True
     with pytest.raises(ConfigurationError, match=r"issued no token .*Timeout"):
         await OidcProvider(provider.config(), str(tmp_path), ManualClock()).first()

@@ -51,7 +51,7 @@ async def test_a_watch_through_the_proxy() -> None:
         assert (stream.status, await read_error_body(stream)) == (200, b"onetwo")
 
 
-async def test_a_new_client_certificate_is_not_shown_on_old_connections() -> None:
+async def test_a_new_client_certificate_is_not_used_on_old_connections() -> None:
     tls = ClientTls()
     async with serving(*[sends(OK)] * 6) as server:
         proxy = f"http://127.0.0.1:{server.port}"

@@ -29,7 +29,7 @@ from tests.unit.client.virtual_clock import InstantClock
 
 
 class TestConnectionFaults:
-    async def test_silence_is_cut_and_resumed(
+    async def test_an_idle_watch_is_closed_and_resumed(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
         server.on("GET", NODES_PATH, server.page([], version="5"))
@@ -47,7 +47,7 @@ class TestConnectionFaults:
         assert server.requests("WATCH")[1].query["resourceVersion"] == "8"
         assert reflector.statistics().ends[EndCause.IDLE_TIMEOUT] >= 1
 
-    async def test_silence_before_the_headers_is_cut_too(
+    async def test_a_watch_without_headers_is_closed_too(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
         server.on("GET", NODES_PATH, server.page([]))
@@ -75,7 +75,7 @@ class TestConnectionFaults:
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert server.requests("WATCH")[1].query["resourceVersion"] == "5"
 
-    async def test_garbage_resumes_once_then_lists(
+    async def test_undecodable_data_resumes_once_then_lists(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder
     ) -> None:
         server.on(
@@ -128,7 +128,7 @@ class TestConnectionFaults:
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert reported[:2] == [False, True]
 
-    async def test_429_waits_at_least_as_told(
+    async def test_429_waits_at_least_as_long_as_demanded(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder, clock: InstantClock
     ) -> None:
         server.on("GET", NODES_PATH, server.page([], version="5"))

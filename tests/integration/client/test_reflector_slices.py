@@ -107,7 +107,7 @@ async def test_a_chunk_of_a_watch(
     assert [each.name for each in reflector.store.list()] == handling.names
 
 
-async def test_what_vanished_unseen(
+async def test_objects_deleted_between_two_watches(
     server: FaultyServer, client: ApiClient, handling: Handling
 ) -> None:
     many = [node(f"n{number}") for number in range(50)]

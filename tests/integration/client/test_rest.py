@@ -150,7 +150,7 @@ async def test_error_responses_carry_the_status(server: FaultyServer, client: Ap
     assert not caught.value.outcome_unknown
 
 
-async def test_an_error_that_is_no_status_still_explains_itself(
+async def test_an_error_that_is_no_status_keeps_its_text(
     server: FaultyServer, client: ApiClient
 ) -> None:
     server.on("GET", NODE_PATH, server.text(b"<html>bad gateway</html>", 502))
@@ -216,7 +216,7 @@ class TestUnknownOutcomes:
 
 
 class TestRetriesOfRequestsThatWereNotCarriedOut:
-    async def test_429_is_waited_out_as_told(
+    async def test_429_is_retried_after_the_demanded_delay(
         self, server: FaultyServer, client: ApiClient, clock: InstantClock
     ) -> None:
         server.on(
@@ -446,7 +446,7 @@ class TestDeepNesting:
         assert listed["metadata"] == meta
 
 
-async def test_closing_gives_up_a_renewal_under_way(
+async def test_closing_cancels_a_renewal_in_progress(
     server: FaultyServer, clock: InstantClock
 ) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
@@ -469,7 +469,7 @@ async def test_closing_gives_up_a_renewal_under_way(
     assert server.seen[0].headers["Authorization"] == "Bearer 1"
 
 
-async def test_a_closed_transport_says_so(transport: Transport) -> None:
+async def test_a_closed_transport_raises_an_error_that_explains_it(transport: Transport) -> None:
     await transport.close()
     with pytest.raises(RuntimeError, match="async with"):
         await ApiClient(transport).get(NODES, "a")

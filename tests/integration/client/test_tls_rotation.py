@@ -59,7 +59,7 @@ class TestRotation:
                         await client.request("DELETE", "/x")
                 assert files.seen[-2:] == [(str(generation), f"Bearer {generation}")] * 2
 
-    async def test_a_watch_goes_on_while_new_requests_show_the_new_certificate(
+    async def test_a_watch_goes_on_while_new_requests_use_the_new_certificate(
         self, files: Rotated
     ) -> None:
         files.replace()

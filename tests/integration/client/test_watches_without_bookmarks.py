@@ -45,7 +45,7 @@ def quiet(clock: InstantClock) -> Callable[[web.Request], Any]:
     return handler
 
 
-async def test_silence_is_no_fault_before_the_watch_should_have_ended(
+async def test_an_idle_watch_is_no_fault_before_it_should_have_ended(
     server: FaultyServer, client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, float]] = []

@@ -133,7 +133,7 @@ def test_an_issued_certificate_stays_when_the_authority_changes(files: Files) ->
     assert files.tls.context is not second
 
 
-def test_a_locked_key_is_an_error_and_no_question(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_an_error_without_a_prompt(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
     certificate, key = pair()
@@ -167,9 +167,7 @@ async def test_a_token_file_that_stays_unreadable_is_logged_once(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [b"x" * (1 << 20) + b"x", b"\xff\xfe", b"a\nb"])
-def test_what_can_be_no_token_is_an_error_that_does_not_show_it(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_an_invalid_token_is_an_error_that_does_not_show_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="token file") as caught:

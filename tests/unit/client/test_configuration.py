@@ -171,7 +171,7 @@ class TestKubeconfig:
             ("current-context: x\ncontexts: []\nclusters: []\nusers: []", "named 'x'"),
         ],
     )
-    async def test_nonsense_names_the_file(
+    async def test_an_invalid_file_is_named(
         self, tmp_path: Path, content: str, problem: str
     ) -> None:
         path = tmp_path / "config"
@@ -188,7 +188,7 @@ class TestKubeconfig:
             ({"certificate-authority-data": "AAAA"}, None, "certificates for https://one:6443"),
         ],
     )
-    async def test_what_is_wrong_is_named(
+    async def test_errors_name_the_cause(
         self, tmp_path: Path, cluster: dict[str, Any], context: str | None, problem: str
     ) -> None:
         with pytest.raises(ConfigurationError, match=problem):
@@ -431,7 +431,7 @@ class TestIssuedCredentials:
             assert provider.calls == calls
             clock.jump(RENEWAL_RETRY_DELAY)
 
-    async def test_a_provider_of_expired_credentials_is_given_a_pause(self) -> None:
+    async def test_a_provider_of_expired_credentials_is_not_called_again_at_once(self) -> None:
         clock, calls = ManualClock(), []
 
         async def stale() -> Issued:
@@ -457,7 +457,7 @@ class TestIssuedCredentials:
         await second
         assert await credentials.authorization() == "Bearer 1"
 
-    async def test_closing_ends_it_and_says_so_to_whoever_waits(self) -> None:
+    async def test_closing_cancels_it_and_fails_those_that_wait(self) -> None:
         clock, provider = ManualClock(), Provider()
         credentials = IssuedCredentials(provider.issue, Issued("Bearer 0"), clock)
         waiting = asyncio.create_task(credentials.renew())

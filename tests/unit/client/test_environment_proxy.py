@@ -42,7 +42,7 @@ def test_what_is_reached_directly(url: str, exceptions: str, direct: bool) -> No
     assert (found is None) == direct
 
 
-def test_the_scheme_decides_and_small_letters_will_do() -> None:
+def test_the_scheme_selects_the_variable_in_either_case() -> None:
     environment = {"http_proxy": "plain:1", "HTTPS_PROXY": "https://user:word@secure:2"}
     assert environment_proxy(URL("http://e"), environment) == URL("http://plain:1")
     assert environment_proxy(URL("https://e"), environment) == URL("https://user:word@secure:2")

@@ -110,13 +110,13 @@ def test_what_follows_a_response_is_kept_apart(framing: bytes) -> None:
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "byte by byte"])
 @pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case.name)
-def test_what_is_no_response_is_refused(case: Malformed, whole: bool) -> None:
+def test_data_that_is_not_a_response_is_refused(case: Malformed, whole: bool) -> None:
     with pytest.raises(ProtocolError, match=case.error):
         parsed(case.data, None if whole else list(range(len(case.data))))
 
 
 @pytest.mark.parametrize("case", ENDLESS, ids=lambda case: case.name)
-def test_what_has_no_end_is_refused_within_its_limit(case: Endless) -> None:
+def test_endless_data_is_refused_within_its_limit(case: Endless) -> None:
     parser = ResponseParser()
     parser.begin(MAX_HEAD_BYTES)
     pieces = itertools.repeat(case.piece)
@@ -187,7 +187,7 @@ def test_a_parser_is_gone_without_the_garbage_collector() -> None:
 
 
 @given(data=st.binary(max_size=200), cuts=st.lists(st.integers(0, 200), max_size=5))
-def test_nothing_but_a_protocol_error_comes_of_noise(data: bytes, cuts: list[int]) -> None:
+def test_random_data_raises_nothing_but_protocol_errors(data: bytes, cuts: list[int]) -> None:
     try:
         parser, _ = parsed(b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n" + data, cuts)
     except ProtocolError:

@@ -101,7 +101,7 @@ def test_otherwise_the_whole_package_is_used(kubeconfig: Path, before: str) -> N
     assert "kubernetes_asyncio.client.models" in read(kubeconfig, before)["modules"]
 
 
-def test_what_was_not_loaded_says_so_instead_of_pretending() -> None:
+def test_a_stand_in_cannot_be_used() -> None:
     program = """
 import sys
 from scheduler.client import kubeconfig_loaders

@@ -123,7 +123,7 @@ async def test_what_leads_may_finish_before_the_lease_is_released(
 
 
 @pytest.mark.parametrize("fault", ["refuse", "hang", "lose response"])
-async def test_leadership_ends_before_anybody_can_take_over(
+async def test_leadership_ends_before_another_process_can_take_over(
     clock: ManualClock, store: LeaseStore, fault: str
 ) -> None:
     a, b = Candidate("a", store, clock), Candidate("b", store, clock)
@@ -168,7 +168,7 @@ async def test_a_process_that_was_frozen_does_not_write_when_it_wakes(
         assert a.lost is not None
 
 
-async def test_a_conflicting_touch_of_the_lease_is_not_a_loss(
+async def test_a_conflicting_write_to_the_lease_is_not_a_loss(
     clock: ManualClock, store: LeaseStore
 ) -> None:
     a = Candidate("a", store, clock)
@@ -181,7 +181,7 @@ async def test_a_conflicting_touch_of_the_lease_is_not_a_loss(
         assert store.lease["metadata"]["annotations"] == {"by": "kubectl"}
 
 
-async def test_a_deleted_lease_is_made_again(clock: ManualClock, store: LeaseStore) -> None:
+async def test_a_deleted_lease_is_created_again(clock: ManualClock, store: LeaseStore) -> None:
     a = Candidate("a", store, clock)
     async with running(a):
         await clock.advance(5)

@@ -33,7 +33,7 @@ def held_by_another(store: LeaseStore, renewed: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_a_dead_holder_is_followed_after_its_duration_and_one_look(seed: int) -> None:
+async def test_a_dead_holder_is_replaced_after_its_duration_and_one_read(seed: int) -> None:
     """At the earliest 15 s after the last renewal, at the latest one longest pause later."""
     clock, store, random = ManualClock(), LeaseStore(), Random(seed)
     b = Candidate(f"b{seed}", store, clock)
@@ -50,7 +50,7 @@ async def test_a_dead_holder_is_followed_after_its_duration_and_one_look(seed: i
     assert DURATION <= taken_over <= DURATION + 1.2 * RETRY + 0.02
 
 
-async def test_the_last_look_is_in_the_moment_of_expiry(
+async def test_the_last_read_is_at_the_moment_of_expiry(
     clock: ManualClock, store: LeaseStore
 ) -> None:
     held_by_another(store, "2023-11-14T22:13:20.000000Z")
@@ -65,7 +65,7 @@ async def test_the_last_look_is_in_the_moment_of_expiry(
         assert 8 <= b.lock.calls <= 10
 
 
-async def test_a_released_lease_is_taken_with_the_next_look(
+async def test_a_released_lease_is_taken_with_the_next_read(
     clock: ManualClock, store: LeaseStore
 ) -> None:
     a, b = Candidate("a", store, clock), Candidate("b", store, clock)
@@ -102,7 +102,7 @@ class TestAStuckLeader:
                 assert a.may_write()
                 assert not b.has_led()
 
-    async def test_gives_way_and_waits_the_lease_out(
+    async def test_steps_down_without_releasing_the_lease(
         self, clock: ManualClock, store: LeaseStore
     ) -> None:
         a, b = Candidate("a", store, clock), Candidate("b", store, clock)
@@ -177,7 +177,7 @@ class TestASuspendedMachine:
         with pytest.raises(Exception, match="not renewed within 10s"):
             await holding
 
-    async def test_a_candidate_looks_again_before_it_believes_the_lease_expired(
+    async def test_a_candidate_reads_again_before_it_counts_the_lease_as_expired(
         self, clock: ManualClock, store: LeaseStore
     ) -> None:
         held_by_another(store, "2023-11-14T22:13:20.000000Z")

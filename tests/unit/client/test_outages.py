@@ -50,7 +50,7 @@ def test_the_next_outage_is_logged_at_once(clock: ManualClock) -> None:
     assert [line["failures"] for line in lines] == [1, 1, 1, 1]
 
 
-def test_who_was_never_cut_off_says_nothing(clock: ManualClock) -> None:
+def test_a_client_that_was_never_affected_logs_nothing(clock: ManualClock) -> None:
     with structlog.testing.capture_logs() as lines:
         OutageLog(clock, "https://api:6443").recovered("pods")
     assert lines == []

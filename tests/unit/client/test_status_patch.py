@@ -103,7 +103,7 @@ def test_a_nomination_is_written_again_where_the_pod_may_be_old(nominated: str) 
         (b"", ""),
     ],
 )
-def test_the_version_in_an_respond(body: bytes, version: str) -> None:
+def test_the_version_in_a_response(body: bytes, version: str) -> None:
     assert version_of(body) == version
 
 
@@ -112,7 +112,7 @@ def test_clearing_a_nomination_removes_the_field() -> None:
     assert json.loads(patch.encode())["status"] == {"nominatedNodeName": None}
 
 
-def test_a_newer_patch_inherits_what_it_does_not_say() -> None:
+def test_a_newer_patch_inherits_the_fields_that_it_does_not_set() -> None:
     other = Condition(type="Other", status="True")
     older = PodStatusPatch("ns", "p", "u", (other, condition(message="old")), "n")
     merged = PodStatusPatch("ns", "p", "u", (condition(message="new"),)).over(older)
@@ -122,7 +122,7 @@ def test_a_newer_patch_inherits_what_it_does_not_say() -> None:
     assert cleared.nominated_node_name == ""
 
 
-def test_words_that_are_no_unicode_are_sent_escaped() -> None:
+def test_text_that_is_not_unicode_is_sent_escaped() -> None:
     body = PodStatusPatch("ns", "p", "u", (condition(message="team \udcff"),)).encode()
     assert body.isascii()
     assert json.loads(body)["status"]["conditions"][0]["message"] == "team \udcff"

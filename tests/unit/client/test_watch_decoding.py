@@ -44,7 +44,7 @@ def test_empty_lines_and_the_unfinished_rest_are_left_out() -> None:
     assert LineSplitter().feed(b"\na\n\nrest") == [b"a"]
 
 
-def test_an_endless_line_is_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_decoding, "MAX_LINE_BYTES", 10)
     splitter = LineSplitter()
     splitter.feed(b"x" * 10)
@@ -101,7 +101,7 @@ def test_a_malformed_object_keeps_what_names_it(metadata: Any, name: str, versio
 @pytest.mark.parametrize(
     "line", [b"<html>", b"{}", b"[]", b'{"type":"NEW","object":{}}', b'{"type":"ADDED"}', b"\xff"]
 )
-def test_garbage(line: bytes) -> None:
+def test_lines_that_are_no_watch_events(line: bytes) -> None:
     with pytest.raises(WatchDecodeError):
         WatchDecoder(PODS).decode(line)
 
@@ -167,7 +167,7 @@ LINE = json.dumps({
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=3), max_size=12).map(b"".join))
-def test_nothing_but_garbage_errors_come_out_of_garbage(line: bytes) -> None:
+def test_random_lines_raise_nothing_but_decode_errors(line: bytes) -> None:
     with suppress(WatchDecodeError):
         WatchDecoder(PODS).decode(line)
 
@@ -177,7 +177,7 @@ def test_nothing_but_garbage_errors_come_out_of_garbage(line: bytes) -> None:
     st.integers(0, 12),
     st.lists(st.sampled_from(PIECES), max_size=3).map(b"".join),
 )
-def test_nothing_but_garbage_errors_come_out_of_broken_lines(
+def test_broken_lines_raise_nothing_but_decode_errors(
     start: int, length: int, replacement: bytes
 ) -> None:
     with suppress(WatchDecodeError):
