@@ -33,14 +33,11 @@ from uuid import uuid4
 import msgspec
 import structlog
 
-from scheduler.api.decoding import decode_json
 from scheduler.api.policy import LeaseSpec
 from scheduler.client.clock import Clock, micro_time
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.fence import Heartbeat, LeaderFence
 from scheduler.client.metrics import ClientMetrics, NullMetrics
-from scheduler.client.resources import LEASES
-from scheduler.client.rest import ApiClient
 
 _log = structlog.get_logger(__name__)
 
@@ -118,53 +115,6 @@ class Lock(Protocol):
     async def replace(self, lease: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Replace it; raises ApiError 409 if it changed since it was read."""
         ...
-
-
-class LeaseLock:
-    """The record in a coordination.k8s.io/v1 Lease.
-
-    Give it a client of its own, without fence and without the scheduler's rate limit.
-    """
-
-    def __init__(self, client: ApiClient, name: str, namespace: str) -> None:
-        self._client = client
-        self._name = name
-        self._namespace = namespace
-        self._path = LEASES.path(name, namespace)
-
-    async def get(self, timeout: float) -> dict[str, Any] | None:
-        """Read the Lease."""
-        try:
-            response = await self._client.request("GET", self._path, timeout=timeout)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-        return _json_object(response.body)
-
-    async def create(self, spec: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Create the Lease."""
-        body = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": spec,
-        }
-        path = LEASES.collection_path(self._namespace)
-        response = await self._client.request("POST", path, body=body, timeout=timeout)
-        return _json_object(response.body)
-
-    async def replace(self, lease: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Replace the Lease, on condition of its resourceVersion."""
-        response = await self._client.request("PUT", self._path, body=lease, timeout=timeout)
-        return _json_object(response.body)
-
-
-_object_decoder = msgspec.json.Decoder(dict[str, Any])
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    return decode_json(_object_decoder, body)
 
 
 class LeaderElector:

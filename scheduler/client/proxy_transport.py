@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Final, NoReturn
+from typing import Final
 
 import aiohttp
 from yarl import URL
 
 from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.errors import ConnectionFailed, RequestTimeout, ResponseTooLarge
+from scheduler.client.errors import ResponseTooLarge
 from scheduler.client.http.parser import MAX_ERROR_BYTES
 from scheduler.client.http.pool import PoolOptions
 from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ResumingContext
-from scheduler.client.sessions import RenewedSession, read_body
+from scheduler.client.sessions import RenewedSession, raise_mapped, read_body
 
 _FAILURES: Final = (TimeoutError, aiohttp.ClientError, OSError, ValueError)
 
@@ -142,17 +142,3 @@ def _head(response: aiohttp.ClientResponse) -> bytes:
     lines = [f"HTTP/1.1 {response.status}".encode()]
     lines += [b"%b: %b" % (name, value) for name, value in response.raw_headers]
     return b"\r\n".join(lines)
-
-
-def raise_mapped(method: str, path: str, error: Exception) -> NoReturn:
-    """Raise the RequestError for an exception of aiohttp."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, aiohttp.ClientResponseError):
-        # Its own text contains the proxy's URL, with the password that may be in it.
-        text = f"responded {error.status} {error.message}"
-    if isinstance(error, TimeoutError):
-        sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
-        raise RequestTimeout(method, path, f"timed out: {text}", sent=sent) from error
-    sent = not isinstance(error, aiohttp.ClientConnectorError)
-    refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
-    raise ConnectionFailed(method, path, text, sent=sent, refused=refused) from error

@@ -1,11 +1,13 @@
-"""Shared by users of aiohttp: sessions with renewed certificates, and bodies with a limit."""
+"""Shared by users of aiohttp: sessions with renewed certificates, bodies with a limit, errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import aiohttp
 
+from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.tls import ClientTls, ResumingContext
 
 
@@ -60,3 +62,17 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | Non
             return None
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def raise_mapped(method: str, path: str, error: Exception) -> NoReturn:
+    """Raise the RequestError for an exception of aiohttp."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Its own text contains the proxy's URL, with the password that may be in it.
+        text = f"responded {error.status} {error.message}"
+    if isinstance(error, TimeoutError):
+        sent = not isinstance(error, aiohttp.ConnectionTimeoutError)
+        raise RequestTimeout(method, path, f"timed out: {text}", sent=sent) from error
+    sent = not isinstance(error, aiohttp.ClientConnectorError)
+    refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
+    raise ConnectionFailed(method, path, text, sent=sent, refused=refused) from error

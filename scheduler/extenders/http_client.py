@@ -21,8 +21,7 @@ from config import ExtenderTLSConfig
 from scheduler.client.environment_proxy import environment_proxy
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
-from scheduler.client.proxy_transport import raise_mapped
-from scheduler.client.sessions import RenewedSession, read_body
+from scheduler.client.sessions import RenewedSession, raise_mapped, read_body
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """Bound of a response's size beyond that of its request: an extender returns at most the nodes that

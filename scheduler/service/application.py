@@ -28,9 +28,9 @@ from scheduler.client.leader_election import (
     LeaderElectionOptions,
     LeaderElector,
     LeadershipLostError,
-    LeaseLock,
     check_timing,
 )
+from scheduler.client.lease_lock import LeaseLock
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.framework import ConfigurationError, Registry

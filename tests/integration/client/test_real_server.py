@@ -27,8 +27,8 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.leader_election import (
     LeaderElectionOptions,
     LeaderElector,
-    LeaseLock,
 )
+from scheduler.client.lease_lock import LeaseLock
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES
 from scheduler.client.rest import ApiClient

@@ -26,7 +26,7 @@ from scheduler.client.errors import (
     RequestError,
     RequestTimeout,
 )
-from scheduler.client.leader_election import LeaseLock
+from scheduler.client.lease_lock import LeaseLock
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.resources import EVENTS, NODES, PODS
 from scheduler.client.rest import ApiClient
