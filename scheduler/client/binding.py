@@ -1,10 +1,10 @@
-"""Binding a pod, until the outcome is certain.
+"""Binding of a pod until the outcome is certain.
 
 After a success response the pod is bound; after a refusal, or a request that was not sent, it is
 not. Every other failure (timeout, lost connection, 5xx, 409) leaves the outcome unknown, so a GET
-decides before the caller releases anything: bound to our node is success, unbound with the same UID
-is a failure that may be retried, anything else means that the pod was changed by others. While the
-GET itself fails the outcome stays unknown, however long that takes.
+decides before the caller releases anything: a pod bound to our node is a success, an unbound pod
+with the same UID a failure that may be retried; otherwise another client has changed the pod. While
+the GET itself fails the outcome stays unknown, however long that takes.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class _LaneState:
 
 
 class Dispatcher:
-    """The write side. Run `run()` in a task of yours, and `close()` it at the end."""
+    """Sends all writes of a scheduler. Run `run()` in a task, and `close()` it at the end."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Dispatcher:
         self._reads = asyncio.Semaphore(self._options.settling_reads)
 
     def statistics(self) -> DispatcherStatistics:
-        """Slots and counters now."""
+        """Return the slots in use and the counters since the start."""
         bind, status, event = self._lanes
         return DispatcherStatistics(
             bind=bind.statistics(),
@@ -172,7 +172,7 @@ class Dispatcher:
         *,
         send: Callable[[], Awaitable[BindResult | RequestError]] | None = None,
     ) -> BindResult:
-        """Bind when a slot is free; returns when the outcome is certain (see `binding`).
+        """Bind when a slot is free; return when the outcome is certain (see `binding`).
 
         `precondition` is called when the request is about to be sent; a reason prevents that.
         `send` replaces our own request; it returns an error when the outcome is unknown.

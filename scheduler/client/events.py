@@ -1,6 +1,6 @@
 """Kubernetes Events (events.k8s.io/v1), recorded without delaying scheduling.
 
-`EventRecorder.event` only notes what happened; a few workers build and send it later, through the
+`EventRecorder.event` only queues an event; a few workers build and send it later, through the
 lowest lane of the dispatcher. Equal events (same type, action, reason, controller,
 instance, regarding and related; the note does not count) become one object with a series, as in
 client-go (tools/events/event_broadcaster.go: eventBroadcasterImpl): the second occurrence starts
@@ -109,7 +109,7 @@ class _Entry:
 
 
 class EventRecorder:
-    """Records events. Run `run()` in a task of yours; to stop, `flush` it and cancel the task."""
+    """Records events. Run `run()` in a task; to stop, `flush` it and cancel the task."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class EventRecorder:
         self._recorded = self._aggregated = self._sent = self._dropped = self._failed = 0
 
     def statistics(self) -> EventRecorderStatistics:
-        """Counters and sizes now."""
+        """Return the counters since the start, and the sizes now."""
         return EventRecorderStatistics(
             recorded=self._recorded,
             aggregated=self._aggregated,
@@ -159,7 +159,7 @@ class EventRecorder:
         note: str,
         reporting_controller: str,
     ) -> None:
-        """Note an event; cheap, never blocks, never raises. `type` is Normal or Warning."""
+        """Queue an event without blocking or raising. `type` is Normal or Warning."""
         self._recorded += 1
         now = self._clock.now()
         key = (
@@ -246,7 +246,7 @@ class EventRecorder:
                 self._enqueue(entry)
 
     async def flush(self, deadline: float) -> int:
-        """Wait up to `deadline` seconds until all events are sent; returns how many are left."""
+        """Wait up to `deadline` seconds until all events are sent; return how many are left."""
         try:
             async with asyncio.timeout(deadline):
                 while self._queue or self._busy:
@@ -277,7 +277,7 @@ class EventRecorder:
                 self._enqueue(entry)
 
     async def _deliver(self, entry: _Entry) -> bool:
-        """Send, with retries where they may help; returns whether it was sent."""
+        """Send, with retries where they may help; return whether it was sent."""
         for attempt in range(1, self._options.max_attempts + 1):
             try:
                 await self._writer.call(Lane.EVENT, lambda: self._send(entry))
@@ -299,7 +299,7 @@ class EventRecorder:
                 return True
         self._failed += 1
         self._metrics.kube_event("failed")
-        # The next occurrence starts afresh instead of patching something that may not exist.
+        # The next occurrence creates a new object instead of patching one that may not exist.
         self._drop(entry)
         return False
 

@@ -10,7 +10,7 @@ which the observed renewal expires, so it takes over at the latest a lease durat
 No split brain: leadership ends, here, when the last successful renewal is older than the renew
 deadline, counted from *before* that renewal was sent. Until others may take over, lease duration
 minus renew deadline is left, and a write that was allowed at the last moment must end within that
-time (`check_timing`). Connection errors and hangs only ever make us stop earlier.
+time (`check_timing`). Connection errors and hangs can only end leadership earlier.
 
 A leader that makes no progress gives the Lease up: it stops renewing when the heartbeat is older
 than the watchdog timeout. It does not release the Lease then, since its last write may still be in
@@ -42,14 +42,14 @@ from scheduler.client.metrics import ClientMetrics, NullMetrics
 _log = structlog.get_logger(__name__)
 
 ACQUIRE_JITTER: Final = 1.2
-"""After an error candidates retry after `retry_period * [1, 2.2)`, as client-go's do always."""
+"""After an error candidates retry after `retry_period * [1, 2.2)`, as client-go's always do."""
 
 POLL_JITTER: Final = 0.2
 """A candidate reads a Lease that another process holds every `retry_period * [1, 1.2)`: reads do
 not conflict, and a renewal that is seen sooner expires sooner."""
 
 MIN_PAUSE_SECONDS: Final = 0.01
-"""Before another read, so that a timer that fires a little early does not become a busy loop."""
+"""Minimum before another read: a timer that fires a little early must not lead to a busy loop."""
 
 
 class LeadershipLostError(Exception):
@@ -249,7 +249,7 @@ class LeaderElector:
             _log.info(text, lease=self._lease_name())
 
     async def _write_released(self, lease: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-        """Write `spec` if the Lease is ours; returns whether it was."""
+        """Write `spec` if the Lease is ours; return whether it was."""
         try:
             await self._lock.replace(self._with_spec(lease, spec), self._call_timeout)
         except ApiError as error:
@@ -268,7 +268,7 @@ class LeaderElector:
     # ------------------------------------------------------------------------------------ one round
 
     async def _try_acquire_or_renew(self) -> bool:
-        """One round; True when the Lease is ours and was written just now."""
+        """Do one round; return True if the Lease is ours and was written just now."""
         try:
             return await self._round()
         except (RequestError, ValueError) as error:

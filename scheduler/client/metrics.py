@@ -12,35 +12,35 @@ class ClientMetrics(Protocol):
     """
 
     def request(self, verb: str, code: str, seconds: float) -> None:
-        """A request ended: `code` is the HTTP status, `<error>` (no response) or `<timeout>`."""
+        """Record the end of a request: `code` is the status, `<error>` (none) or `<timeout>`."""
         return
 
     def throttled(self, verb: str, seconds: float) -> None:
-        """The client's own rate limit delayed a request."""
+        """Record the delay of a request by the client's own rate limit."""
         return
 
     def listed(self, plural: str, items: int, seconds: float) -> None:
-        """A reflector finished a list."""
+        """Record a list that a reflector finished."""
         return
 
     def watch_events(self, plural: str, count: int) -> None:
-        """A reflector received a batch."""
+        """Count the events of a batch that a reflector received."""
         return
 
     def watch_ended(self, plural: str, cause: str) -> None:
-        """A watch or list ended; `cause` is one of `watch_end.EndCause`."""
+        """Count the end of a watch or list; `cause` is one of `watch_end.EndCause`."""
         return
 
     def malformed(self, plural: str) -> None:
-        """An object could not be decoded and was skipped."""
+        """Count an object that was skipped because it could not be decoded."""
         return
 
     def kube_event(self, outcome: str) -> None:
-        """A Kubernetes Event was `sent`, `aggregated`, `dropped` or `failed`."""
+        """Count a Kubernetes Event that was `sent`, `aggregated`, `dropped` or `failed`."""
         return
 
     def leader(self, name: str, leading: bool) -> None:
-        """This process began or stopped leading under Lease `name`."""
+        """Record that this process began or stopped leading under Lease `name`."""
         return
 
 

@@ -1,9 +1,9 @@
-"""Pages of a list: their form, and how many objects to ask for so that a page stays small in bytes.
+"""Pages of a list: their form, and the number of objects to request so that a page stays small.
 
-Users who create objects of 1.5 MB decide how long a page of 500 is. The server counts objects,
-not bytes, so the size is adapted: a page that arrived limits the next one by its bytes per object,
-and one that was too large to be read is requested again with a quarter of its objects. Afterwards
-the size doubles from page to page: the next namespace may be an ordinary one.
+A page of 500 objects of 1.5 MB each has 750 MB. The server counts objects, not bytes, so the size
+is adapted: a page that arrived limits the next one by its bytes per object, and one that was too
+large to be read is requested again with a quarter of its objects. Afterwards the size doubles from
+page to page: the next namespace may have ordinary objects.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class PageSizes:
     __slots__ = ("_sizes",)
 
     def __init__(self) -> None:
-        # Only sizes below what callers ask for.
+        # Only sizes below those that callers want.
         self._sizes: dict[str, int] = {}
 
     def next(self, path: str, limit: int) -> int:
-        """Return how many objects to request where the caller wants `limit`."""
+        """Return the number of objects to request where the caller wants `limit`."""
         return min(limit, self._sizes.get(path, limit))
 
     def too_large(self, path: str, size: int) -> bool:

@@ -28,7 +28,7 @@ class RateLimiter:
         self._at = clock.monotonic()
 
     def reserve(self) -> float:
-        """Take a token; returns the seconds until it exists, 0.0 if it does already."""
+        """Take a token; return the seconds until it exists, 0.0 if it does already."""
         if self._qps < 0:
             return 0.0
         now = self._clock.monotonic()

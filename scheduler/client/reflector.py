@@ -57,7 +57,7 @@ from scheduler.client.watch_end import EndCause, WatchEnded, cause_of, watch_end
 _log = structlog.get_logger(__name__)
 
 DELETION_BATCH: Final = 20
-"""Objects in a batch of deletions after a list. What it costs handlers to delete one is unknown."""
+"""Objects in a batch of deletions after a list. The cost of a deletion for handlers is unknown."""
 
 MAX_QUIET_WATCHES: Final = 3
 """Watches without bookmarks and events after which a list follows. Resuming cannot distinguish a
@@ -127,7 +127,7 @@ class Reflector(Generic[T]):
         self._contact = self._clock.monotonic()
 
     def statistics(self) -> ReflectorStatistics:
-        """Counters and state now."""
+        """Return the state, and the counters since the start."""
         return ReflectorStatistics(
             plural=self.resource.plural,
             objects=len(self.store),
@@ -165,7 +165,7 @@ class Reflector(Generic[T]):
         self._metrics.watch_ended(self.resource.plural, cause)
 
     def _after_end(self, error: WatchEnded) -> float:
-        """Account for the end of a stream; returns the delay before the next watch."""
+        """Account for the end of a stream; return the delay before the next watch."""
         self._count_end(error.cause)
         self._last_error = str(error)
         if error.relist:
@@ -182,7 +182,7 @@ class Reflector(Generic[T]):
         return delay
 
     def _after_failure(self, error: RequestError) -> float:
-        """Account for a failed request; returns the delay before the next one."""
+        """Account for a failed request; return the delay before the next one."""
         if self._on_contact is not None:
             self._on_contact(error)
         cause = cause_of(error)
@@ -277,7 +277,7 @@ class Reflector(Generic[T]):
             await self._yield_when_due()
 
     def _apply_batch(self, items: Sequence[msgspec.Raw], start: int, seen: set[str]) -> int:
-        """Deliver items from `start` on as one batch; returns where the next one starts."""
+        """Deliver items from `start` on as one batch; return where the next one starts."""
         at, end = start, min(start + self._options.batch_size, len(items))
         room = self._options.batch_bytes
         while at < end and room > 0:

@@ -1,4 +1,4 @@
-"""Requests with everything the API server and leader election demand of each.
+"""RequestSender: sends requests by the rules of the API server and of leader election.
 
 Invariants: a request passes the rate limit once per attempt, and a write is sent only while the
 leader fence is open, which is checked after every wait. A 401 renews the credential, unless it was
@@ -37,7 +37,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 THROTTLED_ATTEMPTS: Final = 10
-"""Attempts of a request that the server answers with 429, as in client-go."""
+"""Attempts of a request to which the server responds with 429, as in client-go."""
 
 PreSendCheck = Callable[[], str]
 """Called when a request is about to be sent: the reason why it must not be, or an empty string."""
@@ -142,7 +142,7 @@ class RequestSender:
     # ----------------------------------------------------------------------------------- internals
 
     def _build_headers(self, authorization: str | None) -> dict[str, HeaderBlock]:
-        """Headers by content type; the key "" is for requests without a body."""
+        """Return the headers by content type; the key "" is for requests without a body."""
         base = {
             "Accept": JSON,
             "Accept-Encoding": "identity",
@@ -172,13 +172,13 @@ class RequestSender:
             raise ConnectionFailed(method, path, str(error), sent=False) from error
 
     def _credential(self) -> tuple[str | None, ResumingContext | None]:
-        """The identity of a request sent now: Authorization header and TLS context."""
+        """Return the identity of a request sent now: Authorization header and TLS context."""
         return self._authorization, None if self._tls is None else self._tls.current()
 
     async def _replace(
         self, refused: tuple[str | None, ResumingContext | None], method: str, path: str
     ) -> bool:
-        """Replace the credential that the server refused; False when there is no other one."""
+        """Replace the credential that the server refused; return False if there is no other."""
         await self._authorize(method, path)
         if self._credential() == refused:
             try:

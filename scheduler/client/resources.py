@@ -60,19 +60,6 @@ class Resource(Generic[T]):
     `replace` with one.
     """
 
-    __slots__ = (
-        "_decoder",
-        "_head",
-        "_prefix",
-        "api_version",
-        "group",
-        "kind",
-        "namespaced",
-        "plural",
-        "type",
-        "version",
-    )
-
     def __init__(
         self,
         group: str,

@@ -1,8 +1,8 @@
 """The connections to one API server, direct or through a proxy.
 
-Knows HTTP, not Kubernetes: paths and bytes go in, status and bytes come out. Every call has a
-timeout. Responses are not compressed (localhost and cluster networks are faster than gzip), and
-redirects are not followed.
+This layer is HTTP without Kubernetes: it takes paths and bytes, and returns a status and bytes.
+Every call has a timeout. Responses are not compressed (localhost and cluster networks are faster
+than gzip), and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Transport:
     async def stream(
         self, request: Request, *, idle_timeout: float
     ) -> AsyncIterator[ResponseStream]:
-        """Open a response without end; it may be silent for `idle_timeout` seconds at a time."""
+        """Open a response without end; it fails after `idle_timeout` seconds without data."""
         stream = await self._open_transport().open_stream(request, idle_timeout)
         try:
             yield stream

@@ -1,16 +1,17 @@
 """LeaseThread: leader election in a thread of its own, so that a long cycle keeps the Lease.
 
-The one exception to "all state is touched from one event loop"; docs/decisions/0007-lease-thread.md
-gives the reasons. The thread runs an event loop of its own, which owns elector, client, connections
-and credentials. The two sides exchange
+All other state of the process is touched from one event loop only. The reasons for this exception
+are in docs/decisions/0007-lease-thread.md. The thread runs an event loop of its own, which owns the
+elector, its client, connections and credentials. The two loops share
 
-- the fence, which the thread writes and every write of the process reads;
-- the heartbeat, which the process's event loop writes and the thread reads before each renewal;
-- messages by `call_soon_threadsafe`: leading, ended with an error, metrics; and back: stop.
+- the fence, which the thread updates and the process checks before every write;
+- the heartbeat, which the process's loop updates and the thread checks before each renewal;
+- callbacks by `call_soon_threadsafe`: the thread reports that it leads, that it ended and with
+  which error, and metrics; the process requests the end.
 
-The thread needs the GIL for a few moments of each renewal. Python code releases it every 5 ms
-however long a cycle takes; a single call of C code that holds it (decoding, sorting an array) does
-not, and one longer than the renew deadline loses the Lease.
+Each renewal needs the GIL for a few moments. Python code releases it every 5 ms, however long a
+cycle takes. A single call of C code (decoding, sorting an array) does not: if one takes longer than
+the renew deadline, the Lease is lost.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ class LeaseThread:
     """One candidate for one term, as `LeaderElector`; use it on the process's event loop."""
 
     def __init__(self, elector: LeaderElector, transport: Transport) -> None:
-        """Prepare; both arguments belong to the thread from now on."""
+        """Prepare; from now on only the thread may use the two arguments."""
         self._elector = elector
         self._transport = transport
         #: Checked immediately before each write.
         self.fence: LeaderFence = elector.fence
-        # Of the process's loop; made in `run`.
+        # The process's loop and two futures of it, all set by `run`.
         self._home: asyncio.AbstractEventLoop
         self._acquired: asyncio.Future[None]
         self._ended: asyncio.Future[BaseException | None]
-        # Of the thread: used by callbacks and tasks of its loop only.
+        # The thread's loop, and state that only its callbacks and tasks use.
         self._loop: asyncio.AbstractEventLoop
         self._election: asyncio.Task[None] | None = None
         self._stop_requested = False
@@ -72,7 +73,7 @@ class LeaseThread:
         thread.start()
         try:
             await asyncio.wait((self._acquired, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            # Both are done if this loop was blocked for long.
+            # If this loop was blocked for long, the thread may have led and ended meanwhile.
             if not self._ended.done():
                 await run_while(lead, self._until_ended)
         finally:
@@ -92,7 +93,7 @@ class LeaseThread:
                 await asyncio.wait((self._ended,))
             except asyncio.CancelledError as error:
                 cancellation = error
-        # Setting `_ended` was its last action.
+        # Setting `_ended` was the thread's last action, so this does not block.
         thread.join()
         if cancellation is not None:
             raise cancellation
@@ -106,7 +107,7 @@ class LeaseThread:
                 runner.run(self._elect())
         except asyncio.CancelledError:
             pass
-        # The boundary of the thread: `run` raises the exception on the other side.
+        # The boundary of the thread: `run` raises the exception on the process's loop.
         except BaseException as error:  # noqa: BLE001
             failure = error
         finally:
@@ -133,7 +134,7 @@ class LeaseThread:
 class PostedMetrics(NullMetrics):
     """Forwards reports of the Lease's client to the event loop that owns the metrics.
 
-    The instruments are fast because only one thread writes them.
+    The instruments need no lock because only that loop's thread writes them.
     """
 
     __slots__ = ("_home", "_metrics")
@@ -152,6 +153,6 @@ class PostedMetrics(NullMetrics):
 
 
 def _post(loop: asyncio.AbstractEventLoop, message: Callable[..., object], *args: Any) -> None:
-    # RuntimeError: that loop is closed.
+    # RuntimeError: the loop is closed, so nothing waits for the message.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(message, *args)

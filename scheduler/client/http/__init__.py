@@ -1,10 +1,10 @@
-"""HTTP/1.1 towards the API server, without more than it needs.
+"""An HTTP/1.1 client for the API server, without features that it does not need.
 
-A pod costs two requests and a few watch events, which with a general client were most of its CPU.
-This one sends prepared bytes, reads responses by length or chunk, and keeps connections:
+A pod costs two requests and a few watch events, which took most of its CPU time with a general
+client. This one sends prepared bytes, reads responses by length or chunk, and keeps connections:
 
 - `request`: the bytes of a request; `response`: a whole response.
-- `parser`: bytes to responses, by llhttp, with limits; pure, no sockets.
+- `parser`: turns bytes into responses, by llhttp, with limits; pure, no sockets.
 - `connection`: one socket, one exchange at a time; `stream`: the body of a response without end.
 - `pool`: connections to one server, timeouts, error mapping; `tls`: contexts, session resumption.
 

@@ -37,23 +37,6 @@ class ConnectionLost(ConnectionError):  # noqa: N818  (says what happened)
 class Connection(asyncio.Protocol):
     """A protocol for `loop.create_connection`; the pool owns it."""
 
-    __slots__ = (
-        "_body",
-        "_broken",
-        "_last_received",
-        "_loop",
-        "_on_close",
-        "_parser",
-        "_stream",
-        "_timer",
-        "_transport",
-        "_waiter",
-        "context",
-        "idle_since",
-        "reading_paused",
-        "used",
-    )
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_close: Callable[[Connection], None]
     ) -> None:

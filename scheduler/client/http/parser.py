@@ -1,9 +1,9 @@
-"""Bytes of a connection to the responses in them (RFC 9112). Pure: no sockets, no clock.
+"""ResponseParser: turns bytes of a connection into responses (RFC 9112). Pure: no I/O, no clock.
 
 The parser is llhttp (`httptools`) in its strict mode, which refuses whatever two readers could
 frame differently: two lengths, a length beside chunks, folded headers, a space before a colon,
 line ends that are not CRLF. This module adds what llhttp leaves to its user: limits, and the
-transfer codings that it would let pass.
+refusal of transfer codings other than chunked.
 
 Invariant: the result does not depend on how the bytes are cut, and memory per response is bounded.
 Bytes that are not a response raise ProtocolError, after which the connection cannot be used: the
@@ -58,26 +58,6 @@ class ResponseParser:
     parser to llhttp: `close` it, or each of them waits for the garbage collector.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_body_size",
-        "_complete",
-        "_head_end",
-        "_interim",
-        "_limit",
-        "_llhttp",
-        "_overhead",
-        "_parts",
-        "_raw",
-        "_until_close",
-        "begun",
-        "head",
-        "on_body",
-        "reusable",
-        "status",
-        "trailing_data",
-    )
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         #: llhttp's callback. Not a method, since every piece of every body passes here.
@@ -115,7 +95,7 @@ class ResponseParser:
         return self._complete
 
     def feed(self, data: bytes) -> bytes:
-        """Parse bytes; returns what they add to the body.
+        """Parse bytes and return what they add to the body.
 
         Raises:
             ProtocolError: not a response, or one that exceeds its limits.
@@ -155,7 +135,7 @@ class ResponseParser:
         return body
 
     def feed_end(self) -> bool:
-        """Note the end of the connection; returns whether that completes the response."""
+        """Note the end of the connection; return whether that completes the response."""
         if self._until_close:
             self._complete = True
         return self._complete
@@ -229,7 +209,7 @@ def _check_chunked(head: bytes) -> None:
         if line.startswith(b"transfer-encoding:")
     ]
     if codings != [b"chunked"] or head.startswith(b"http/1.0"):
-        # gzip would have to be decoded, which is how a small body becomes a large one.
+        # gzip would have to be decoded, by which a small body can become a large one.
         raise ProtocolError(
             f"a transfer coding that is not supported: {b', '.join(codings)[:80]!r}"
         )
