@@ -58,8 +58,7 @@ class NodePorts:
         """Reject a node where a requested port is in use."""
         used = node.used_ports
         for ip, protocol, port in pod.signature.host_ports:
-            holders = used.get((protocol, port))
-            if holders and _taken(holders, ip):
+            if _taken(used.get((protocol, port)), ip):
                 return NO_FREE_PORT
         return None
 
@@ -75,7 +74,7 @@ class NodePorts:
             return all_pass(rows)
         if len(rows) <= FEW:
             return np.array(
-                [any(_taken_on(row, ip, by_row) for ip, by_row in contested) for row in rows],
+                [any(_taken(by_row.get(row), ip) for ip, by_row in contested) for row in rows],
                 dtype=np.int32,
             )
         taken = np.zeros(table.capacity, dtype=np.int32)
@@ -113,14 +112,9 @@ class NodePorts:
         )
 
 
-def _taken(holders: Mapping[str, int], ip: str) -> bool:
+def _taken(holders: Mapping[str, int] | None, ip: str) -> bool:
     """Whether `holders` of a port exclude `ip`; the wildcard address excludes every other."""
-    return bool(holders) and (ip == ANY_IP or ip in holders or ANY_IP in holders)
-
-
-def _taken_on(row: int, ip: str, by_row: Mapping[int, Mapping[str, int]]) -> bool:
-    holders = by_row.get(row)
-    return holders is not None and _taken(holders, ip)
+    return bool(holders and (ip == ANY_IP or ip in holders or ANY_IP in holders))
 
 
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:

@@ -6,6 +6,7 @@ that uses it: as attached and as new.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Final
 
@@ -99,7 +100,7 @@ class NodeVolumeLimits:
         present = node_volumes(
             self._resolver, node.pods, self._attachments.of_node(node.name), csi_node
         )
-        added = _by_driver(new - present.used)
+        added = Counter(volume.driver for volume in new - present.used)
         if any(
             present.counts.get(driver, 0) + count > limits[driver]
             for driver, count in added.items()
@@ -241,13 +242,6 @@ def _may_count(volume: Volume) -> bool:
 
 def _installed(driver: str, csi_node: CSINode | None) -> bool:
     return csi_node is not None and any(each.name == driver for each in csi_node.spec.drivers)
-
-
-def _by_driver(volumes: Collection[CSIVolume]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for volume in volumes:
-        counts[volume.driver] = counts.get(volume.driver, 0) + 1
-    return counts
 
 
 def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:

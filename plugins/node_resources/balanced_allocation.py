@@ -7,9 +7,9 @@ decide a truncation; `np.std` adds in another order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import sqrt
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     balanced_problems,
 )
+from plugins.node_resources.strategies import Number
 from plugins.row_selection import FEW, no_scores, selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -42,20 +43,12 @@ _HALF = MAX_NODE_SCORE // 2
 FloatColumn = NDArray[np.float64]
 
 
-class _Usage(NamedTuple):
-    """One resource of one node."""
+class _Usage(NamedTuple, Generic[Number]):
+    """One resource of one node, or a column of many nodes."""
 
-    used: int
+    used: Number
     added: int
-    allocatable: int
-
-
-class _UsageColumn(NamedTuple):
-    """One resource of many nodes."""
-
-    used: Int64Column
-    added: int
-    allocatable: Int64Column
+    allocatable: Number
 
 
 class NodeResourcesBalancedAllocation:
@@ -65,18 +58,14 @@ class NodeResourcesBalancedAllocation:
     args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = (
         NodeResourcesBalancedAllocationArgs
     )
+    validate_args = staticmethod(balanced_problems)
     pre_score_reusable: ClassVar[bool] = True
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesBalancedAllocationArgs()
-        require_valid(self.validate_args(args))
+        require_valid(balanced_problems(args))
         self._resources = args.resources
-
-    @staticmethod
-    def validate_args(args: NodeResourcesBalancedAllocationArgs) -> Iterator[tuple[str, str]]:
-        """Require distinct names and weights of 1."""
-        return balanced_problems(args)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -87,19 +76,11 @@ class NodeResourcesBalancedAllocation:
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Return 0 to 100, 75 for no change; 0 for a pod that PreScore would have skipped."""
         allocatable, requested = node.allocatable, node.requested
-        taking_part = self._shares(pod)
-        if not taking_part:
-            return 0
-        return _score(
-            [
-                _Usage(
-                    amount_of(requested, share.name),
-                    share.amount,
-                    amount_of(allocatable, share.name),
-                )
-                for share in taking_part
-            ]
-        )
+        usages = [
+            _Usage(amount_of(requested, name), amount, amount_of(allocatable, name))
+            for name, amount, _ in self._shares(pod)
+        ]
+        return _score(usages) if usages else 0
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
@@ -121,7 +102,7 @@ class NodeResourcesBalancedAllocation:
         columns = []
         for name, amount, _ in taking_part:
             capacity, in_use = amounts_in(table, name, index)
-            columns.append(_UsageColumn(in_use, amount, capacity))
+            columns.append(_Usage(in_use, amount, capacity))
         return _score_columns(columns, len(rows))
 
     def _shares(self, pod: Pod) -> list[Share]:
@@ -130,7 +111,7 @@ class NodeResourcesBalancedAllocation:
         return taking_part if any(share.amount for share in taking_part) else []
 
 
-def _score(usages: Sequence[_Usage]) -> int:
+def _score(usages: Sequence[_Usage[int]]) -> int:
     present = [usage for usage in usages if usage.allocatable]
     with_pod = _evenness(
         [min((usage.used + usage.added) / usage.allocatable, 1.0) for usage in present]
@@ -157,7 +138,7 @@ def _evenness(fractions: Sequence[float]) -> int:
     return int((1.0 - deviation) * MAX_NODE_SCORE)
 
 
-def _score_columns(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
+def _score_columns(usages: Sequence[_Usage[Int64Column]], count: int) -> Int64Column:
     """Score nodes in groups that have the same resources; resources a node lacks are left out."""
     having = np.zeros(count, dtype=np.int64)
     for position, usage in enumerate(usages):
@@ -169,18 +150,18 @@ def _score_columns(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
     for group in groups.tolist():
         members = np.flatnonzero(having == group)
         picked = [
-            _UsageColumn(usage.used[members], usage.added, usage.allocatable[members])
+            _Usage(usage.used[members], usage.added, usage.allocatable[members])
             for usage in _present(usages, group)
         ]
         scores[members] = _score_group(picked, len(members))
     return scores
 
 
-def _present(usages: Sequence[_UsageColumn], group: int) -> list[_UsageColumn]:
+def _present(usages: Sequence[_Usage[Int64Column]], group: int) -> list[_Usage[Int64Column]]:
     return [usage for position, usage in enumerate(usages) if group >> position & 1]
 
 
-def _score_group(usages: Sequence[_UsageColumn], count: int) -> Int64Column:
+def _score_group(usages: Sequence[_Usage[Int64Column]], count: int) -> Int64Column:
     with_pod = _evenness_columns(
         [np.minimum((usage.used + usage.added) / usage.allocatable, 1.0) for usage in usages], count
     )

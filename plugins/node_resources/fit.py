@@ -17,10 +17,15 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from plugins.arguments import require_valid
-from plugins.node_resources import scoring
 from plugins.node_resources.amounts import NATIVE, Demand, amount_of, amounts_in
-from plugins.node_resources.arguments import NodeResourcesFitArgs, fit_problems
+from plugins.node_resources.arguments import (
+    LEAST_ALLOCATED,
+    NodeResourcesFitArgs,
+    ScoringStrategy,
+    fit_problems,
+)
 from plugins.node_resources.requeueing import fit_events
+from plugins.node_resources.scoring import Scorer
 from plugins.row_selection import FEW, selector
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, is_extended_resource_name
@@ -70,6 +75,7 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = plugin_names.NODE_RESOURCES_FIT
     args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
+    validate_args = staticmethod(fit_problems)
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = _USAGE
     pre_score_reusable: ClassVar[bool] = True
@@ -77,17 +83,12 @@ class NodeResourcesFit:
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
-        require_valid(self.validate_args(args))
+        require_valid(fit_problems(args))
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._scorer = scoring.scorer(args.scoring_strategy)
+        self._scorer = Scorer(args.scoring_strategy or ScoringStrategy(type=LEAST_ALLOCATED))
         self._table = handle.table
         self._latest: tuple[Resources | None, int, Needs] = None, 0, Needs([], 0)
-
-    @staticmethod
-    def validate_args(args: NodeResourcesFitArgs) -> Iterator[tuple[str, str]]:
-        """Validate names, weights and the strategy."""
-        return fit_problems(args)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Return None: the pod limit concerns every pod, and the signature has the requests."""

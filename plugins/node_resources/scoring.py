@@ -7,7 +7,6 @@ non-zero requests count, for other resources its plain requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from plugins.node_resources.amounts import NATIVE, Share, amount_of, amounts_at, amounts_in, shares
@@ -15,7 +14,6 @@ from plugins.node_resources.arguments import (
     LEAST_ALLOCATED,
     MAX_SHAPE_SCORE,
     MOST_ALLOCATED,
-    ResourceSpec,
     ScoringStrategy,
 )
 from plugins.node_resources.strategies import (
@@ -37,9 +35,10 @@ _NON_ZERO: Final = frozenset({"cpu", "memory"})
 class Scorer:
     """A strategy and the resources it scores."""
 
-    def __init__(self, strategy: Strategy, resources: Sequence[ResourceSpec]) -> None:
-        self._strategy = strategy
-        self._resources = tuple(resources)
+    def __init__(self, arguments: ScoringStrategy) -> None:
+        """`arguments` must be valid."""
+        self._resources = arguments.resources
+        self._strategy = _strategy(arguments)
 
     def one(self, pod: Resources, node: NodeInfo) -> int:
         """Return the score of one node, 0 to 100."""
@@ -70,18 +69,14 @@ class Scorer:
         return self._strategy.column(_columns(table, selector(table, rows), taking_part))
 
 
-def scorer(strategy: ScoringStrategy | None) -> Scorer:
-    """Build the scorer for valid arguments."""
-    if strategy is None:
-        strategy = ScoringStrategy(type=LEAST_ALLOCATED)
-    if strategy.type == LEAST_ALLOCATED:
-        return Scorer(LeastAllocated(), strategy.resources)
-    if strategy.type == MOST_ALLOCATED:
-        return Scorer(MostAllocated(), strategy.resources)
-    ratio = strategy.requested_to_capacity_ratio
-    scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
+def _strategy(arguments: ScoringStrategy) -> Strategy:
+    if arguments.type == LEAST_ALLOCATED:
+        return LeastAllocated()
+    if arguments.type == MOST_ALLOCATED:
+        return MostAllocated()
+    ratio, scale = arguments.requested_to_capacity_ratio, MAX_NODE_SCORE // MAX_SHAPE_SCORE
     points = [(point.utilization, point.score * scale) for point in (ratio.shape if ratio else ())]
-    return Scorer(RequestedToCapacityRatio(points), strategy.resources)
+    return RequestedToCapacityRatio(points)
 
 
 def _amounts(table: NodeTableView, row: int, taking_part: list[Share]) -> list[Amounts]:

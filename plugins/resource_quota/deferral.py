@@ -35,20 +35,16 @@ def is_deferred(pod: Pod, remembered: bool | None) -> bool:
         return True
     if pod.metadata.annotations.get(MARK_ANNOTATION) == "true":
         return True
-    mark = condition_status(pod, MARK_CONDITION)
+    conditions = pod.status.conditions
+    mark = next((each.status for each in conditions if each.type == MARK_CONDITION), "")
     if mark == "True":
         return True
     if mark == "False" or remembered is False:
         return False
     return any(
         each.type == POD_SCHEDULED and each.status == "False" and each.reason in _GATED_REASONS
-        for each in pod.status.conditions
+        for each in conditions
     )
-
-
-def condition_status(pod: Pod, kind: str) -> str:
-    """Return the status of one condition; empty when the pod does not have it."""
-    return next((each.status for each in pod.status.conditions if each.type == kind), "")
 
 
 def is_terminal(pod: Pod) -> bool:

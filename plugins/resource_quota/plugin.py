@@ -91,8 +91,7 @@ class ResourceQuota:
         ledger.observe_newer(pod)
         violations = ledger.violations(pod)
         if violations:
-            self._count(violations, points.PRE_ENQUEUE)
-            return self._hold(self.enforcement, pod, violations)
+            return self._hold(self.enforcement, pod, violations, points.PRE_ENQUEUE)
         self._admit(self.enforcement, pod)
         return None
 
@@ -112,8 +111,7 @@ class ResourceQuota:
             return SKIP
         if state.info is None:
             return _rejection(violations)
-        self._count(violations, points.PRE_FILTER)
-        return self._hold(self.enforcement, pod, violations)
+        return self._hold(self.enforcement, pod, violations, points.PRE_FILTER)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Check and reserve in one step."""
@@ -122,8 +120,7 @@ class ResourceQuota:
         violations = self.enforcement.reserve(pod)
         if not violations:
             return None
-        self._count(violations, points.RESERVE)
-        return self._hold(self.enforcement, pod, violations)
+        return self._hold(self.enforcement, pod, violations, points.RESERVE)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """End the reservation; the pod is certainly not bound."""
@@ -143,8 +140,7 @@ class ResourceQuota:
         violations = await self.enforcement.prepare_bind(pod)
         if not violations:
             return None
-        self._count(violations, points.PRE_BIND)
-        return self._hold(self.enforcement, pod, violations)
+        return self._hold(self.enforcement, pod, violations, points.PRE_BIND)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Notify the native writer; the reservation stays until the binding is observed."""
@@ -197,8 +193,15 @@ class ResourceQuota:
     # -- inside ----------------------------------------------------------------------------------
 
     def _hold(
-        self, enforcement: QuotaEnforcement, pod: Pod, violations: Sequence[Violation]
+        self,
+        enforcement: QuotaEnforcement,
+        pod: Pod,
+        violations: Sequence[Violation],
+        point: ExtensionPoint,
     ) -> Status:
+        for account in {each.account: None for each in violations}:
+            labels = account.namespace, account.name, point.label
+            self._handle.metrics.count(VIOLATIONS, *labels)
         status = _rejection(violations)
         if enforcement.ledger.hold(pod.uid, violations, self._handle.clock.now()):
             if not _already_reported(pod, violations):
@@ -217,10 +220,6 @@ class ResourceQuota:
             node_name = self._handle.nominator.node_of(pod.uid)
             if node_name:
                 enforcement.ledger.nominate(pod, node_name)
-
-    def _count(self, violations: Sequence[Violation], point: ExtensionPoint) -> None:
-        for account in {each.account: None for each in violations}:
-            self._handle.metrics.count(VIOLATIONS, account.namespace, account.name, point.label)
 
 
 def _rejection(violations: Sequence[Violation]) -> Status:

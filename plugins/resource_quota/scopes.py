@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from scheduler.api.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, ResourceRequirements
-from scheduler.api.policy import ResourceQuotaSpec, ScopedResourceSelectorRequirement
+from scheduler.api.pod import Pod, ResourceRequirements
+from scheduler.api.policy import ResourceQuotaSpec
 from scheduler.api.quantity import parse
 from scheduler.api.requests import CPU, MEMORY, is_pod_level_resource_name
-from scheduler.api.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN
+from scheduler.api.selectors import EXISTS, Requirement
 
 PRIORITY_CLASS: Final = "PriorityClass"
 
@@ -22,35 +22,21 @@ ScopeMatch = Callable[[Pod], bool]
 
 def scope_match(spec: ResourceQuotaSpec) -> ScopeMatch:
     """Return the function that tests whether a quota covers a pod."""
-    wanted = [ScopedResourceSelectorRequirement(scope_name=name, operator=EXISTS)
-              for name in spec.scopes]  # fmt: skip
+    tests = [_scope_test(name, EXISTS) for name in spec.scopes]
     if spec.scope_selector is not None:
-        wanted += spec.scope_selector.match_expressions
-
-    def match(pod: Pod) -> bool:
-        return all(_matches(requirement, pod) for requirement in wanted)
-
-    return match
-
-
-def _matches(requirement: ScopedResourceSelectorRequirement, pod: Pod) -> bool:
-    if requirement.scope_name == PRIORITY_CLASS:
-        return _class_matches(requirement, pod.spec.priority_class_name)
-    test = _SCOPES.get(requirement.scope_name)
-    return test is not None and test(pod)
+        tests += [
+            _scope_test(each.scope_name, each.operator, each.values)
+            for each in spec.scope_selector.match_expressions
+        ]
+    return lambda pod: all(test(pod) for test in tests)
 
 
-def _class_matches(requirement: ScopedResourceSelectorRequirement, name: str) -> bool:
-    # The requirement is matched as a label selector over {PriorityClass: name}; a pod without a
-    # class has no such label.
-    operator = requirement.operator
-    if operator == EXISTS:
-        return bool(name)
-    if operator == DOES_NOT_EXIST:
-        return not name
-    if operator == IN:
-        return bool(name) and name in requirement.values
-    return operator == NOT_IN and (not name or name not in requirement.values)
+def _scope_test(scope: str, operator: str, values: Iterable[str] = ()) -> ScopeMatch:
+    if scope == PRIORITY_CLASS:
+        # A label selector over {PriorityClass: name}; a pod without a class has no such label.
+        requirement = Requirement(scope, operator, values)
+        return lambda pod: requirement.accepts(pod.spec.priority_class_name or None)
+    return _SCOPES.get(scope, lambda _pod: False)
 
 
 def _terminating(pod: Pod) -> bool:
@@ -78,21 +64,15 @@ def _states_amounts(resources: Iterable[ResourceRequirements]) -> bool:
 
 
 def _crosses_namespaces(pod: Pod) -> bool:
-    affinity: Affinity | None = pod.spec.affinity
+    affinity = pod.spec.affinity
     if affinity is None:
         return False
     return any(
         term.namespaces or term.namespace_selector is not None
         for part in (affinity.pod_affinity, affinity.pod_anti_affinity)
         if part is not None
-        for term in _terms(part)
+        for term in (*part.required, *(each.pod_affinity_term for each in part.preferred))
     )
-
-
-def _terms(part: PodAffinity) -> Iterable[PodAffinityTerm]:
-    yield from part.required
-    for each in part.preferred:
-        yield each.pod_affinity_term
 
 
 _SCOPES: Final[dict[str, ScopeMatch]] = {
