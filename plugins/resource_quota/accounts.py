@@ -105,8 +105,8 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
         status = quota.status
         for name in compute:
             hard, used = status.hard.get(name, quota.spec.hard[name]), status.used.get(name)
-            observed = None if used is None else _nano(used)
-            limits.append(Limit(name, name, _nano(hard), None, observed))
+            observed = None if used is None else nano_or_zero(used)
+            limits.append(Limit(name, name, nano_or_zero(hard), None, observed))
     limits.sort(key=lambda each: (each.name, each.key))
     return QuotaTerms(tuple(limits), invalid, () if mode.native else tuple(compute))
 
@@ -280,9 +280,9 @@ def _frees(old: Charge, role: Role | None, amounts: Amounts) -> bool:
     return any(now < before for now, before in zip(amounts, old.amounts, strict=True))
 
 
-def _nano(raw: RawQuantity) -> int:
+def nano_or_zero(raw: RawQuantity) -> int:
+    """Return an amount of a quota; an unreadable one, which no API server admits, is 0."""
     try:
         return parse(raw).nano
     except QuantityError:
-        # The API server admits no such quota; an unreadable limit allows nothing.
         return 0

@@ -50,12 +50,12 @@ class QuotaEnforcement:
         """Subscribe; `handle` is that of the first profile with the plugin."""
         self.args = args
         callbacks = LedgerCallbacks(
-            on_release=self._release,
+            on_release=lambda uids: handle.wake(uids, plugin_names.RESOURCE_QUOTA),
             on_recheck=handle.recheck,
             on_changed=self._changed,
             on_forgotten=self._forgotten,
             on_overcommitted=self._overcommitted,
-            on_timer=self._wake_host,
+            on_timer=lambda: self.on_timer(),  # noqa: PLW0108 - the host sets it later
         )
         self.ledger = Ledger(
             args.mode,
@@ -90,7 +90,7 @@ class QuotaEnforcement:
         #: By UID of a reserved pod: pods whose claims were withdrawn because of it.
         self._displaced: dict[str, list[str]] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
-        self._audit = Audit(self.ledger, self._drifted)
+        self._audit = Audit(self.ledger, lambda found: handle.metrics.gauge(DRIFT, value=found))
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod)
         subscriptions.on_object("resourcequotas", self._quota)
@@ -309,13 +309,6 @@ class QuotaEnforcement:
             self._note_built_in(old, ())
             self._conflicting.discard(old.metadata.uid)
 
-    def _wake_host(self) -> None:
-        # Read the attribute late: the host sets it after construction.
-        self.on_timer()
-
-    def _release(self, uids: Sequence[str]) -> None:
-        self._handle.wake(uids, plugin_names.RESOURCE_QUOTA)
-
     def _changed(self, account: Account) -> None:
         self._touched[account] = None
         self._sweep.changed(account.namespace, self._handle.clock.monotonic())
@@ -326,9 +319,6 @@ class QuotaEnforcement:
         self._touched.pop(account, None)
         self._exceeded.pop(account, None)
         self._gauge_in_flight(account, repeat(0))
-
-    def _drifted(self, differences: int) -> None:
-        self._handle.metrics.gauge(DRIFT, value=differences)
 
     def _gauge_in_flight(self, account: Account, amounts: Iterable[int]) -> None:
         labels = IN_FLIGHT, account.namespace, account.name

@@ -128,13 +128,14 @@ def key_for(name: str) -> DeferredKey:
     >>> key_for("requests.cpu").key, key_for("requests.nvidia.com/gpu").key
     ('deferred.kubestow.io/requests.cpu-millis', 'deferred.kubestow.io/requests.nvidia.com_gpu')
     """
-    spelt = _spelt(name)
+    plain = REQUESTS + name if name in _BASIC or name.startswith(HUGE_PAGES) else name
+    spelt = plain + _MILLIS if plain in (REQUESTS + CPU, LIMITS + CPU) else plain
     _, unit = _read_name(spelt)
     key = PREFIX + spelt.replace("/", "_", 1)
     if not is_qualified_name(key):
         msg = f"{name}: too long for a key; use an alias in annotation {ALIAS_ANNOTATION}"
         raise InvalidKeyError(msg)
-    return DeferredKey(key, _plain(name), unit)
+    return DeferredKey(key, plain, unit)
 
 
 def alias_key(alias: str, name: str) -> DeferredKey:
@@ -232,16 +233,6 @@ def _is_deferrable(resource: str) -> bool:
         except QuantityError:
             return False
     return resource in _BASIC or is_quota_extended(resource)
-
-
-def _plain(name: str) -> str:
-    bare = name in _BASIC or name.startswith(HUGE_PAGES)
-    return REQUESTS + name if bare else name
-
-
-def _spelt(name: str) -> str:
-    plain = _plain(name)
-    return plain + _MILLIS if plain in (REQUESTS + CPU, LIMITS + CPU) else plain
 
 
 def _aliases(annotations: Mapping[str, str], invalid: list[InvalidKey]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The ledger: which pod uses how much of which quota, and which pods wait for it (KEP-5465).
 
-Pods, quotas, nominations and reservations are fed in; it answers from memory what a pod would
-violate, which pods to release, and what each quota's usage is. No I/O, no clock: callers pass the
-time. One ledger serves all profiles of a process; it is touched from one event loop.
+Callers report pods, quotas, nominations and reservations; from these the ledger derives what a pod
+would violate, which pods to release, and the usage of each quota. No I/O, no clock: callers pass
+the time. One ledger serves all profiles of a process; it is touched from one event loop.
 
 `lifecycle` is the table of states and events of a pod, `accounting` keeps the sums, `checks` is the
 check of one pod against its quotas; `releases`, `claims` and `starvation_guard` decide which pods
@@ -48,7 +48,7 @@ class LedgerDriftError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatistics:
-    """A moment's view."""
+    """Counts of a ledger at one moment."""
 
     pods: int
     quotas: int

@@ -19,13 +19,12 @@ from typing import Final
 
 import structlog
 
-from plugins.resource_quota.accounts import Account, Limit
+from plugins.resource_quota.accounts import Account, nano_or_zero
 from plugins.resource_quota.enforcement import QuotaEnforcement
 from plugins.resource_quota.keys import human
 from plugins.resource_quota.messages import quota_reference
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
-from scheduler.api.quantity import QuantityError, parse
 from scheduler.client.clock import Clock
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError
 from scheduler.client.errors import RequestError
@@ -39,9 +38,9 @@ _log = structlog.get_logger(__name__)
 
 MAX_IN_FLIGHT: Final = 4
 CHECK_SECONDS: Final = 10.0
-"""Between two looks for a server that is not native; it must look so twice."""
+"""Seconds between two checks; a server must fail two in a row to be reported."""
 NOT_NATIVE: Final = "QuotaModeMismatch"
-"""Reason of the event about that."""
+"""Reason of the event on a quota of a server that is not native."""
 
 
 class NativeUsage:
@@ -115,10 +114,10 @@ class NativeUsage:
                 self._metrics.failed()
                 log_failure("usage of a quota is left to the quota controller", key, error)
 
-    # -- is the server native? -------------------------------------------------------------------
+    # -- check of the server ---------------------------------------------------------------------
 
     def check(self) -> None:
-        """Report each quota, once, whose usage looks the same wrong way in two checks in a row."""
+        """Report each quota once that is overcharged by the same amounts in two checks in a row."""
         suspected: dict[Key, tuple[int, ...]] = {}
         for account in self._ledger.accounts():
             key = account.namespace, account.name
@@ -162,12 +161,5 @@ def _higher(account: Account, quota: ResourceQuota) -> Mapping[str, str]:
         for index, limit in enumerate(account.limits)
         if limit.native
         for taken in (account.taken(index, pending=True),)
-        if taken > _shown(quota, limit)
+        if taken > nano_or_zero(quota.status.used.get(limit.key, "0"))
     }
-
-
-def _shown(quota: ResourceQuota, limit: Limit) -> int:
-    try:
-        return parse(quota.status.used.get(limit.key, "0")).nano
-    except QuantityError:
-        return 0

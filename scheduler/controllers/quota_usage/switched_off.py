@@ -26,8 +26,8 @@ _log = structlog.get_logger(__name__)
 NOT_ENFORCED: Final = "DeferredQuotaNotEnforced"
 """Reason of the event."""
 NOTE: Final = (
-    "nobody enforces the deferred keys of quota {name}: ResourceQuotaDeferredEnforcement is off "
-    "or quotaMode leaves them out. Their status.used is what it was then, and pods are scheduled "
+    "the deferred keys of quota {name} are not enforced: ResourceQuotaDeferredEnforcement is off "
+    "or quotaMode leaves them out. Their status.used keeps its last value, and pods are scheduled "
     "unchecked"
 )
 MAX_ATTEMPTS: Final = 5
