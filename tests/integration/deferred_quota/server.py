@@ -1,4 +1,4 @@
-"""A served cluster as these tests talk to it."""
+"""A served cluster, and requests of these tests to it."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Stage:
     async def quota(
         self, name: str = "q", hard: Mapping[str, object] | None = None, **spec: Any
     ) -> None:
-        """Create a quota that the scheduler then knows; keys of `hard` without prefix."""
+        """Create a quota and wait until the scheduler has it; keys of `hard` without prefix."""
         cpu = spec.pop("cpu", None)
         limits = {CPU: cpu} if hard is None else hard
         body = {PREFIX + key: str(value) for key, value in limits.items()}
@@ -181,18 +181,18 @@ class Stage:
             await until(partial(bound_to, self.cluster, name), f"{name} bound")
 
     async def held(self, *names: str) -> None:
-        """The pods wait for quota (their status may not say so yet)."""
+        """Wait until a quota holds the pods; their status may not show it yet."""
         for name in names:
             await until(partial(self.is_held, name), f"{name} held")
 
-    async def told(self, name: str, reason: str = HELD) -> JsonObject:
-        """The pod's PodScheduled condition has the reason; returns the condition."""
+    async def reason(self, name: str, reason: str = HELD) -> JsonObject:
+        """Wait until PodScheduled has the reason; return the condition."""
 
-        def says() -> bool:
+        def has_reason() -> bool:
             self.wake()
             return bool(condition(self.cluster, name).get("reason") == reason)
 
-        await until(says, f"{name}: {reason}")
+        await until(has_reason, f"{name}: {reason}")
         return condition(self.cluster, name)
 
     async def quiet_ledger(self) -> None:
@@ -217,7 +217,7 @@ class Stage:
         return bool(bound_to(self.cluster, name))
 
     def seen(self, name: str, namespace: str = "default") -> Pod:
-        """The pod as the scheduler knows it."""
+        """Return the scheduler's object of a pod."""
         found: Pod | None = self.wiring.state.listers["pods"].get(name, namespace)
         assert found is not None
         return found

@@ -70,7 +70,7 @@ async def test_set_creates_then_changes_and_keeps_the_rest(stock: Server, run: R
     assert _quota(stock)["spec"]["hard"] == {CPU: "1500", f"{PREFIX}requests.memory": "64Gi"}
 
 
-async def test_set_labels_the_namespace_when_asked_to(stock: Server, run: Run) -> None:
+async def test_set_labels_the_namespace_on_request(stock: Server, run: Run) -> None:
     await run("set", "--limits-cpu", "2", "--guard", "--scope", "NotTerminating")
     labels = stock.cluster.get("v1", "Namespace", "default")["metadata"]["labels"]
     assert labels["kubestow.io/deferred-quota"] == "enforced"
@@ -96,7 +96,7 @@ async def test_b51_set_gives_a_long_name_an_alias(stock: Server, run: Run) -> No
     assert (row["resource"], row["hard"]) == (f"requests.{name}", "4")
 
 
-async def test_a_dry_run_prints_what_kubectl_can_apply_and_asks_nobody() -> None:
+async def test_a_dry_run_prints_a_manifest_and_sends_no_request() -> None:
     line = ["set", "-n", "team-a", "--cpu", "1.5", "--dry-run", "-o", "yaml"]
     result = CliRunner().invoke(command, [*line, "--kubeconfig", "/nowhere"])
     assert yaml.safe_load(result.output) == {
@@ -132,7 +132,7 @@ def test_b45_what_cannot_be_stored_is_refused_with_a_hint(
     assert hint in " ".join(result.output.split())
 
 
-async def test_show_tells_used_hard_free_and_held(stock: Server, run: Run) -> None:
+async def test_show_prints_used_hard_free_and_held(stock: Server, run: Run) -> None:
     assert "no quota with deferred keys in namespace default" in (await run("show")).output
     await run("set", "--cpu", "10", "--memory", "64Gi")
     await _publish(stock, {CPU: "9500"})
@@ -189,7 +189,7 @@ async def test_b56_drain_lists_what_would_be_scheduled_unchecked(stock: Server, 
     assert "4 pods would be scheduled unchecked" in (await run("drain")).output
 
 
-async def test_migrate_goes_there_and_back(stock: Server, run: Run) -> None:
+async def test_migrate_converts_in_both_directions(stock: Server, run: Run) -> None:
     await run("set", "--cpu", "10", "--memory", "64Gi", "--gpu", "nvidia.com/gpu=8")
     await stock.client.patch(
         f"{QUOTAS}/default-deferred", {"spec": {"hard": {"pods": "5"}}}, "merge-patch+json"
@@ -242,12 +242,12 @@ async def test_migrate_keeps_the_smaller_of_two_limits_of_one_thing(
     assert _quota(stock, "default-compute")["spec"]["hard"] == {"requests.cpu": "2"}
 
 
-async def test_migrate_refuses_what_a_built_in_quota_cannot_say(stock: Server, run: Run) -> None:
+async def test_migrate_refuses_keys_without_a_built_in_name(stock: Server, run: Run) -> None:
     assert "there is no resourcequota" in (await run("migrate", code=1)).output
     await stock.quota("default-deferred", {f"{PREFIX}limits.nvidia.com_gpu": "8"})
     assert "no built-in quota can limit" in (await run("migrate", "--yes", code=1)).output
 
 
-async def test_errors_of_the_server_are_told_as_they_are(stock: Server, run: Run) -> None:
+async def test_errors_of_the_server_are_printed_unchanged(stock: Server, run: Run) -> None:
     refused = await run("set", "-n", "nowhere", "--cpu", "1", code=1)
     assert 'namespaces "nowhere" not found' in refused.output

@@ -1,4 +1,4 @@
-"""Whatever the API server does to us, bound pods never ask for more than the quota."""
+"""Faults of the API server: bound pods never use more than the quota."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_b58_the_api_server_is_gone_for_a_minute(cluster: EmbeddedCluster)
             stage.advance(1)
             return total.binds == 8
 
-        await until(all_ran, "nobody is lost")
+        await until(all_ran, "every pod runs")
         assert total.most == 3000
 
 

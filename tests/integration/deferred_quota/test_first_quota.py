@@ -1,4 +1,4 @@
-"""The first quota of a cluster finds pods wherever they are: until then no pod is counted."""
+"""The first quota of a cluster, and the pods that existed before it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_q3_q5_who_was_gated_is_known_although_no_condition_tells_any_more
         stage.released("unplaced", cpu="5")
         stage.gated("gated", "1")
         await stage.bound("running")
-        await stage.told("unplaced", "Unschedulable")
+        await stage.reason("unplaced", "Unschedulable")
         await until(
             lambda: "Unschedulable" in [c.reason for c in stage.seen("unplaced").status.conditions]
         )
@@ -42,14 +42,14 @@ async def test_q3_q5_who_was_gated_is_known_although_no_condition_tells_any_more
         await stage.quota(cpu=2000)
         assert stage.used() == {CPU: "1000"}
         stage.advance(SWEEP_SECONDS + 0.1)
-        await stage.told("unplaced", HELD)
+        await stage.reason("unplaced", HELD)
         assert stage.marks("unplaced") == ["True"]
         stage.ungate("gated")
         await stage.bound("gated")
         assert stage.used() == {CPU: "2000"}
 
         stage.delete("q", "ResourceQuota")
-        await stage.told("unplaced", "Unschedulable")
+        await stage.reason("unplaced", "Unschedulable")
         await stage.quota("again", cpu=2000)
         assert stage.used("again") == {CPU: "2000"}
 

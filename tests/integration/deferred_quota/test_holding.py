@@ -1,4 +1,4 @@
-"""KEP-5465 acceptance, the scheduler's part: who is held, what is said, who is let in."""
+"""KEP-5465 acceptance, the scheduler's part: held pods, their conditions, and their release."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def test_b07_the_last_gate_goes_and_quota_is_full(cluster: EmbeddedCluster
     async with staged(cluster) as stage:
         await filled(stage)
         stage.released("g", cpu="5")
-        said = await stage.told("g")
-        assert (said["status"], said["reason"], said["message"]) == ("False", HELD, FULL)
+        shown = await stage.reason("g")
+        assert (shown["status"], shown["reason"], shown["message"]) == ("False", HELD, FULL)
         await until(lambda: stage.notes() == [FULL])
         assert (
             sample(
@@ -129,7 +129,7 @@ async def test_b12_each_compute_name_holds(
             await stage.bound("g")
         else:
             # No node offers it: what matters is that the quota does not hold it any more.
-            await stage.told("g", "Unschedulable")
+            await stage.reason("g", "Unschedulable")
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ async def test_b17_a_pod_larger_than_the_limit_says_so_and_a_raised_limit_wakes_
     async with staged(cluster) as stage:
         await stage.quota(cpu=2000)
         stage.released("g", cpu="5")
-        said = await stage.told("g")
-        assert said["message"].endswith(
+        shown = await stage.reason("g")
+        assert shown["message"].endswith(
             "limited: requests.cpu=2 (exceeds the quota even when empty)"
         )
         await stage.patch_quota("q", {CPU: 5000})
@@ -223,19 +223,19 @@ async def test_b22_a_gated_pod_is_measured_by_the_size_it_has_when_it_is_let_go(
         await stage.bound("g")
         stage.gated("h", "1")
         stage.ungate("h")
-        said = await stage.told("h")
-        assert "used: requests.cpu=2" in said["message"]
+        shown = await stage.reason("h")
+        assert "used: requests.cpu=2" in shown["message"]
 
 
 async def test_b54_a_held_pod_is_explained(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
         await filled(stage)
         stage.released("g", cpu="5")
-        said = await stage.told("g")
+        shown = await stage.reason("g")
         view = stage.wiring.scheduling.queue.view("default", "g")
         assert view is not None
         await until(lambda: stage.notes() == [FULL])
-        assert said["message"] == view.message == FULL
+        assert shown["message"] == view.message == FULL
         assert view.gating_plugin == "ResourceQuota"
 
 
@@ -244,7 +244,7 @@ async def test_b60_a_prefilter_rejection_says_what_the_kep_says(cluster: Embedde
     stage: Stage
 
     def take(pod: Any) -> Status | None:
-        # Between the two checks of `g` somebody else takes the quota.
+        # Between the two checks of `g` another pod takes the quota.
         if pod.metadata.name == "g" and not taken:
             taken.append("g")
             account = stage.ledger.account("default", "p1")
@@ -260,13 +260,13 @@ async def test_b60_a_prefilter_rejection_says_what_the_kep_says(cluster: Embedde
         stage.gated("other", "2")
         await until(lambda: stage.ledger.statistics().pods == 1)
         stage.released("g", cpu="1")
-        said = await stage.told("g")
+        shown = await stage.reason("g")
         text = (
             "0/1 nodes are available: quota exceeded: p1, requested: requests.cpu=1, "
             "used: requests.cpu=2, limited: requests.cpu=2. preemption: 0/1 nodes are available: "
             "1 Preemption is not helpful for scheduling."
         )
-        assert said["message"] == text
+        assert shown["message"] == text
         await until(lambda: event_notes(cluster, "FailedScheduling") == [text])
         stage.ledger.unreserve((find(cluster, "other") or {})["metadata"]["uid"])
         stage.advance()
@@ -279,13 +279,13 @@ async def test_b33_quota_that_appears_while_a_pod_queues_turns_it_down(
     # No room on the node at first: the pod has passed PreEnqueue when the quota comes.
     async with staged(cluster, [node("n1", "1")]) as stage:
         stage.released("g", cpu="5")
-        await stage.told("g", "Unschedulable")
+        await stage.reason("g", "Unschedulable")
         await stage.quota(cpu=1000)
         await until(lambda: stage.ledger.account("default", "q") is not None)
         cluster.create(node("n2", "10"))
         stage.advance()
-        said = await stage.told("g")
-        assert "quota exceeded: q" in said["message"]
+        shown = await stage.reason("g")
+        assert "quota exceeded: q" in shown["message"]
         assert find(cluster, "g") is not None
         stage.delete("q", "ResourceQuota")
         stage.advance()

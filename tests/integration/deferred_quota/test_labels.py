@@ -21,8 +21,8 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 def buys_nodes_for(stage: Stage, name: str) -> bool:
     """The predicate of cluster-autoscaler and Karpenter."""
-    said = condition(stage.cluster, name)
-    return said.get("status") == "False" and said.get("reason") == "Unschedulable"
+    shown = condition(stage.cluster, name)
+    return shown.get("status") == "False" and shown.get("reason") == "Unschedulable"
 
 
 async def known(stage: Stage, name: str) -> None:
@@ -57,10 +57,10 @@ async def test_b40_a_held_pod_buys_no_node_and_one_that_fits_does(cluster: Embed
     async with staged(cluster, [node("n1", "2")]) as stage:
         await stage.quota(cpu=6000)
         stage.released("held", cpu="8")
-        await stage.told("held", HELD)
+        await stage.reason("held", HELD)
         assert not buys_nodes_for(stage, "held")
         stage.released("unplaced", cpu="5")
-        await stage.told("unplaced", "Unschedulable")
+        await stage.reason("unplaced", "Unschedulable")
         assert buys_nodes_for(stage, "unplaced")
 
 
@@ -71,18 +71,18 @@ async def test_b40_usage_rises_and_the_label_is_put_right_and_back(
     async with staged(cluster, [node("n1", "2")]) as stage:
         await stage.quota(cpu=5000)
         stage.released("g", cpu="5")
-        await stage.told("g", "Unschedulable")
+        await stage.reason("g", "Unschedulable")
         await known(stage, "g")
         cluster.create(pod("taker", "1"))
         await stage.bound("taker")
         await stage.quiet()
         stage.advance(SWEEP_SECONDS)
-        said = await stage.told("g", HELD)
-        assert "requested: requests.cpu=5, used: requests.cpu=1" in said["message"]
+        shown = await stage.reason("g", HELD)
+        assert "requested: requests.cpu=5, used: requests.cpu=1" in shown["message"]
         assert stage.is_held("g")
         # Quota is free again: an attempt, and only that, makes it the autoscaler's business.
         stage.finish("taker")
-        await stage.told("g", "Unschedulable")
+        await stage.reason("g", "Unschedulable")
         cluster.create(node("n2", "8"))
         stage.advance()
         await stage.bound("g")
@@ -99,21 +99,21 @@ async def test_b40_other_ways_to_fit_no_longer(cluster: EmbeddedCluster, cause: 
     async with staged(cluster, [node("n1", "2")]) as stage:
         await stage.quota(cpu=5000)
         stage.released("g", cpu="5")
-        await stage.told("g", "Unschedulable")
+        await stage.reason("g", "Unschedulable")
         await known(stage, "g")
         if cause == "limit lowered":
             await stage.patch_quota("q", {CPU: 4000})
         else:
             await stage.quota("second", cpu=1000)
         stage.advance(SWEEP_SECONDS)
-        await stage.told("g", HELD)
+        await stage.reason("g", HELD)
 
 
 async def test_b41_a_pod_that_still_fits_keeps_its_label(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, [node("n1", "2")]) as stage:
         await stage.quota(cpu=9000)
         stage.released("g", cpu="5")
-        await stage.told("g", "Unschedulable")
+        await stage.reason("g", "Unschedulable")
         await known(stage, "g")
         cluster.create(pod("taker", "1"))
         await stage.bound("taker")

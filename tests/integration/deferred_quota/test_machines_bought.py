@@ -1,6 +1,6 @@
 """RC3: how many machines an autoscaler buys for a crowd that a quota lets run only in part.
 
-Seen beside the real Karpenter: quota 24 CPU, 40 pods of 3 CPU that were ungated at once, 20
+Observed with the real Karpenter: quota 24 CPU, 40 pods of 3 CPU that were ungated at once, 20
 machines, 15 of them for nothing. Both autoscalers are imitated, in virtual time.
 """
 
@@ -80,12 +80,12 @@ class Market:
             stage.gated(name, str(SIZE))
         stage.ungate(*self.names)
 
-        def told() -> bool:
+        def all_labelled() -> bool:
             stage.wake()
             reasons = [condition(self.cluster, name).get("reason") for name in self.names]
             return all(reason in ("Unschedulable", HELD) for reason in reasons)
 
-        await until(told, "all told")
+        await until(all_labelled, "all labelled")
         await stage.quiet()
 
 
@@ -131,7 +131,7 @@ async def test_rc3_at_most_one_machine_too_many_is_bought(
             if market.running == RUN:
                 break
         assert market.running == RUN
-        # The others are held all the time, and nobody buys anything for them.
+        # The others are held all the time, and no machine is bought for them.
         for _ in range(10):
             await market.look(stage)
         assert market.running == RUN
@@ -149,7 +149,7 @@ async def test_rc3_at_most_one_machine_too_many_is_bought(
 async def test_rc3_who_is_overtaken_is_no_longer_called_unschedulable(
     cluster: EmbeddedCluster,
 ) -> None:
-    """Seen beside Karpenter: six machines instead of four.
+    """Observed with Karpenter: six machines instead of four.
 
     Eight pods were called Unschedulable and machines bought for them; when these were there, three
     pods that the quota held were tried before three of the eight and took their places. The three
@@ -161,11 +161,11 @@ async def test_rc3_who_is_overtaken_is_no_longer_called_unschedulable(
         first = [f"first-{number}" for number in range(RUN)]
         stage.released(*first, cpu=str(SIZE), nodeSelector={"zone": "b"})
         for name in first:
-            await stage.told(name, "Unschedulable")
+            await stage.reason(name, "Unschedulable")
         others = [f"other-{number}" for number in range(6)]
         stage.released(*others, cpu=str(SIZE), nodeSelector={"zone": "a"})
         for name in others:
-            await stage.told(name)
+            await stage.reason(name)
         assert promised.names == {*first}
         # Where only the others may run, and only five of them.
         cluster.create(node("machine-a", str(5 * SIZE), labels={"zone": "a"}))
@@ -189,19 +189,19 @@ async def test_rc3_who_is_overtaken_gets_the_next_share(cluster: EmbeddedCluster
     async with staged(cluster, [node("a", "1", labels={"zone": "a"})]) as stage:
         await stage.quota(cpu=2000)
         stage.released("first", "second", nodeSelector={"zone": "b"})
-        await stage.told("first", "Unschedulable")
-        await stage.told("second", "Unschedulable")
+        await stage.reason("first", "Unschedulable")
+        await stage.reason("second", "Unschedulable")
         stage.released("taker", nodeSelector={"zone": "a"})
         await stage.bound("taker")
-        await stage.told("second")
+        await stage.reason("second")
         assert promised.names == {"taker", "first"}
         stage.finish("taker")
-        await stage.told("second", "Unschedulable")
+        await stage.reason("second", "Unschedulable")
         # One that came later, and stood back from the beginning.
         stage.released("third", nodeSelector={"zone": "c"})
-        await stage.told("third")
+        await stage.reason("third")
         stage.delete("first")
-        await stage.told("third", "Unschedulable")
+        await stage.reason("third", "Unschedulable")
         assert promised.most == 2
 
 
@@ -209,12 +209,12 @@ async def test_rc3_a_raised_limit_lets_more_claim(cluster: EmbeddedCluster) -> N
     async with staged(cluster, [node("a", "1")]) as stage:
         await stage.quota(cpu=2000)
         stage.released("first", "second", cpu="2")
-        await stage.told("first", "Unschedulable")
-        await stage.told("second")
+        await stage.reason("first", "Unschedulable")
+        await stage.reason("second")
         await stage.patch_quota("q", {CPU: 4000})
-        await stage.told("second", "Unschedulable")
+        await stage.reason("second", "Unschedulable")
         await stage.patch_quota("q", {CPU: 3000})
-        await stage.told("second")
+        await stage.reason("second")
 
 
 async def test_rc3_without_claims_it_buys_for_everybody(flavor: str) -> None:

@@ -1,4 +1,4 @@
-"""Native mode: usage is raised after a binding, and a server that is not native is told of."""
+"""Native mode: usage is raised after a binding, and a server that is not native is reported."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_q10_the_recount_of_the_controller_and_ours_agree() -> None:
         assert shows(cluster, "6")()
 
 
-async def test_conflicts_are_tried_again_and_then_left_to_the_controller() -> None:
+async def test_conflicts_are_retried_and_then_left_to_the_controller() -> None:
     async with _running("native", "Native") as (cluster, wiring):
         await _quota(cluster, wiring, {"requests.cpu": "9"})
         cluster.runner.switch("quota", False)

@@ -31,8 +31,8 @@ async def test_b16_several_quotas_must_all_have_room_and_all_are_named(
         await stage.quota("a-smaller", cpu=500)
         await stage.quota("wide", cpu=9000)
         stage.released("p", cpu="2")
-        said = await stage.told("p", HELD)
-        assert said["message"].split("; ") == [
+        found = await stage.reason("p", HELD)
+        assert found["message"].split("; ") == [
             (
                 "quota exceeded: a-smaller, requested: requests.cpu=2, used: requests.cpu=0, "
                 "limited: requests.cpu=500m (exceeds the quota even when empty)"
@@ -57,7 +57,7 @@ async def test_b16_two_quotas_that_contradict_take_nothing_from_each_other(
         await stage.quota("generous", cpu=9000)
         await stage.quota("strict", cpu=0)
         stage.released("p")
-        await stage.told("p", HELD)
+        await stage.reason("p", HELD)
         assert stage.used("generous") == {CPU: "0"}
         cluster.create(pod("asks-nothing", "0"))
         await stage.bound("asks-nothing")
@@ -70,8 +70,8 @@ async def test_b19_used_is_above_hard_after_a_limit_was_lowered(cluster: Embedde
         await stage.bound("a", "b", "c")
         await stage.patch_quota("q", {CPU: 1000})
         stage.released("d")
-        said = await stage.told("d", HELD)
-        assert "used: requests.cpu=3, limited: requests.cpu=1" in said["message"]
+        found = await stage.reason("d", HELD)
+        assert "used: requests.cpu=3, limited: requests.cpu=1" in found["message"]
         for name in ("a", "b"):
             stage.finish(name)
         await stage.quiet()
@@ -130,7 +130,7 @@ async def test_b21_a_held_pod_that_is_deleted_leaves_nothing(cluster: EmbeddedCl
     async with staged(cluster) as stage:
         await stage.quota(cpu=1000)
         stage.released("a", cpu="2")
-        await stage.told("a", HELD)
+        await stage.reason("a", HELD)
         stage.delete("a")
         await until(lambda: stage.ledger.statistics().pods == 0)
         await stage.quiet()
@@ -159,7 +159,7 @@ async def test_o10_a_fake_mark_on_a_pod_without_gates_is_measured_all_the_same(
         made = pod("fake", "2")
         made["metadata"]["annotations"] = {"kubestow.io/quota-deferred": "true"}
         cluster.create(made)
-        await stage.told("fake", HELD)
+        await stage.reason("fake", HELD)
         assert stage.used() == {CPU: "0"}
 
 

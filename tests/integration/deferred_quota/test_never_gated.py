@@ -63,7 +63,7 @@ async def test_rc2_one_that_can_never_run_holds_nobody() -> None:
     async with running, staged(running, [gpu_node()]) as stage:
         await stage.quota(hard={KEY: 8})
         running.create(gpu_pod("huge", 9))
-        said = await stage.told("huge", HELD)
+        said = await stage.reason("huge", HELD)
         assert said["message"] == (
             f"quota exceeded: q, requested: requests.{GPU}=9, used: requests.{GPU}=0, "
             f"limited: requests.{GPU}=8 (exceeds the quota even when empty)"
@@ -95,7 +95,7 @@ async def test_rc2_one_that_must_wait_holds_nobody_who_need_not() -> None:
         await stage.bound(*four)
         await shows(stage, {KEY: "4"})
         running.create(gpu_pod("large", 8))
-        said = await stage.told("large", HELD)
+        said = await stage.reason("large", HELD)
         assert f"used: requests.{GPU}=4, limited: requests.{GPU}=8" in said["message"]
         await shows(stage, {KEY: "4"})
         running.create(queued("deferred", 2))
@@ -103,7 +103,7 @@ async def test_rc2_one_that_must_wait_holds_nobody_who_need_not() -> None:
         await stage.bound("deferred", "plain")
         await shows(stage, {KEY: "8"})
         running.create(queued("next", 2))
-        said = await stage.told("next", HELD)
+        said = await stage.reason("next", HELD)
         # The same number as in the quota, for everybody.
         assert f"used: requests.{GPU}=8, limited: requests.{GPU}=8" in said["message"]
         assert stage.used() == {KEY: "8"}

@@ -1,4 +1,4 @@
-"""KEP-5465 acceptance: never more than the limit, and nothing leaks, however things interleave."""
+"""KEP-5465 acceptance: usage never exceeds the limit, and nothing leaks, in any order of events."""
 
 from __future__ import annotations
 

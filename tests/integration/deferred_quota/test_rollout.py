@@ -1,4 +1,4 @@
-"""On, off and on again: nobody is killed, nothing leaks, numbers are right."""
+"""Switching the feature on, off and on again: no pod ends, nothing leaks, numbers are right."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_b53_gate_off_schedules_unchecked_and_says_so(cluster: EmbeddedClu
         stage.released("a", "b")
         await until(lambda: stage.is_bound("a") or stage.is_bound("b"))
         held = "b" if stage.is_bound("a") else "a"
-        await stage.told(held, HELD)
+        await stage.reason(held, HELD)
         await until(lambda: shown(stage) == {CPU: "1000"})
     async with without_the_gate(cluster):
         await until(partial(bound_to, cluster, held), "scheduled unchecked")
@@ -70,7 +70,7 @@ async def test_b53_gate_off_schedules_unchecked_and_says_so(cluster: EmbeddedClu
         assert stage.is_bound("b")
 
 
-async def test_a_cluster_without_deferred_keys_hears_nothing(cluster: EmbeddedCluster) -> None:
+async def test_a_cluster_without_deferred_keys_gets_no_event(cluster: EmbeddedCluster) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "plain"}}
     cluster.create({**quota, "spec": {"hard": {"pods": "5"}}})
     async with without_the_gate(cluster):
@@ -79,7 +79,7 @@ async def test_a_cluster_without_deferred_keys_hears_nothing(cluster: EmbeddedCl
         assert event_notes(cluster, NOT_ENFORCED) == []
 
 
-async def test_quotas_that_may_not_be_read_are_no_concern(cluster: EmbeddedCluster) -> None:
+async def test_quotas_that_may_not_be_read_are_ignored(cluster: EmbeddedCluster) -> None:
     rule = FaultRule(action="error", verb="list", resource="resourcequotas", code=403)
     cluster.faults.add(rule)
     async with without_the_gate(cluster):
@@ -97,7 +97,7 @@ async def test_b56_upgrade_rollback_upgrade(cluster: EmbeddedCluster) -> None:
         await stage.bound("runs")
         stage.gated("gated")
         stage.released("held")
-        await stage.told("held", HELD)
+        await stage.reason("held", HELD)
     async with without_the_gate(cluster):
         await until(partial(bound_to, cluster, "held"))
         cluster.create(pod("meanwhile"))
@@ -106,7 +106,7 @@ async def test_b56_upgrade_rollback_upgrade(cluster: EmbeddedCluster) -> None:
         assert names(stage) == {"runs": True, "gated": False, "held": True}
         await until(lambda: shown(stage) == {CPU: "3000"})
         stage.ungate("gated")
-        await stage.told("gated", HELD)
+        await stage.reason("gated", HELD)
         for name in ("runs", "held"):
             stage.finish(name)
         await until(lambda: stage.used() == {CPU: "1000"})
@@ -167,7 +167,7 @@ async def test_b39_a_restart_writes_nothing_to_held_pods(cluster: EmbeddedCluste
     async with staged(cluster, []) as stage:
         await stage.quota(cpu=1000)
         stage.released("big", cpu="3")
-        await stage.told("big", HELD)
+        await stage.reason("big", HELD)
         await until(lambda: stage.marks("big") == ["True"])
         await until(lambda: len(stage.notes()) == 1, "told in an Event")
     version = cluster.get("v1", "Pod", "big")["metadata"]["resourceVersion"]

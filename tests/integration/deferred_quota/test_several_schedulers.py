@@ -152,7 +152,7 @@ async def test_reservations_of_other_schedulers_count_until_they_expire(
         annotate(cluster, json.dumps({stage.uid("theirs"): fresh}))
         await until(lambda: list(stage.ledger.reserved()), "their reservation is observed")
         stage.released("mine")
-        await stage.told("mine", HELD)
+        await stage.reason("mine", HELD)
         stage.advance(EXPIRY_SECONDS + 1)
         await stage.bound("mine")
 
@@ -180,9 +180,7 @@ async def test_an_entry_is_renewed_while_the_bind_takes_long(cluster: EmbeddedCl
 
 
 @pytest.mark.parametrize("value", ["nonsense", "[]", '{"u": 3}', '{"u": {"holder": 1}}'])
-async def test_an_annotation_that_cannot_be_read_means_nothing(
-    cluster: EmbeddedCluster, value: str
-) -> None:
+async def test_an_unreadable_annotation_is_ignored(cluster: EmbeddedCluster, value: str) -> None:
     async with staged(cluster, args=API) as stage:
         await stage.quota(cpu=2000)
         annotate(cluster, value)
@@ -190,7 +188,7 @@ async def test_an_annotation_that_cannot_be_read_means_nothing(
         await stage.bound("a")
 
 
-async def test_conflicts_with_other_writers_are_tried_again(cluster: EmbeddedCluster) -> None:
+async def test_conflicts_with_other_writers_are_retried(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, args=API) as stage:
         await stage.quota(cpu=2000)
         cluster.faults.add(

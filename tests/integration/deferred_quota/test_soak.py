@@ -1,4 +1,4 @@
-"""B57 in small: the churn of `make soak`, and that it notices what it is there to notice."""
+"""B57 in small: the churn of `make soak`, and its detection of a leak."""
 
 from __future__ import annotations
 

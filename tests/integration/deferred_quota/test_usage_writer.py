@@ -1,4 +1,4 @@
-"""KEP-5465: what is used stands in `status.used`, absolute, for as long as we run."""
+"""KEP-5465: usage is published in `status.used`, in absolute amounts, while a leader runs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_several_quotas_and_a_new_key(cluster: EmbeddedCluster) -> None:
         await shows(stage, {CPU: "3000", "requests.memory": "0"}, "q3")
 
 
-async def test_what_somebody_else_writes_is_put_right(cluster: EmbeddedCluster) -> None:
+async def test_values_of_other_writers_are_overwritten(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
         await stage.quota(cpu=5000)
         stage.released("a")
@@ -147,7 +147,7 @@ async def test_what_somebody_else_writes_is_put_right(cluster: EmbeddedCluster) 
         await until(put_right)
 
 
-async def test_errors_are_counted_and_tried_again(cluster: EmbeddedCluster) -> None:
+async def test_failed_writes_are_counted_and_repeated(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(
         FaultRule(action="error", verb="patch", resource="resourcequotas/status", code=500, times=3)
     )
@@ -164,7 +164,7 @@ async def test_errors_are_counted_and_tried_again(cluster: EmbeddedCluster) -> N
         assert sample(stage.wiring, ERRORS) == 3
 
 
-async def test_a_write_cut_off_by_an_error_is_made_after_the_restart(
+async def test_a_write_cancelled_by_an_error_is_made_after_the_restart(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage_writer, "RESTART_SECONDS", 0.0)
@@ -184,7 +184,7 @@ async def test_a_write_cut_off_by_an_error_is_made_after_the_restart(
     assert broken
 
 
-async def test_a_quota_that_is_deleted_and_made_again_is_published(
+async def test_a_quota_that_is_deleted_and_created_again_is_published(
     cluster: EmbeddedCluster,
 ) -> None:
     async with staged(cluster) as stage:

@@ -1,4 +1,4 @@
-"""KEP-5465 acceptance, the queue's part: who is woken, by what, and how little is written."""
+"""KEP-5465 acceptance, the queue's part: wake-ups of held pods, their causes and their writes."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ async def test_b32_a_changed_quota_wakes_those_it_held(cluster: EmbeddedCluster,
         await stage.quota("b", cpu=0, scopes=["NotTerminating"])
         stage.released("by-a", activeDeadlineSeconds=600)
         stage.released("by-b")
-        await stage.told("by-a")
-        await stage.told("by-b")
+        await stage.reason("by-a")
+        await stage.reason("by-b")
         await stage.quiet()
         runs = stage.wiring.scheduling.queue.statistics().pre_enqueue_runs
         if what == "deleted":
@@ -156,7 +156,7 @@ async def test_b37_new_numbers_alone_are_written_once_a_minute(cluster: Embedded
         cluster.create(pod("running", "9"))
         await stage.bound("running")
         stage.released("g", cpu="5")
-        await stage.told("g")
+        await stage.reason("g")
         await stage.quiet()
         writes = Writes(cluster)
         uid = stage.uid("g")
@@ -214,7 +214,7 @@ async def test_a_pod_that_passes_quota_and_fits_no_node_is_still_measured_later(
     async with staged(cluster, [node("n1", "1")]) as stage:
         await stage.quota(cpu=5000)
         stage.released("g", cpu="5")
-        await stage.told("g", "Unschedulable")
+        await stage.reason("g", "Unschedulable")
         assert stage.ledger.deferred(stage.seen("g"))
         assert stage.used() == {CPU: "0"}
         await until(lambda: stage.marks("g") == ["True"])
@@ -222,7 +222,7 @@ async def test_a_pod_that_passes_quota_and_fits_no_node_is_still_measured_later(
         await stage.bound("running")
         cluster.create(node("n2", "10"))
         stage.advance(BACKOFF)
-        said = await stage.told("g")
+        said = await stage.reason("g")
         assert "used: requests.cpu=1" in said["message"]
 
 
@@ -243,7 +243,7 @@ async def test_b36_hold_after_lets_the_big_pod_run(cluster: EmbeddedCluster) -> 
         stage.finish("a")
         await until(lambda: stage.used() == {CPU: "1000"})
         stage.released("small")
-        said = await stage.told("small")
+        said = await stage.reason("small")
         assert said["message"].endswith("reserved for older pod default/big")
         stage.finish("b")
         await stage.bound("big")
@@ -253,10 +253,10 @@ async def test_claims_keep_autoscalers_from_buying_twice(cluster: EmbeddedCluste
     async with staged(cluster, [node("n1", "1")], args={"claimPending": True}) as stage:
         await stage.quota(cpu=5000)
         stage.released("first", cpu="4")
-        await stage.told("first", "Unschedulable")
+        await stage.reason("first", "Unschedulable")
         await until(lambda: stage.marks("first") == ["True"])
         stage.released("second", cpu="4")
-        said = await stage.told("second")
+        said = await stage.reason("second")
         assert said["message"].startswith("quota exceeded: q, requested: requests.cpu=4")
         cluster.create(node("n2", "4"))
         stage.advance()
@@ -286,7 +286,7 @@ async def test_b43_time_held_by_quota_does_not_run_the_clock_of_topology_spread(
         stage.advance(600)
         stage.finish("running")
         # Held for ten minutes, and yet its first attempt is a strict one.
-        said = await stage.told("y", "Unschedulable")
+        said = await stage.reason("y", "Unschedulable")
         assert "topology spread" in said["message"]
         await stage.quiet()
         assert not stage.is_bound("y")
