@@ -16,7 +16,7 @@ from scheduler.api.policy import ResourceQuota
 
 
 class Accounting:
-    """See the module's docstring."""
+    """The charges of all pods in the accounts of one ledger."""
 
     def __init__(
         self, callbacks: LedgerCallbacks, releases: Releases, guard: StarvationGuard
@@ -29,7 +29,7 @@ class Accounting:
         self.synced = False
 
     def set_quota(self, namespace: Namespace, quota: ResourceQuota, terms: QuotaTerms) -> None:
-        """Take in a new or changed quota."""
+        """Record a new or changed quota."""
         name = quota.metadata.name
         old = namespace.accounts.get(name)
         fresh = Account(quota, terms.limits) if terms.limits else None

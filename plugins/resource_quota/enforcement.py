@@ -44,7 +44,7 @@ VIOLATIONS: Final = "scheduler_resource_quota_violations_total"
 
 
 class QuotaEnforcement:
-    """See the module's docstring. Touched from one event loop; implements `TimedWork`."""
+    """The ledger of a process. Touched from one event loop; implements `TimedWork`."""
 
     def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
         """Subscribe; `handle` is that of the first profile with the plugin."""
@@ -172,7 +172,7 @@ class QuotaEnforcement:
         now = self._handle.clock.monotonic()
         for pod in self._handle.listers["pods"].list():
             self.ledger.observe(pod, once_gated=pod.metadata.uid in self._once_gated)
-            self._sweep.pod(pod, now)
+            self._sweep.observe(pod, now)
         for uid in self._passing:
             self.ledger.reserve_unchecked(uid)
         for pod, node_name in self._nominated.values():
@@ -262,7 +262,7 @@ class QuotaEnforcement:
         if old is not None and old.metadata.uid != new.metadata.uid:
             self._forget(old)
         self.ledger.observe(new)
-        self._sweep.pod(new, self._handle.clock.monotonic())
+        self._sweep.observe(new, self._handle.clock.monotonic())
 
     def _remember(self, old: Pod | None, new: Pod | None) -> None:
         """Keep facts that `_activate` could not read from the pod's object."""

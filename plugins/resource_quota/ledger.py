@@ -60,7 +60,7 @@ class LedgerStatistics:
 
 
 class Ledger:
-    """See the module's docstring."""
+    """Usage, reservations and held pods of all namespaces."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Ledger:
     # -- pods ------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, *, once_gated: bool = False) -> None:
-        """Take in a new or changed pod. `once_gated`: it was gated, whatever the object shows."""
+        """Record a new or changed pod. `once_gated`: it was gated, whatever the object shows."""
         uid = pod.metadata.uid
         record = self._pods.get(uid)
         if record is None:
@@ -131,7 +131,7 @@ class Ledger:
             self._apply(record, PodEvent.BOUND if pod.spec.node_name else PodEvent.OBSERVED)
 
     def observe_newer(self, pod: Pod) -> None:
-        """Take in a pod unless a newer object is known: for callers that may hold an old one."""
+        """Record a pod unless a newer object is known: for callers that may hold an old one."""
         record = self._pods.get(pod.metadata.uid)
         if record is None or (record.pod is not pod and _newer(pod, record.pod)):
             self.observe(pod)
@@ -238,7 +238,7 @@ class Ledger:
     # -- quotas ----------------------------------------------------------------------------------
 
     def set_quota(self, quota: ResourceQuota) -> QuotaTerms:
-        """Take in a new or changed quota. Returns what was read, for findings to be reported."""
+        """Record a new or changed quota. Returns what was read, for findings to be reported."""
         namespace = self._namespace(quota.metadata.namespace)
         terms = read_terms(quota, self.mode)
         self._accounting.set_quota(namespace, quota, terms)

@@ -33,7 +33,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class Sweep:
-    """See the module's docstring."""
+    """Correction of the labels of unplaced pods after usage rose."""
 
     def __init__(self, ledger: Ledger, recheck: Callable[[Sequence[str]], None]) -> None:
         """`recheck(uids)`: run PreEnqueue again for these pods."""
@@ -43,11 +43,11 @@ class Sweep:
         self._unplaced: dict[str, dict[str, Pod]] = {}
         #: Namespaces in which something has changed since the last sweep.
         self._changed: dict[str, None] = {}
-        self._begun: Iterator[Pod] | None = None
+        self._remaining: Iterator[Pod] | None = None
         self._due: float | None = None
 
-    def pod(self, pod: Pod, now: float) -> None:
-        """Take in a pod as the API server shows it."""
+    def observe(self, pod: Pod, now: float) -> None:
+        """Record a pod as the API server shows it."""
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         if pod.spec.node_name or not _unplaced(pod):
             if self._unplaced:
@@ -77,32 +77,32 @@ class Sweep:
         """Check a batch of pods, if it is time."""
         if self._due is None or self._due > now:
             return
-        if self._begun is None:
+        if self._remaining is None:
             namespaces, self._changed = self._changed, {}
             pods = [self._unplaced.get(name, {}).values() for name in namespaces]
-            self._begun = iter([pod for found in pods for pod in found])
+            self._remaining = iter([pod for found in pods for pod in found])
         wrong = []
-        for checked, pod in enumerate(self._begun, start=1):
+        for checked, pod in enumerate(self._remaining, start=1):
             if not self._ledger.holds(pod.metadata.uid) and self._ledger.violations(pod):
                 wrong.append(pod.metadata.uid)
             if checked == SWEEP_BATCH:
                 self._due = now + SWEEP_INTERVAL
                 break
         else:
-            self._begun = None
+            self._remaining = None
             self._due = now + SWEEP_SECONDS if self._changed else None
         if wrong:
             self._recheck(wrong)
 
 
 class Audit:
-    """See the module's docstring."""
+    """Recount of one quota at a time."""
 
     def __init__(self, ledger: Ledger, report: Callable[[int], None]) -> None:
         """`report(differences)` at the end of each round."""
         self._ledger = ledger
         self._report = report
-        self._left: list[Account] = []
+        self._uncounted: list[Account] = []
         self._found = 0
         self._due: float | None = None
         self._pause = ROUND_SECONDS
@@ -117,13 +117,13 @@ class Audit:
         """Recount one quota, if it is time."""
         if self.next_due(now) > now:
             return
-        if not self._left:
-            self._left = list(self._ledger.accounts())
-            self._pause = ROUND_SECONDS / max(1, len(self._left))
+        if not self._uncounted:
+            self._uncounted = list(self._ledger.accounts())
+            self._pause = ROUND_SECONDS / max(1, len(self._uncounted))
             self._found = 0
-        if self._left:
-            self._found += len(self._ledger.drift_of(self._left.pop()))
-        if not self._left:
+        if self._uncounted:
+            self._found += len(self._ledger.drift_of(self._uncounted.pop()))
+        if not self._uncounted:
             self._report(self._found)
         self._due = now + self._pause
 

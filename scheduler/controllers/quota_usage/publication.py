@@ -42,16 +42,8 @@ Usage = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The usage of one quota in the ledger."""
-
-    uid: str
-    used: Usage
-
-
-@dataclass(frozen=True, slots=True)
 class Publication:
-    """One write to make; report it with `written`, `failed` or `not_found`."""
+    """Usage of one quota to be written."""
 
     key: Key
     uid: str
@@ -81,9 +73,9 @@ class _Quota:
 
 
 class Publications:
-    """See the module's docstring. Touched from one event loop."""
+    """The writes that are due, by quota. Touched from one event loop."""
 
-    def __init__(self, source: Callable[[Key], Target | None], random: Random) -> None:
+    def __init__(self, source: Callable[[Key], Publication | None], random: Random) -> None:
         """`source(key)` returns the usage now; None: nothing is to be published (any more)."""
         self._source = source
         self._random = random
@@ -117,7 +109,7 @@ class Publications:
         self._schedule(key, quota, quota.not_before)
 
     def seen(self, key: Key, uid: str, version: int, used: Mapping[str, int], now: float) -> None:
-        """Take in an observed object: its resourceVersion and deferred keys."""
+        """Record an observed object: its resourceVersion and deferred keys."""
         quota = self._quotas.get(key)
         if quota is None:
             return
@@ -144,7 +136,10 @@ class Publications:
     # -- writes ----------------------------------------------------------------------------------
 
     def plan(self, now: float) -> tuple[list[Publication], float]:
-        """Return the writes to begin now, and when to plan again if nothing changes before."""
+        """Return the writes to begin now, and when to plan again if nothing changes before.
+
+        Report each write with `written`, `failed` or `not_found`.
+        """
         writes: list[Publication] = []
         while self._begun and self._heap and self._in_flight < MAX_IN_FLIGHT:
             due, key = self._heap[0]

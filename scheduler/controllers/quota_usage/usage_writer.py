@@ -32,7 +32,6 @@ from scheduler.controllers.quota_usage.publication import (
     NEVER,
     Publication,
     Publications,
-    Target,
 )
 from scheduler.controllers.quota_usage.quota_patcher import Key, QuotaPatcher, log_failure
 from scheduler.framework import Subscriptions
@@ -81,7 +80,7 @@ class UsageWriter:
         self._ledger = enforcement.ledger
         self._metrics = metrics
         self._clock: Clock = client.clock
-        self._publications = Publications(self._target, random)
+        self._publications = Publications(self._usage, random)
         self._wake = asyncio.Event()
         self._written = self._failed = 0
         enforcement.on_changed(self._changed)
@@ -124,10 +123,10 @@ class UsageWriter:
 
     # -- subscriptions ---------------------------------------------------------------------------
 
-    def _target(self, key: Key) -> Target | None:
+    def _usage(self, key: Key) -> Publication | None:
         account = self._ledger.account(*key)
         used = {} if account is None else account.published()
-        return None if account is None or not used else Target(account.uid, used)
+        return None if account is None or not used else Publication(key, account.uid, used)
 
     def _changed(self, account: Account) -> None:
         self._publications.changed((account.namespace, account.name))

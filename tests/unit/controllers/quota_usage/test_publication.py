@@ -16,7 +16,6 @@ from scheduler.controllers.quota_usage.publication import (
     NEVER,
     Publication,
     Publications,
-    Target,
 )
 from scheduler.controllers.quota_usage.quota_patcher import Key
 
@@ -29,7 +28,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.targets: dict[Key, Target] = {}
+        self.targets: dict[Key, Publication] = {}
         self.shown: dict[Key, dict[str, str]] = {}
         self.history: list[tuple[float, str]] = []
         self.version = 1
@@ -37,7 +36,7 @@ class World:
         self.publications = Publications(self.targets.get, Random(1))
 
     def use(self, amount: int, key: Key = Q, uid: str = "u") -> None:
-        self.targets[key] = Target(uid, {CPU: str(amount)})
+        self.targets[key] = Publication(key, uid, {CPU: str(amount)})
         self.publications.changed(key)
 
     def write(self, write: Publication) -> None:

@@ -41,7 +41,7 @@ class Scene:
     def observe(self, *pods: Pod) -> None:
         for each in pods:
             self.ledger.observe(each)
-            self.sweep.pod(each, self.now)
+            self.sweep.observe(each, self.now)
 
     def advance(self, seconds: float) -> None:
         end = self.now + seconds
