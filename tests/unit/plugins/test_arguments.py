@@ -115,7 +115,7 @@ RATIO = "scoringStrategy.requestedToCapacityRatio"
                     "Invalid value: 50: values must be sorted in increasing order",
                 )
             ],
-            id="only the first unsorted point is told",
+            id="only the first unsorted point is reported",
         ),
         pytest.param(
             ratio((-1, 11), (101, 0)),

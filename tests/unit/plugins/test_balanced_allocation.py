@@ -28,7 +28,7 @@ def requests(usage: Usage) -> dict[str, Any]:
     return {**stated, GPU: usage[2]} if len(usage) > 2 else stated
 
 
-def asking(usage: Usage) -> Pod:
+def requesting(usage: Usage) -> Pod:
     return pod({"containers": [container(requests=requests(usage))]})
 
 
@@ -104,17 +104,17 @@ def test_score(
 ) -> None:
     cluster = Cluster(
         (node(f"n{i}", allocatable=requests(size)) for i, (size, _) in enumerate(nodes)),
-        {f"n{i}": [asking(used)] for i, (_, used) in enumerate(nodes) if used is not None},
+        {f"n{i}": [requesting(used)] for i, (_, used) in enumerate(nodes) if used is not None},
     )
     plugin = NodeResourcesBalancedAllocation(args, cluster.handle())
 
-    assert raw_scores(plugin, cluster, asking(wanted)) == expected
+    assert raw_scores(plugin, cluster, requesting(wanted)) == expected
 
 
 @pytest.mark.parametrize(
-    "wanted", [pod(), asking((0, 0)), pod({"containers": [container(requests={GPU: 1})]})]
+    "wanted", [pod(), requesting((0, 0)), pod({"containers": [container(requests={GPU: 1})]})]
 )
-def test_a_pod_that_asks_for_none_of_the_resources_is_skipped(wanted: Pod) -> None:
+def test_a_pod_that_requests_none_of_the_resources_is_skipped(wanted: Pod) -> None:
     cluster = Cluster([node()])
     plugin = NodeResourcesBalancedAllocation(None, cluster.handle())
     state, table = CycleState(), cluster.table

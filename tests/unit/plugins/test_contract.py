@@ -85,18 +85,18 @@ def build(variant: tuple[type[Any], Any], cluster: Cluster) -> Any:
 
 
 @QUICK
-@given(cluster=clusters(), asking=st.lists(pods(), min_size=1, max_size=3))
-def test_contract(cluster: Cluster, asking: list[Any]) -> None:
-    case = PluginCase(cluster.table, [cluster.intern(pod) for pod in asking])
+@given(cluster=clusters(), subject=st.lists(pods(), min_size=1, max_size=3))
+def test_contract(cluster: Cluster, subject: list[Any]) -> None:
+    case = PluginCase(cluster.table, [cluster.intern(pod) for pod in subject])
 
     for variant in VARIANTS:
         check_plugin_contract(build(variant, cluster), case)
 
 
 @QUICK
-@given(cluster=clusters(), asking=pods(), data=st.data())
-def test_reuse_rules_are_complete(cluster: Cluster, asking: Any, data: st.DataObject) -> None:
-    case = PluginCase(cluster.table, [cluster.intern(asking)])
+@given(cluster=clusters(), subject=pods(), data=st.data())
+def test_reuse_rules_are_complete(cluster: Cluster, subject: Any, data: st.DataObject) -> None:
+    case = PluginCase(cluster.table, [cluster.intern(subject)])
 
     def changes() -> None:
         for _ in range(3):

@@ -33,7 +33,7 @@ async def test_bind(status: Status | None) -> None:
     assert writer.bound == [("u", "node-1", None)]
 
 
-async def test_annotations_of_the_attempt_travel_with_the_binding() -> None:
+async def test_annotations_of_the_attempt_are_sent_with_the_binding() -> None:
     writer, state = Writer(None), CycleState()
     state.annotate_binding({"example.com/a": "1"})
     state.annotate_binding({"example.com/b": "2"})

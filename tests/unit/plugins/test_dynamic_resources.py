@@ -25,9 +25,9 @@ def test_a_pod_without_claims_is_skipped() -> None:
 def test_a_pod_with_claims_is_refused_with_its_reason() -> None:
     cluster = Cluster([node()])
     plugin = DynamicResources(None, cluster.handle())
-    asking = pod({"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]})
+    subject = pod({"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]})
 
-    status = plugin.pre_filter(CycleState(), asking, cluster.table)
+    status = plugin.pre_filter(CycleState(), subject, cluster.table)
 
     assert status is not None
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE

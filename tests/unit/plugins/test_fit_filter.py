@@ -1,7 +1,7 @@
 """NodeResourcesFit as a filter: upstream's `fit.go`.
 
 The node has 10m CPU, 20 bytes of memory, 20 of ephemeral storage, 5 example.com/aaa, 5
-hugepages-2Mi and room for 32 pods, unless a test says otherwise.
+hugepages-2Mi and room for 32 pods, unless a test states otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def amounts(cpu: int = 0, memory: int = 0, **others: int) -> Amounts:
     return {**stated, **others}
 
 
-def asking(
+def requesting(
     *containers: Amounts,
     init: tuple[Amounts, ...] = (),
     sidecars: tuple[Amounts, ...] = (),
@@ -69,8 +69,8 @@ def outcome(
     allocatable: Amounts | None = None,
 ) -> tuple[str, list[str]]:
     """("OK" | "U" | "UU", names that are short) for a node with one pod that uses `used`."""
-    placed = [] if used is None else [asking(used)]
-    # Rows beside the one in question, so that the vectorised path is taken too.
+    placed = [] if used is None else [requesting(used)]
+    # More rows than the one tested, so that the vectorised path is taken too.
     nodes = [node("n", allocatable=allocatable or SIZE), *(node(f"x{i}") for i in range(5))]
     cluster = Cluster(nodes, {"n": placed})
     plugin = NodeResourcesFit(args, cluster.handle())
@@ -91,82 +91,109 @@ OK: tuple[str, list[str]] = ("OK", [])
 @pytest.mark.parametrize(
     ("wanted", "used", "expected"),
     [
-        pytest.param(asking({}), amounts(10, 20), OK, id="nothing wanted, node full"),
-        pytest.param(asking(amounts(1, 1)), amounts(10, 20), ("U", ["cpu", "memory"]), id="full"),
+        pytest.param(requesting({}), amounts(10, 20), OK, id="nothing wanted, node full"),
         pytest.param(
-            asking(amounts(1, 1), init=(amounts(3, 1),)), amounts(8, 19), ("U", ["cpu"]), id="init"
+            requesting(amounts(1, 1)), amounts(10, 20), ("U", ["cpu", "memory"]), id="full"
         ),
         pytest.param(
-            asking(amounts(1, 1), init=(amounts(3, 1), amounts(2, 1))),
+            requesting(amounts(1, 1), init=(amounts(3, 1),)),
+            amounts(8, 19),
+            ("U", ["cpu"]),
+            id="init",
+        ),
+        pytest.param(
+            requesting(amounts(1, 1), init=(amounts(3, 1), amounts(2, 1))),
             amounts(8, 19),
             ("U", ["cpu"]),
             id="largest init",
         ),
         pytest.param(
-            asking(amounts(1, 1), init=(amounts(1, 3),)),
+            requesting(amounts(1, 1), init=(amounts(1, 3),)),
             amounts(9, 19),
             ("U", ["memory"]),
             id="mem",
         ),
         pytest.param(
-            asking(amounts(1, 1), init=(amounts(1, 1),) * 3), amounts(9, 19), OK, id="init is a max"
+            requesting(amounts(1, 1), init=(amounts(1, 1),) * 3),
+            amounts(9, 19),
+            OK,
+            id="init is a max",
         ),
-        pytest.param(asking(amounts(1, 1)), amounts(5, 5), OK, id="fits"),
-        pytest.param(asking(amounts(2, 1)), amounts(9, 5), ("U", ["cpu"]), id="cpu only"),
-        pytest.param(asking(amounts(1, 2)), amounts(5, 19), ("U", ["memory"]), id="memory only"),
-        pytest.param(asking(amounts(5, 1)), amounts(5, 19), OK, id="exactly full"),
-        pytest.param(asking(amounts(11)), None, ("UU", ["cpu"]), id="larger than the node"),
-        pytest.param(asking(amounts(10)), amounts(1), ("U", ["cpu"]), id="as large as the node"),
-        pytest.param(asking({AAA: 1}), {}, OK, id="extended"),
-        pytest.param(asking({AAA: 10}), {}, ("UU", [AAA]), id="extended over capacity"),
-        pytest.param(asking({AAA: 1}), {AAA: 5}, ("U", [AAA]), id="extended used up"),
-        pytest.param(asking({AAA: 3}, {AAA: 3}), {AAA: 2}, ("UU", [AAA]), id="containers add up"),
-        pytest.param(asking({}, init=({AAA: 3}, {AAA: 3})), {AAA: 2}, OK, id="inits do not"),
-        pytest.param(asking({}, init=({AAA: 6}, {AAA: 3})), {AAA: 2}, ("UU", [AAA]), id="big init"),
-        pytest.param(asking({BBB: 1}), {}, ("UU", [BBB]), id="unknown extended resource"),
-        pytest.param(asking({NATIVE: 10}), {}, ("UU", [NATIVE]), id="unknown native resource"),
-        pytest.param(asking({HUGE: 10}), {}, ("UU", [HUGE]), id="huge pages over capacity"),
+        pytest.param(requesting(amounts(1, 1)), amounts(5, 5), OK, id="fits"),
+        pytest.param(requesting(amounts(2, 1)), amounts(9, 5), ("U", ["cpu"]), id="cpu only"),
         pytest.param(
-            asking({HUGE: 3}, {HUGE: 3}), {HUGE: 2}, ("UU", [HUGE]), id="huge pages add up"
+            requesting(amounts(1, 2)), amounts(5, 19), ("U", ["memory"]), id="memory only"
         ),
-        pytest.param(asking({AAA: 0}), {AAA: 6}, OK, id="zero passes an over-committed node"),
-        pytest.param(asking({AAA: 1}), amounts(50, 50), OK, id="cpu over-committed, not wanted"),
+        pytest.param(requesting(amounts(5, 1)), amounts(5, 19), OK, id="exactly full"),
+        pytest.param(requesting(amounts(11)), None, ("UU", ["cpu"]), id="larger than the node"),
         pytest.param(
-            asking(amounts(1, 1), overhead=amounts(3, 13)), amounts(5, 5), OK, id="overhead fits"
+            requesting(amounts(10)), amounts(1), ("U", ["cpu"]), id="as large as the node"
+        ),
+        pytest.param(requesting({AAA: 1}), {}, OK, id="extended"),
+        pytest.param(requesting({AAA: 10}), {}, ("UU", [AAA]), id="extended over capacity"),
+        pytest.param(requesting({AAA: 1}), {AAA: 5}, ("U", [AAA]), id="extended used up"),
+        pytest.param(
+            requesting({AAA: 3}, {AAA: 3}), {AAA: 2}, ("UU", [AAA]), id="containers add up"
+        ),
+        pytest.param(requesting({}, init=({AAA: 3}, {AAA: 3})), {AAA: 2}, OK, id="inits do not"),
+        pytest.param(
+            requesting({}, init=({AAA: 6}, {AAA: 3})), {AAA: 2}, ("UU", [AAA]), id="big init"
+        ),
+        pytest.param(requesting({BBB: 1}), {}, ("UU", [BBB]), id="unknown extended resource"),
+        pytest.param(requesting({NATIVE: 10}), {}, ("UU", [NATIVE]), id="unknown native resource"),
+        pytest.param(requesting({HUGE: 10}), {}, ("UU", [HUGE]), id="huge pages over capacity"),
+        pytest.param(
+            requesting({HUGE: 3}, {HUGE: 3}), {HUGE: 2}, ("UU", [HUGE]), id="huge pages add up"
+        ),
+        pytest.param(requesting({AAA: 0}), {AAA: 6}, OK, id="zero passes an over-committed node"),
+        pytest.param(
+            requesting({AAA: 1}), amounts(50, 50), OK, id="cpu over-committed, not wanted"
         ),
         pytest.param(
-            asking(amounts(1, 1), overhead=amounts(1, 15)),
+            requesting(amounts(1, 1), overhead=amounts(3, 13)),
+            amounts(5, 5),
+            OK,
+            id="overhead fits",
+        ),
+        pytest.param(
+            requesting(amounts(1, 1), overhead=amounts(1, 15)),
             amounts(5, 5),
             ("U", ["memory"]),
             id="overhead does not",
         ),
         pytest.param(
-            asking(amounts(1), resources={"requests": amounts(7)}),
+            requesting(amounts(1), resources={"requests": amounts(7)}),
             amounts(5),
             ("U", ["cpu"]),
             id="pod-level cpu",
         ),
         pytest.param(
-            asking({}, resources={"requests": {HUGE: 10}}), {}, ("UU", [HUGE]), id="pod-level pages"
+            requesting({}, resources={"requests": {HUGE: 10}}),
+            {},
+            ("UU", [HUGE]),
+            id="pod-level pages",
         ),
         pytest.param(
-            asking({HUGE: 10}, resources={"requests": {HUGE: 5}}),
+            requesting({HUGE: 10}, resources={"requests": {HUGE: 5}}),
             {},
             OK,
             id="pod level takes the place of containers",
         ),
         pytest.param(
-            asking({"ephemeral-storage": 25}), {}, ("UU", ["ephemeral-storage"]), id="ephemeral"
+            requesting({"ephemeral-storage": 25}), {}, ("UU", ["ephemeral-storage"]), id="ephemeral"
         ),
         pytest.param(
-            asking({"ephemeral-storage": 5}), {"ephemeral-storage": 10}, OK, id="ephemeral fits"
+            requesting({"ephemeral-storage": 5}), {"ephemeral-storage": 10}, OK, id="ephemeral fits"
         ),
-        pytest.param(asking(amounts(1), sidecars=(amounts(1),)), None, OK, id="sidecar fits"),
+        pytest.param(requesting(amounts(1), sidecars=(amounts(1),)), None, OK, id="sidecar fits"),
         pytest.param(
-            asking(amounts(6), sidecars=(amounts(5),)), None, ("UU", ["cpu"]), id="sidecar adds up"
+            requesting(amounts(6), sidecars=(amounts(5),)),
+            None,
+            ("UU", ["cpu"]),
+            id="sidecar adds up",
         ),
         pytest.param(
-            asking({"cpu": "11m", "memory": 10, BBB: 1, AAA: 1}),
+            requesting({"cpu": "11m", "memory": 10, BBB: 1, AAA: 1}),
             {"memory": 15, AAA: 5},
             ("UU", ["cpu", "memory", AAA, BBB]),
             id="one unresolvable shortage decides; scalars in order of names",
@@ -180,12 +207,14 @@ def test_filter(wanted: Pod, used: Amounts | None, expected: tuple[str, list[str
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        pytest.param(asking({}), ("U", ["Too many pods"]), id="even without requests"),
+        pytest.param(requesting({}), ("U", ["Too many pods"]), id="even without requests"),
         pytest.param(
-            asking(amounts(10)), ("U", ["Too many pods", "cpu"]), id="beside other shortages"
+            requesting(amounts(10)), ("U", ["Too many pods", "cpu"]), id="with other shortages"
         ),
         pytest.param(
-            asking(amounts(11)), ("UU", ["Too many pods", "cpu"]), id="never unresolvable itself"
+            requesting(amounts(11)),
+            ("UU", ["Too many pods", "cpu"]),
+            id="not unresolvable by itself",
         ),
     ],
 )
@@ -211,7 +240,7 @@ def test_number_of_pods(wanted: Pod, expected: tuple[str, list[str]]) -> None:
 def test_ignored_resources(
     args: NodeResourcesFitArgs, wanted: Amounts, expected: tuple[str, list[str]]
 ) -> None:
-    assert outcome(asking(wanted), {}, args) == expected
+    assert outcome(requesting(wanted), {}, args) == expected
 
 
 def test_more_resources_than_a_mask_has_bits() -> None:
@@ -219,7 +248,7 @@ def test_more_resources_than_a_mask_has_bits() -> None:
     short = names[::7]
     allocatable = {**SIZE, **dict.fromkeys(names, 2), **dict.fromkeys(short, 0)}
 
-    assert outcome(asking(dict.fromkeys(names, 1)), None, None, allocatable) == (
+    assert outcome(requesting(dict.fromkeys(names, 1)), None, None, allocatable) == (
         "UU",
         [*short[:4], "other resources"],
     )
@@ -228,13 +257,13 @@ def test_more_resources_than_a_mask_has_bits() -> None:
 def test_as_many_resources_as_are_named_one_by_one() -> None:
     names = [f"example.com/r{index:02}" for index in range(24)]
 
-    assert outcome(asking(dict.fromkeys(names, 1))) == ("UU", names)
+    assert outcome(requesting(dict.fromkeys(names, 1))) == ("UU", names)
 
 
 def test_resources_beyond_those_named_one_by_one_are_used_up() -> None:
     names = [f"example.com/r{index:02}" for index in range(30)]
     allocatable = {**SIZE, **dict.fromkeys(names, 2)}
-    wanted = asking(dict.fromkeys(names, 1))
+    wanted = requesting(dict.fromkeys(names, 1))
 
     assert outcome(wanted, {names[29]: 2}, None, allocatable) == ("U", ["other resources"])
     assert outcome(wanted, {names[29]: 1}, None, allocatable) == OK
@@ -245,11 +274,11 @@ class Offers:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self.asked = 0
+        self.lookups = 0
         self.compared = 0
 
     def offers_scalar(self, name: str) -> bool:
-        self.asked += 1
+        self.lookups += 1
         return self._table.offers_scalar(name)
 
     def scalar_amounts(self, name: str, index: Any) -> Any:
@@ -267,14 +296,14 @@ def test_names_that_no_node_has_are_decided_once_for_all_rows_and_attempts() -> 
     handle.table = table
     plugin = NodeResourcesFit(None, handle)
     names = [f"example.com/r{index:04}" for index in range(2000)]
-    wanted = cluster.intern(asking({**dict.fromkeys(names, 1), AAA: 1}))
+    wanted = cluster.intern(requesting({**dict.fromkeys(names, 1), AAA: 1}))
 
     for _ in range(3):
         codes = plugin.filter_rows(CycleState(), wanted, table, cluster.table.rows)
         for row in cluster.table.rows.tolist():
             plugin.filter(CycleState(), wanted, cluster.table.node_info(row))
 
-    assert table.asked == 2001
+    assert table.lookups == 2001
     assert table.compared == 3  # The one that nodes have, once for all rows of each attempt.
     assert len(set(codes.tolist())) == 1
     assert codes[0] < 1 << 30, "codes from there on are the engine's own"
@@ -283,11 +312,11 @@ def test_names_that_no_node_has_are_decided_once_for_all_rows_and_attempts() -> 
     assert status.reasons[-1] == "Insufficient other resources"
 
 
-def test_a_node_that_brings_a_missing_resource_is_noticed() -> None:
+def test_a_new_node_with_a_missing_resource_changes_the_result() -> None:
     names = [f"example.com/r{index:02}" for index in range(40)]
     cluster = Cluster([node("small", allocatable=SIZE)])
     plugin = NodeResourcesFit(None, cluster.handle())
-    wanted = cluster.intern(asking(dict.fromkeys(names, 1)))
+    wanted = cluster.intern(requesting(dict.fromkeys(names, 1)))
     assert statuses(plugin, cluster, wanted)["small"] is not None
 
     cluster.cache.set_node(node("large", allocatable={**SIZE, **dict.fromkeys(names, 1)}))

@@ -19,7 +19,7 @@ ALLOCATABLE = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_ALLOCATABL
 GPU = "example.com/gpu"
 
 
-def asking(uid: str = "u", node_name: str = "", /, **requests: Any) -> Pod:
+def requesting(uid: str = "u", node_name: str = "", /, **requests: Any) -> Pod:
     return pod(
         {"containers": [container(requests=requests)], "nodeName": node_name},
         metadata={"uid": uid},
@@ -44,42 +44,63 @@ def plugin() -> NodeResourcesFit:
     ],
 )
 def test_pod_delete(plugin: NodeResourcesFit, deleted: Pod, wakes: bool) -> None:
-    assert hint(plugin, ASSIGNED_POD_DELETE, asking(cpu=1), deleted, None) is wakes
+    assert hint(plugin, ASSIGNED_POD_DELETE, requesting(cpu=1), deleted, None) is wakes
 
 
 @pytest.mark.parametrize(
     ("old", "new", "wakes"),
     [
-        pytest.param(asking(cpu=2), asking(cpu=1), True, id="the pod itself"),
-        pytest.param(asking("x", "n", cpu=2), asking("x", "n", cpu=1), True, id="placed, wanted"),
+        pytest.param(requesting(cpu=2), requesting(cpu=1), True, id="the pod itself"),
         pytest.param(
-            asking("x", "n", memory=2), asking("x", "n", memory=1), False, id="placed, not wanted"
+            requesting("x", "n", cpu=2), requesting("x", "n", cpu=1), True, id="placed, wanted"
         ),
-        pytest.param(asking("x", cpu=2), asking("x", cpu=1), False, id="not placed"),
+        pytest.param(
+            requesting("x", "n", memory=2),
+            requesting("x", "n", memory=1),
+            False,
+            id="placed, not wanted",
+        ),
+        pytest.param(requesting("x", cpu=2), requesting("x", cpu=1), False, id="not placed"),
     ],
 )
 def test_scale_down(plugin: NodeResourcesFit, old: Pod, new: Pod, wakes: bool) -> None:
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
 
-    assert hint(plugin, ClusterEvent(resource, SCALE_DOWN), asking(cpu=1), old, new) is wakes
+    assert hint(plugin, ClusterEvent(resource, SCALE_DOWN), requesting(cpu=1), old, new) is wakes
 
 
 @pytest.mark.parametrize(
     ("wanted", "old", "new", "wakes"),
     [
-        pytest.param(asking(cpu=1), None, sized(cpu=1), True, id="fits the new node"),
-        pytest.param(asking(cpu=2), None, sized(cpu=1), False, id="too large for it"),
-        pytest.param(asking(), None, sized(pods=0), False, id="no pods allowed"),
-        pytest.param(asking(**{GPU: 1}), None, sized(cpu=1), False, id="extended resource missing"),
-        pytest.param(asking(cpu=1), sized(cpu=1), sized(cpu=2), True, id="wanted resource grew"),
-        pytest.param(asking(cpu=3), sized(cpu=1), sized(cpu=2), False, id="grew, still too small"),
+        pytest.param(requesting(cpu=1), None, sized(cpu=1), True, id="fits the new node"),
+        pytest.param(requesting(cpu=2), None, sized(cpu=1), False, id="too large for it"),
+        pytest.param(requesting(), None, sized(pods=0), False, id="no pods allowed"),
         pytest.param(
-            asking(cpu=1), sized(cpu=1, memory=1), sized(cpu=1, memory=2), False, id="another grew"
+            requesting(**{GPU: 1}), None, sized(cpu=1), False, id="extended resource missing"
         ),
-        pytest.param(asking(cpu=1), sized(cpu=1), sized(cpu=1, pods=11), True, id="more pods"),
-        pytest.param(asking(), sized(cpu=1), sized(cpu=2), False, id="nothing wanted, cpu grew"),
         pytest.param(
-            asking(**{GPU: 1}), sized(), sized(**{GPU: 1}), True, id="extended resource appeared"
+            requesting(cpu=1), sized(cpu=1), sized(cpu=2), True, id="wanted resource grew"
+        ),
+        pytest.param(
+            requesting(cpu=3), sized(cpu=1), sized(cpu=2), False, id="grew, still too small"
+        ),
+        pytest.param(
+            requesting(cpu=1),
+            sized(cpu=1, memory=1),
+            sized(cpu=1, memory=2),
+            False,
+            id="another grew",
+        ),
+        pytest.param(requesting(cpu=1), sized(cpu=1), sized(cpu=1, pods=11), True, id="more pods"),
+        pytest.param(
+            requesting(), sized(cpu=1), sized(cpu=2), False, id="nothing wanted, cpu grew"
+        ),
+        pytest.param(
+            requesting(**{GPU: 1}),
+            sized(),
+            sized(**{GPU: 1}),
+            True,
+            id="extended resource appeared",
         ),
     ],
 )
@@ -89,8 +110,8 @@ def test_node_changes(
     assert hint(plugin, NODE_ADD if old is None else ALLOCATABLE, wanted, old, new) is wakes
 
 
-def test_ignored_resources_do_not_keep_a_pod_asleep() -> None:
+def test_ignored_resources_do_not_prevent_a_retry() -> None:
     args = NodeResourcesFitArgs(ignored_resources=(GPU,))
     plugin = NodeResourcesFit(args, Cluster().handle())
 
-    assert hint(plugin, NODE_ADD, asking(cpu=1, **{GPU: 1}), None, sized(cpu=1))
+    assert hint(plugin, NODE_ADD, requesting(cpu=1, **{GPU: 1}), None, sized(cpu=1))

@@ -22,7 +22,7 @@ def requests(usage: Usage) -> dict[str, Any]:
     return usage if isinstance(usage, dict) else {"cpu": f"{usage[0]}m", "memory": usage[1]}
 
 
-def asking(usage: Usage | None, **spec: Any) -> Pod:
+def requesting(usage: Usage | None, **spec: Any) -> Pod:
     containers = [] if usage is None else [container(requests=requests(usage))]
     return pod({"containers": containers, **spec})
 
@@ -36,7 +36,11 @@ def scored(
             node(f"n{index}", allocatable={**requests(size), "pods": 10})
             for index, (size, _) in enumerate(nodes)
         ),
-        {f"n{index}": [asking(used)] for index, (_, used) in enumerate(nodes) if used is not None},
+        {
+            f"n{index}": [requesting(used)]
+            for index, (_, used) in enumerate(nodes)
+            if used is not None
+        },
     )
     return raw_scores(NodeResourcesFit(args, cluster.handle()), cluster, wanted)
 
@@ -240,7 +244,7 @@ def test_score(
     nodes: list[tuple[Usage, Usage | None]],
     expected: list[int],
 ) -> None:
-    assert scored(args, asking(wanted), *nodes) == expected
+    assert scored(args, requesting(wanted), *nodes) == expected
 
 
 def test_missing_requests_count_with_defaults() -> None:
@@ -254,7 +258,7 @@ def test_missing_requests_count_with_defaults() -> None:
     assert raw_scores(plugin, cluster, pod(silent)) == [(100 + 60) // 2, (40 + 20) // 2]
 
 
-def test_pod_level_requests_of_the_incoming_pod_are_overlooked() -> None:
+def test_pod_level_requests_of_the_incoming_pod_are_ignored() -> None:
     stated = pod(
         {
             "containers": [container(requests=requests((1000, 1000)))],
@@ -263,9 +267,9 @@ def test_pod_level_requests_of_the_incoming_pod_are_overlooked() -> None:
     )
 
     assert scored(None, stated, ((4000, 10000), None)) == scored(
-        None, asking((1000, 1000)), ((4000, 10000), None)
+        None, requesting((1000, 1000)), ((4000, 10000), None)
     )
 
 
 def test_resources_that_no_node_has_score_nothing() -> None:
-    assert scored(least(ext=1), asking({FOO: 1}), (SMALL, None), (LARGE, None)) == [0, 0]
+    assert scored(least(ext=1), requesting({FOO: 1}), (SMALL, None), (LARGE, None)) == [0, 0]

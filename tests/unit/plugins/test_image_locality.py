@@ -39,7 +39,7 @@ def running(*sizes: int, init: tuple[int, ...] = (), volumes: tuple[int, ...] = 
 
 
 @pytest.mark.parametrize(
-    ("asking", "nodes", "expected"),
+    ("subject", "nodes", "expected"),
     [
         pytest.param(running(40, 250), [{40, 300, 2000}, {250, 10}], [0, 5], id="below 23 MB is 0"),
         pytest.param(running(40, 300), [{40, 300, 2000}, {250, 10}], [7, 0], id="both on one node"),
@@ -69,10 +69,10 @@ def running(*sizes: int, init: tuple[int, ...] = (), volumes: tuple[int, ...] = 
         ),
     ],
 )
-def test_score(asking: Any, nodes: list[set[int]], expected: list[int]) -> None:
+def test_score(subject: Any, nodes: list[set[int]], expected: list[int]) -> None:
     cluster = cluster_with(*nodes)
 
-    assert raw_scores(ImageLocality(None, cluster.handle()), cluster, asking) == expected
+    assert raw_scores(ImageLocality(None, cluster.handle()), cluster, subject) == expected
 
 
 def test_a_reference_counts_as_often_as_it_is_used() -> None:

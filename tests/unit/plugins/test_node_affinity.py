@@ -78,7 +78,7 @@ FOO_BAR = {"foo": "bar"}
 
 
 @pytest.mark.parametrize(
-    ("asking", "node_labels", "matches"),
+    ("subject", "node_labels", "matches"),
     [
         pytest.param(pod(), {}, True, id="no selector"),
         pytest.param(pod({"nodeSelector": FOO_BAR}), {}, False, id="map, no labels"),
@@ -194,23 +194,23 @@ FOO_BAR = {"foo": "bar"}
         ),
     ],
 )
-def test_filter(asking: Pod, node_labels: dict[str, str], matches: bool) -> None:
+def test_filter(subject: Pod, node_labels: dict[str, str], matches: bool) -> None:
     cluster = Cluster([node("n", labels=node_labels)])
 
-    found = rejected(NodeAffinity(None, cluster.handle()), cluster, asking)
+    found = rejected(NodeAffinity(None, cluster.handle()), cluster, subject)
 
     assert found == ({} if matches else {"n": (MISMATCH,)})
 
 
 def test_a_term_that_cannot_be_parsed_is_named_in_the_message_but_not_in_the_reason() -> None:
     cluster = Cluster([node("n", labels=FOO_BAR)])
-    asking = demanding(labels(expression("foo", "Gt", "text")), name("In", "other"))
+    subject = demanding(labels(expression("foo", "Gt", "text")), name("In", "other"))
     plugin = NodeAffinity(None, cluster.handle())
     state = CycleState()
 
-    plugin.pre_filter(state, asking, cluster.table)
+    plugin.pre_filter(state, subject, cluster.table)
 
-    assert rejected(plugin, cluster, asking) == {"n": (MISMATCH,)}
+    assert rejected(plugin, cluster, subject) == {"n": (MISMATCH,)}
     assert state.failure_note({"NodeAffinity"}) == (
         " (nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: "
         "\"text\": for 'Gt', 'Lt' operators, the value must be an integer)"
@@ -219,7 +219,7 @@ def test_a_term_that_cannot_be_parsed_is_named_in_the_message_but_not_in_the_rea
 
 
 @pytest.mark.parametrize(
-    ("term", "asking", "reason"),
+    ("term", "subject", "reason"),
     [
         pytest.param(name("In", "n"), pod({"nodeSelector": {"zone": "foo"}}), None, id="both"),
         pytest.param(name("In", "n"), pod({"nodeSelector": {"zone": "bar"}}), MISMATCH, id="pod's"),
@@ -237,26 +237,26 @@ def test_a_term_that_cannot_be_parsed_is_named_in_the_message_but_not_in_the_rea
         ),
     ],
 )
-def test_added_affinity(term: dict[str, Any], asking: Pod, reason: str | None) -> None:
+def test_added_affinity(term: dict[str, Any], subject: Pod, reason: str | None) -> None:
     cluster = Cluster([node("n", labels={"zone": "foo"})])
     plugin = NodeAffinity(added(term), cluster.handle())
 
-    assert rejected(plugin, cluster, asking) == ({} if reason is None else {"n": (reason,)})
+    assert rejected(plugin, cluster, subject) == ({} if reason is None else {"n": (reason,)})
 
 
 def test_a_pinned_pod_fits_its_node_only() -> None:
     cluster = Cluster([node("a"), node("b")])
     plugin = NodeAffinity(None, cluster.handle())
-    asking = pod({"affinity": pinned("b")})
+    subject = pod({"affinity": pinned("b")})
 
-    assert asking.pin == "b"
-    assert rejected(plugin, cluster, asking) == {"a": (MISMATCH,)}
-    assert hint(plugin, NODE_ADD, asking, None, node("b"))
-    assert not hint(plugin, NODE_ADD, asking, None, node("a"))
+    assert subject.pin == "b"
+    assert rejected(plugin, cluster, subject) == {"a": (MISMATCH,)}
+    assert hint(plugin, NODE_ADD, subject, None, node("b"))
+    assert not hint(plugin, NODE_ADD, subject, None, node("a"))
 
 
 @pytest.mark.parametrize(
-    ("asking", "expected"),
+    ("subject", "expected"),
     [
         pytest.param(pod(), "skip", id="nothing demanded"),
         pytest.param(
@@ -295,10 +295,10 @@ def test_a_pinned_pod_fits_its_node_only() -> None:
         ),
     ],
 )
-def test_pre_filter(asking: Pod, expected: Any) -> None:
+def test_pre_filter(subject: Pod, expected: Any) -> None:
     cluster = Cluster()
 
-    result = NodeAffinity(None, cluster.handle()).pre_filter(CycleState(), asking, cluster.table)
+    result = NodeAffinity(None, cluster.handle()).pre_filter(CycleState(), subject, cluster.table)
 
     if isinstance(expected, set):
         assert result == PreFilterResult(frozenset(expected))
@@ -318,7 +318,7 @@ def test_an_added_required_affinity_is_never_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asking", "raw", "final"),
+    ("subject", "raw", "final"),
     [
         pytest.param(
             preferring((2, labels(expression("foo", "In", "bar")))),
@@ -350,7 +350,7 @@ def test_an_added_required_affinity_is_never_skipped() -> None:
         ),
     ],
 )
-def test_score(asking: Pod, raw: list[int], final: list[int]) -> None:
+def test_score(subject: Pod, raw: list[int], final: list[int]) -> None:
     all_labels = {"foo": "bar", "key": "value", "az": "az1"}
     cluster = Cluster(
         [
@@ -361,8 +361,8 @@ def test_score(asking: Pod, raw: list[int], final: list[int]) -> None:
     )
     plugin = NodeAffinity(None, cluster.handle())
 
-    assert raw_scores(plugin, cluster, asking) == raw
-    assert final_scores(plugin, cluster, asking) == final
+    assert raw_scores(plugin, cluster, subject) == raw
+    assert final_scores(plugin, cluster, subject) == final
 
 
 def test_added_preferences_count_for_every_pod() -> None:
@@ -387,10 +387,10 @@ def test_pre_score_skips_only_without_any_preference() -> None:
 def test_an_invalid_preference_is_an_error() -> None:
     cluster = Cluster([node()])
     plugin = NodeAffinity(None, cluster.handle())
-    asking = preferring((1, labels(expression("{bad}", "Exists"))))
+    subject = preferring((1, labels(expression("{bad}", "Exists"))))
 
-    status = plugin.pre_score(CycleState(), asking, cluster.table, cluster.table.rows)
-    result = plugin.score(CycleState(), asking, cluster.table.node_info(0))
+    status = plugin.pre_score(CycleState(), subject, cluster.table, cluster.table.rows)
+    result = plugin.score(CycleState(), subject, cluster.table.node_info(0))
 
     for found in (status, result):
         assert isinstance(found, Status)
@@ -416,7 +416,7 @@ def test_hints(old: dict[str, str] | None, new: dict[str, str], wakes: bool) -> 
     assert hint(plugin, event, pod({"nodeSelector": FOO_BAR}), before, node(labels=new)) is wakes
 
 
-def test_hints_heed_the_added_affinity() -> None:
+def test_hints_consider_the_added_affinity() -> None:
     plugin = NodeAffinity(added(labels(expression("zone", "In", "z"))), Cluster().handle())
 
     assert hint(plugin, NODE_ADD, pod(), None, node(labels={"zone": "z"}))

@@ -49,15 +49,15 @@ def test_filter(declared: list[str], passes: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asking", "gate", "skips"),
+    ("subject", "gate", "skips"),
     [(pod(), True, True), (needy(), True, False), (needy(), False, True)],
 )
-def test_pre_filter(asking: Pod, gate: bool, skips: bool) -> None:
+def test_pre_filter(subject: Pod, gate: bool, skips: bool) -> None:
     cluster = Cluster([node("n")])
     plugin = NodeDeclaredFeatures(None, cluster.handle(NodeDeclaredFeatures=gate))
 
-    assert plugin.pre_filter(CycleState(), asking, cluster.table) is (SKIP if skips else None)
-    assert (statuses(plugin, cluster, asking)["n"] is None) is skips
+    assert plugin.pre_filter(CycleState(), subject, cluster.table) is (SKIP if skips else None)
+    assert (statuses(plugin, cluster, subject)["n"] is None) is skips
 
 
 def test_hints() -> None:

@@ -68,7 +68,7 @@ def test_filter(used: list[str], wanted: list[str], free: bool) -> None:
 
 
 @pytest.mark.parametrize("held", ["TCP/0.0.0.0/80", "TCP/127.0.0.1/80"])
-def test_few_rows_are_answered_like_many(held: str) -> None:
+def test_few_rows_have_the_same_results_as_many(held: str) -> None:
     cluster = Cluster([node("a"), node("b")], {"b": [wanting(held)]})
     plugin = NodePorts(None, cluster.handle())
 
@@ -88,7 +88,7 @@ def test_a_released_port_is_free_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asking", "skips"),
+    ("subject", "skips"),
     [
         pytest.param(pod(), True, id="no port"),
         pytest.param(
@@ -110,10 +110,10 @@ def test_a_released_port_is_free_again() -> None:
         pytest.param(wanting("TCP//80"), False, id="host port"),
     ],
 )
-def test_pre_filter(asking: Pod, skips: bool) -> None:
+def test_pre_filter(subject: Pod, skips: bool) -> None:
     cluster = Cluster()
 
-    result = NodePorts(None, cluster.handle()).pre_filter(CycleState(), asking, cluster.table)
+    result = NodePorts(None, cluster.handle()).pre_filter(CycleState(), subject, cluster.table)
 
     assert result is (SKIP if skips else None)
 

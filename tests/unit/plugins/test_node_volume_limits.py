@@ -49,13 +49,13 @@ def cluster_with(*objects: Any, placed: tuple[Pod, ...] = ()) -> Cluster:
     return cluster
 
 
-def filtered(cluster: Cluster, asking: Pod, **gates: bool) -> Status | None:
-    found = statuses(NodeVolumeLimits(None, cluster.handle(**gates)), cluster, asking)
+def filtered(cluster: Cluster, subject: Pod, **gates: bool) -> Status | None:
+    found = statuses(NodeVolumeLimits(None, cluster.handle(**gates)), cluster, subject)
     return found["n"]
 
 
 @pytest.mark.parametrize(
-    ("limit", "placed", "asking", "fits"),
+    ("limit", "placed", "subject", "fits"),
     [
         (4, (using("b0"), using("b1"), using("b2")), using("b3"), True),
         (2, (using("b0"), using("b1"), using("b2")), using("b3"), False),
@@ -66,10 +66,10 @@ def filtered(cluster: Cluster, asking: Pod, **gates: bool) -> Status | None:
         (None, (using("b0"),), using("b1"), True),
     ],
 )
-def test_bound_claims(limit: int | None, placed: Any, asking: Pod, fits: bool) -> None:
+def test_bound_claims(limit: int | None, placed: Any, subject: Pod, fits: bool) -> None:
     placed = tuple(using(*each.signature.claims) for each in placed)
     cluster = cluster_with(csi_node("n", {DRIVER: limit}), placed=placed)
-    assert filtered(cluster, asking) == (None if fits else TOO_MANY)
+    assert filtered(cluster, subject) == (None if fits else TOO_MANY)
 
 
 def test_only_volumes_of_the_driver_count() -> None:
@@ -135,8 +135,8 @@ def test_index_follows_every_kind_of_change() -> None:
     cluster = cluster_with(csi_node("n", {DRIVER: 1}))
     plugin = NodeVolumeLimits(None, cluster.handle())
 
-    def full(asking: str = "b3") -> bool:
-        return statuses(plugin, cluster, using(asking))["n"] is TOO_MANY
+    def full(subject: str = "b3") -> bool:
+        return statuses(plugin, cluster, using(subject))["n"] is TOO_MANY
 
     assert not full()
     placed = cluster.place(using("later"), "n")
@@ -209,7 +209,7 @@ def test_missing_drivers(driver: Any, installed: Any, gate: bool, rejected: bool
 
 
 @pytest.mark.parametrize(
-    ("asking", "skips"),
+    ("subject", "skips"),
     [
         (pod(), True),
         (with_volumes({"secret": {}}, {"csi": {"driver": "d"}}), True),
@@ -219,9 +219,9 @@ def test_missing_drivers(driver: Any, installed: Any, gate: bool, rejected: bool
         (with_volumes({"portworxVolume": {"volumeID": "s"}}), False),
     ],
 )
-def test_pre_filter(asking: Pod, skips: bool) -> None:
+def test_pre_filter(subject: Pod, skips: bool) -> None:
     plugin = NodeVolumeLimits(None, Cluster().handle())
-    found = plugin.pre_filter(CycleState(), asking, Cluster().table)
+    found = plugin.pre_filter(CycleState(), subject, Cluster().table)
     assert found == (SKIP if skips else None)
 
 
@@ -256,6 +256,6 @@ def test_hints(resource: str, action: str, old: Any, new: Any, wakes: bool) -> N
 def test_hint_after_a_detachment_of_a_migrated_volume() -> None:
     plugin = NodeVolumeLimits(None, Cluster().handle())
     event = ClusterEvent("storage.k8s.io/VolumeAttachment", ActionType.DELETE)
-    asking = with_volumes({"awsElasticBlockStore": {"volumeID": "vol-1"}})
-    assert hint(plugin, event, asking, attachment("a", "n", "v", EBS), None)
-    assert not hint(plugin, event, asking, attachment("a", "n", "v", DRIVER), None)
+    subject = with_volumes({"awsElasticBlockStore": {"volumeID": "vol-1"}})
+    assert hint(plugin, event, subject, attachment("a", "n", "v", EBS), None)
+    assert not hint(plugin, event, subject, attachment("a", "n", "v", DRIVER), None)

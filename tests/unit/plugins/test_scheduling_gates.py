@@ -18,7 +18,7 @@ def plugin() -> SchedulingGates:
     return SchedulingGates(None, Cluster().handle())
 
 
-def test_a_pod_without_gates_comes_in(plugin: SchedulingGates) -> None:
+def test_a_pod_without_gates_is_admitted(plugin: SchedulingGates) -> None:
     assert plugin.pre_enqueue(pod()) is None
 
 

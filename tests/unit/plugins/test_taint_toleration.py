@@ -93,13 +93,13 @@ def test_comparison_operators_need_their_gate(
     operator: str, bound: str, actual: str, tolerated: bool
 ) -> None:
     cluster = Cluster([node("n", taints=[taint(f"level={actual}:NoSchedule")])])
-    asking = tolerating({"key": "level", "operator": operator, "value": bound})
+    subject = tolerating({"key": "level", "operator": operator, "value": bound})
 
     on = TaintToleration(None, cluster.handle(**{GATE: True}))
     off = TaintToleration(None, cluster.handle())
 
-    assert (statuses(on, cluster, asking)["n"] is None) is tolerated
-    assert statuses(off, cluster, asking)["n"] is not None
+    assert (statuses(on, cluster, subject)["n"] is None) is tolerated
+    assert statuses(off, cluster, subject)["n"] is not None
 
 
 @pytest.mark.parametrize(

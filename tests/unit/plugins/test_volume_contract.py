@@ -155,34 +155,34 @@ def build(cluster: Cluster) -> list[Any]:
     ]
 
 
-def codes_of(plugin: Any, cluster: Cluster, asking: Any) -> Any:
+def codes_of(plugin: Any, cluster: Cluster, subject: Any) -> Any:
     """Return the columnar codes of every node."""
     state, table = CycleState(), cluster.table
-    found = plugin.pre_filter(state, asking, table)
+    found = plugin.pre_filter(state, subject, table)
     if isinstance(found, Status):
         return found
-    codes = plugin.filter_rows(state, asking, table, table.rows)
-    return [plugin.filter_status(state, asking, code) if code else None for code in codes.tolist()]
+    codes = plugin.filter_rows(state, subject, table, table.rows)
+    return [plugin.filter_status(state, subject, code) if code else None for code in codes.tolist()]
 
 
 @QUICK
-@given(cluster=clusters(), asking=st.lists(pods, min_size=1, max_size=3))
-def test_contract(cluster: Cluster, asking: list[Any]) -> None:
-    case = PluginCase(cluster.table, [cluster.intern(each) for each in asking])
+@given(cluster=clusters(), subject=st.lists(pods, min_size=1, max_size=3))
+def test_contract(cluster: Cluster, subject: list[Any]) -> None:
+    case = PluginCase(cluster.table, [cluster.intern(each) for each in subject])
     for plugin in build(cluster):
         check_plugin_contract(plugin, case)
 
 
 @QUICK
-@given(cluster=clusters(), asking=pods, data=st.data())
+@given(cluster=clusters(), subject=pods, data=st.data())
 def test_what_is_kept_equals_a_fresh_look(
-    cluster: Cluster, asking: Any, data: st.DataObject
+    cluster: Cluster, subject: Any, data: st.DataObject
 ) -> None:
     kept = build(cluster)
     placed: list[Any] = []
     for _ in range(8):
         for old, fresh in zip(kept, build(cluster), strict=True):
-            assert codes_of(old, cluster, asking) == codes_of(fresh, cluster, asking)
+            assert codes_of(old, cluster, subject) == codes_of(fresh, cluster, subject)
         match data.draw(one_of("object", "object", "place", "remove", "node")):
             case "object":
                 add(cluster, data.draw(st.one_of(volumes_called(*VOLUMES), attachments, things)))

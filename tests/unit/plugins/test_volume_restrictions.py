@@ -74,9 +74,9 @@ def test_a_disk_is_free_again_when_its_pod_is_gone() -> None:
     assert statuses(plugin, cluster, with_volumes(gce()))["n"] is None
 
 
-def pre_filter(cluster: Cluster, asking: Pod) -> Any:
+def pre_filter(cluster: Cluster, subject: Pod) -> Any:
     plugin = VolumeRestrictions(None, cluster.handle())
-    return plugin.pre_filter(CycleState(), asking, cluster.table)
+    return plugin.pre_filter(CycleState(), subject, cluster.table)
 
 
 def test_pods_with_nothing_to_conflict_are_skipped() -> None:
@@ -114,29 +114,29 @@ def test_what_ifs_count_uses() -> None:
     cluster = Cluster([node("n")])
     holders = [cluster.place(using(name), "n") for name in ("a", "b")]
     add(cluster, claim("a", modes=RWOP), claim("b", modes=RWOP))
-    plugin, asking, state = (
+    plugin, subject, state = (
         VolumeRestrictions(None, cluster.handle()),
         using("a", "b"),
         CycleState(),
     )
-    plugin.pre_filter(state, asking, cluster.table)
+    plugin.pre_filter(state, subject, cluster.table)
     info = cluster.table.node_info(0)
 
     trial = state.clone()
-    plugin.remove_pod(trial, asking, holders[0], info)
-    assert plugin.filter(trial, asking, info) is CLAIM_IN_USE
-    plugin.remove_pod(trial, asking, holders[1], info)
-    assert plugin.filter(trial, asking, info) is None
-    plugin.add_pod(trial, asking, using("unrelated"), info)
-    assert plugin.filter(trial, asking, info) is None
+    plugin.remove_pod(trial, subject, holders[0], info)
+    assert plugin.filter(trial, subject, info) is CLAIM_IN_USE
+    plugin.remove_pod(trial, subject, holders[1], info)
+    assert plugin.filter(trial, subject, info) is None
+    plugin.add_pod(trial, subject, using("unrelated"), info)
+    assert plugin.filter(trial, subject, info) is None
     # Upstream's oddity: the namespace is not compared.
-    plugin.add_pod(trial, asking, using("a", namespace="elsewhere"), info)
-    assert plugin.filter(trial, asking, info) is CLAIM_IN_USE
-    assert plugin.filter(state, asking, info) is CLAIM_IN_USE
+    plugin.add_pod(trial, subject, using("a", namespace="elsewhere"), info)
+    assert plugin.filter(trial, subject, info) is CLAIM_IN_USE
+    assert plugin.filter(state, subject, info) is CLAIM_IN_USE
 
 
 @pytest.mark.parametrize(
-    ("asking", "deleted", "wakes"),
+    ("subject", "deleted", "wakes"),
     [
         (using("a"), using("a"), True),
         (using("a"), using("b"), False),
@@ -145,10 +145,10 @@ def test_what_ifs_count_uses() -> None:
         (with_volumes(gce("d", True)), with_volumes(gce("d", True)), False),
     ],
 )
-def test_hint_after_a_pod_is_deleted(asking: Pod, deleted: Pod, wakes: bool) -> None:
+def test_hint_after_a_pod_is_deleted(subject: Pod, deleted: Pod, wakes: bool) -> None:
     plugin = VolumeRestrictions(None, Cluster().handle())
     event = ClusterEvent("AssignedPod", ActionType.DELETE)
-    assert hint(plugin, event, asking, deleted, None) is wakes
+    assert hint(plugin, event, subject, deleted, None) is wakes
 
 
 def test_hint_after_a_claim_appears() -> None:

@@ -47,13 +47,13 @@ def test_labels(on_volume: dict[str, str], on_node: dict[str, str], fits: bool) 
     assert statuses(plugin, cluster, using("c")) == {"n": None if fits else ZONE_CONFLICT}
 
 
-def test_every_row_is_judged_by_its_own_labels() -> None:
+def test_every_row_is_evaluated_by_its_own_labels() -> None:
     cluster, plugin = bound({"a": {ZONE: "a"}, "b": {ZONE: "b"}, "none": {}}, **{ZONE: "a"})
     found = statuses(plugin, cluster, using("c"))
     assert [name for name, status in found.items() if status] == ["b"]
 
 
-def test_without_state_the_answer_is_found_again() -> None:
+def test_without_state_the_requirements_are_computed_again() -> None:
     cluster, plugin = bound({"a": {ZONE: "a"}, "b": {ZONE: "b"}}, **{ZONE: "a"})
     statuses = [
         plugin.filter(CycleState(), using("c"), cluster.table.node_info(row)) for row in (0, 1)
