@@ -23,7 +23,7 @@ from plugins.resource_quota.scopes import ScopeMatch, scope_match
 from plugins.resource_quota.usage import Usage
 from scheduler.api.meta import RawQuantity
 from scheduler.api.policy import ResourceQuota
-from scheduler.api.quantity import QuantityError, parse
+from scheduler.api.quantity import Quantity, QuantityError, parse
 
 Amounts = tuple[int, ...]
 
@@ -80,6 +80,16 @@ class Limit:
     def native(self) -> bool:
         """Whether this is a built-in name, enforced for deferred pods only."""
         return self.deferred is None
+
+    def amount(self, raw: RawQuantity) -> int:
+        """Return a value of the entry in billionths. Raises QuantityError, InvalidKeyError."""
+        return parse(raw).nano if self.deferred is None else self.deferred.amount(raw)
+
+    def value(self, nano: int) -> str:
+        """Return an amount as a value of the entry."""
+        return (
+            Quantity(nano).canonical() if self.deferred is None else self.deferred.published(nano)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from random import Random
 from typing import Final
@@ -29,7 +30,7 @@ from plugins.resource_quota.keys import InvalidKeyError
 from plugins.resource_quota.messages import Violation
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
-from scheduler.api.quantity import Quantity, QuantityError, parse
+from scheduler.api.quantity import QuantityError
 from scheduler.client.clock import Clock
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError
 from scheduler.client.errors import ApiError, RequestError, describe
@@ -156,13 +157,8 @@ class SharedReservations:
             if self._ledger.pod(uid) is not None:
                 continue
             for index, limit in enumerate(account.limits):
-                raw = each.amounts.get(limit.key, "0")
-                try:
-                    sums[index] += (
-                        parse(raw).nano if limit.deferred is None else limit.deferred.amount(raw)
-                    )
-                except (QuantityError, InvalidKeyError):
-                    continue
+                with suppress(QuantityError, InvalidKeyError):
+                    sums[index] += limit.amount(each.amounts.get(limit.key, "0"))
         return sums
 
     def _quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
@@ -249,9 +245,10 @@ class SharedReservations:
 
 def _amounts(account: Account, uid: str) -> dict[str, str]:
     charge = account.charges.get(uid)
+    if charge is None:
+        return {}
     return {
-        limit.key: Quantity(nano).canonical() if limit.deferred is None
-        else limit.deferred.published(nano)
-        for limit, nano in zip(account.limits, charge.amounts if charge else (), strict=False)
+        limit.key: limit.value(nano)
+        for limit, nano in zip(account.limits, charge.amounts, strict=True)
         if nano
-    }  # fmt: skip
+    }
