@@ -1,4 +1,4 @@
-"""Start, leadership and the end of a run: what is finished, what is given up, and the exit code."""
+"""Start, leadership and end of a run: what is finished, what is abandoned, and the exit code."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def lease(cluster: EmbeddedCluster) -> JsonObject:
 
 
 def leads(application: Application) -> bool:
-    """Whether it knows that it leads: the API server knows before."""
+    """Whether it leads by its own record; the API server has the Lease earlier."""
     text = application.metrics.exposition()[0].decode()
     return any(
         line.startswith("leader_election_master_status{") and line.endswith(" 1.0")
@@ -151,16 +151,16 @@ async def test_a_stop_does_not_wait_for_ever(
 
 
 async def test_a_pod_that_waits_at_permit_does_not_hold_up_a_stop(cluster: EmbeddedCluster) -> None:
-    asked = asyncio.Event()
+    called = asyncio.Event()
 
     def permit(*_: object) -> tuple[Status, float]:
-        asked.set()
+        called.set()
         return Status(Code.WAIT), 600.0
 
     cluster.create(node("n1"))
     async with running(cluster, NO_ELECTION, (plugin("Wait", permit=permit),)) as (app, run):
         cluster.create(pod("a"))
-        await asked.wait()
+        await called.wait()
         app.stop()
         assert await run == EXIT_OK
     assert not bound_to(cluster, "a")
@@ -386,7 +386,7 @@ class TestACredentialPluginThatHangs:
     """At the start, and at whatever call of it."""
 
     def kubeconfig(self, cluster: EmbeddedCluster, folder: Path, *, hangs_at: int) -> Path:
-        """A kubeconfig whose plugin answers until its call number `hangs_at`."""
+        """A kubeconfig whose plugin succeeds until its call number `hangs_at`."""
         credential = (
             '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
             '"status":{"token":"t"}}'
@@ -469,7 +469,7 @@ def free_port() -> int:
 
 
 def alive(pid: str) -> bool:
-    """Whether it runs; one that nobody has waited for yet does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -204,9 +204,9 @@ async def test_a_pod_that_cannot_be_read_is_skipped_named_and_read_once_it_is_me
         cluster.create(pod("bad"))
         await until(lambda: bound_to(cluster, "bad"), "the mended one bound")
         await settled(scheduler)
-    said = capsys.readouterr()
-    assert f"spec.containers[0].{field}: invalid quantity" in said.out + said.err
-    assert "default/bad" in said.out + said.err
+    output = capsys.readouterr()
+    assert f"spec.containers[0].{field}: invalid quantity" in output.out + output.err
+    assert "default/bad" in output.out + output.err
 
 
 async def test_nodes_without_labels_status_or_sense_are_no_place_and_no_obstacle(
@@ -231,8 +231,8 @@ async def test_nodes_without_labels_status_or_sense_are_no_place_and_no_obstacle
         cluster.create(node("n1", labels={HOST: "n1"}))
         await until(lambda: bound_to(cluster, "spread") == "n1", "bound to the one that works")
         await settled(scheduler)
-    said = capsys.readouterr()
-    assert "status.allocatable[cpu]: invalid quantity '4x4'" in said.out + said.err
+    output = capsys.readouterr()
+    assert "status.allocatable[cpu]: invalid quantity '4x4'" in output.out + output.err
 
 
 HUGE: Final = "99999999999999999999"

@@ -1,4 +1,4 @@
-"""Binds that fail, hang or lose their answer: no pod is lost or bound twice, no node overfull."""
+"""Binds that fail, hang or lose their response: no pod is lost or bound twice, no node overfull."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ async def test_a_slow_bind_holds_its_node_and_nobody_else(cluster: EmbeddedClust
 
 
 async def test_a_bind_whose_answer_is_lost_keeps_its_node(cluster: EmbeddedCluster) -> None:
-    # The only CPU of the cluster. While the first pod's fate is unknown, nobody may take it.
+    # The only CPU of the cluster. While the first pod's fate is unknown, no other pod may take it.
     binds = BindLog(cluster)
     cluster.create(node("n1", cpu="1"))
     cluster.faults.add(bind_fault("drop-answer", name="first", times=1))
-    # The watch would tell; hide it, so that only the GET can.
+    # Hide the outcome from the watch, so that only the GET shows it.
     hidden = cluster.faults.add(
         FaultRule(action="hide", verb="watch", resource="pods", name="first")
     )
@@ -146,7 +146,7 @@ async def test_a_pod_that_somebody_else_bound_meanwhile_is_left_alone(
     cluster.create(node("n1", cpu="1"))
     cluster.clock.set_rate(0)
     cluster.faults.add(bind_fault("delay", name="a", seconds=60))
-    # The scheduler must not know from the watch: only the 409 and the GET tell.
+    # The outcome must not come from the watch, only from the 409 and the GET.
     hidden = cluster.faults.add(FaultRule(action="hide", verb="watch", resource="pods", name="a"))
     async with scheduling(cluster) as scheduler:
         cluster.faults.remove(hidden)

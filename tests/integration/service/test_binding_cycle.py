@@ -95,7 +95,7 @@ def nominated(cluster: EmbeddedCluster, name: str) -> str:
 
 
 def shown(scheduler: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
-    """Whether the scheduler knows a pod as it is now."""
+    """Whether the scheduler has the current state of a pod."""
     known = scheduler.state.listers["pods"].get(name, "default")
     stored = find(cluster, name)
     return (
@@ -162,7 +162,7 @@ async def test_a_pod_turned_down_before_its_node_was_written_is_expected_nowhere
         await until(lambda: condition(cluster, "wait"), "condition")
         await settled(scheduler)
         assert nominated(cluster, "wait") == ""
-        # What the watch shows of the way there nominates nobody.
+        # The states that the watch shows meanwhile have no nomination.
         await until(lambda: shown(scheduler, cluster, "wait"), "the watch has shown it")
         assert scheduler.scheduling.queue.statistics().nominated == 0
 
@@ -211,7 +211,7 @@ async def test_a_gang_larger_than_the_bind_limit_completes(cluster: EmbeddedClus
 
 
 class Steps:
-    """Writes down when asynchronous PreBind calls begin and end; they end together when told."""
+    """Records when asynchronous PreBind calls begin and end; they end when the test lets them."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

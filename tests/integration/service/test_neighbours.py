@@ -117,7 +117,7 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
     """The node is filled after the Bind plugin was called and before its request was sent."""
     cluster.create(node("n1", cpu="4"))
     async with scheduling(cluster) as scheduler:
-        asked = scheduler.connections.client._sender._wait_for_turn
+        real_wait = scheduler.connections.client._sender._wait_for_turn
         turns: list[str] = []
 
         async def wait_for_turn(method: str) -> None:
@@ -125,7 +125,7 @@ async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
                 turns.append(method)
                 cluster.create(foreign("theirs", "2", on="n1"))
                 await until(lambda: scheduler.state.cache.statistics().pods == 2, "theirs seen")
-            await asked(method)
+            await real_wait(method)
 
         scheduler.connections.client._sender._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
         cluster.create(pod("ours", "3"))
@@ -245,8 +245,8 @@ async def test_a_place_promised_by_another_scheduler_is_kept(cluster: EmbeddedCl
         assert not bound_to(cluster, "lower")
         cluster.create(pod("higher", "2", priorityClassName="middle"))
         await until(lambda: bound_to(cluster, "higher"), "higher bound")
-        cluster.create(pod("beside", "1"))
-        await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "beside refused")
+        cluster.create(pod("other", "1"))
+        await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "the other refused")
         await settled(scheduler)
 
 
@@ -311,7 +311,7 @@ _NOT_THEIRS: JsonObject = {
 
 
 async def test_preemption_leaves_the_status_of_others_alone(cluster: EmbeddedCluster) -> None:
-    """Our preemptor outranks a nominated pod of another scheduler: nobody patches that one."""
+    """Our preemptor outranks a nominated pod of another scheduler, which is not patched."""
     cluster.create(node("n1", cpu="4"))
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("victim", "3", terminationGracePeriodSeconds=0))

@@ -267,7 +267,7 @@ def test_of_a_configuration_that_cannot_be_used(
 
 @pytest.mark.slow
 def test_of_a_crash(tmp_path: Path) -> None:
-    """An exception that nobody expects: of a plugin's module, here."""
+    """An exception that no handler expects: of a plugin's module, here."""
     (tmp_path / "broken.py").write_text(f"raise KeyError('token={CANARY} {WEB_TOKEN}')\n")
     path = tmp_path / "config.yaml"
     path.write_text(
@@ -284,6 +284,6 @@ def test_of_a_crash(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False
     )
-    # Each says what happened; a traceback would quote the line of the source as well.
+    # Each line describes what happened; a traceback would quote the line of the source as well.
     assert result.stderr.count("ValueError: token=[redacted]") == 3
     assert_nothing_shown(result.stderr)

@@ -1,4 +1,4 @@
-"""A plugin that raises, or answers nonsense, costs one pod an attempt and nobody else anything."""
+"""A plugin that raises, or returns nonsense, costs one pod an attempt and other pods nothing."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Faults:
         self.healed = False
         self.raised: list[str] = []
 
-    def method(self, method: str, answer: Any) -> Callable[..., Any]:
-        """A method that raises for its victim, and else answers (or calls) `answer`."""
+    def method(self, method: str, result: Any) -> Callable[..., Any]:
+        """A method that raises for its victim, and otherwise returns (or calls) `result`."""
 
         def called(*arguments: Any) -> Any:
             pods = [each for each in arguments if hasattr(each, "metadata")]
@@ -64,13 +64,13 @@ class Faults:
                 self.raised.append(method)
                 msg = f"{method} is broken"
                 raise RuntimeError(msg)
-            return answer(*arguments) if callable(answer) else answer
+            return result(*arguments) if callable(result) else result
 
         return called
 
     def plugin(self, method: str) -> type[Any]:
         """A plugin with this one point, named after it."""
-        answers: dict[str, Any] = {
+        results: dict[str, Any] = {
             "permit": (None, 0.0),
             "score": 0,
             "bind": SKIP,
@@ -89,7 +89,7 @@ class Faults:
         }
         return plugin(
             f"Broken-{method}",
-            **{method: self.method(method, answers.get(method)), **more.get(method, {})},
+            **{method: self.method(method, results.get(method)), **more.get(method, {})},
         )
 
     def _refuse_first(self, _state: Any, pod: Any, _node: str) -> Status | None:
@@ -123,7 +123,7 @@ async def test_every_extension_point_may_raise(cluster: EmbeddedCluster) -> None
             lambda: all(condition(cluster, victim_of(each)) for each in BROKEN), "conditions"
         )
         seen = {each: condition(cluster, victim_of(each)) for each in BROKEN}
-        assert {each: (said["reason"], said["message"]) for each, said in seen.items()} == {
+        assert {each: (shown["reason"], shown["message"]) for each, shown in seen.items()} == {
             each: ("SchedulerError", text.format(f"Broken-{each}") + f"{each} is broken")
             for each, text in BROKEN.items()
         }
@@ -167,7 +167,7 @@ async def test_an_answer_that_is_none_is_the_error_of_one_attempt(
     odd = "not a number" if method == "score" else True
     usual: dict[str, Any] = {"permit": (None, 0.0), "score": 0, "bind": SKIP}
 
-    def answer(*arguments: Any) -> Any:
+    def result(*arguments: Any) -> Any:
         pods = [each for each in arguments if hasattr(each, "metadata")]
         return odd if pods[0].metadata.name == "odd" else usual.get(method)
 
@@ -181,7 +181,7 @@ async def test_an_answer_that_is_none_is_the_error_of_one_attempt(
     document: dict[str, Any] = {"points": {camel: points[camel]}} if camel else {}
     cluster.create(node("n1"))
     cluster.create(node("n2"))
-    async with scheduling(cluster, [plugin("Odd", **{method: answer}, **more)], **document):
+    async with scheduling(cluster, [plugin("Odd", **{method: result}, **more)], **document):
         cluster.create(pod("odd", cpu="100" if method == "post_filter" else "1"))
         await until(lambda: condition(cluster, "odd"), "condition")
         assert condition(cluster, "odd")["message"].startswith(text)

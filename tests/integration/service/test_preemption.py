@@ -128,7 +128,7 @@ async def test_evictions_that_fail_are_tried_again(cluster: EmbeddedCluster) -> 
         await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
         await settled(scheduler)
         assert sample(scheduler, "scheduler_preemption_attempts_total") >= 2
-        await until(lambda: event_notes(cluster, "Preempted"), "told")
+        await until(lambda: event_notes(cluster, "Preempted"), "the event")
         assert len(event_notes(cluster, "Preempted")) == 1
 
 
@@ -169,7 +169,7 @@ async def test_a_victim_that_many_want_is_evicted_once(cluster: EmbeddedCluster)
         rule = FaultRule(action="error", verb="delete", resource="pods", code=500, times=1)
         cluster.faults.add(rule)
         many = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))
-        assert {type(answer) for (answer,) in many} == {ApiError}, "one failure is everybody's"
+        assert {type(result) for (result,) in many} == {ApiError}, "one failure is that of all"
         again = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))
         assert again == [[True]] * 20
         assert await writer.evict([known], target) == [False], "none is under way any more"

@@ -60,7 +60,7 @@ async def test_a_silent_watch_is_cut_and_resumed(cluster: EmbeddedCluster) -> No
 
 
 async def test_after_a_410_the_world_is_listed_again(cluster: EmbeddedCluster) -> None:
-    """While nobody watched, everything changed: pods came, went, were bound and recreated."""
+    """While no watch was open, everything changed: pods came, went, were bound and recreated."""
     binds = BindLog(cluster)
     cluster.create(node("n1", cpu="4"))
     cluster.create(pod("stays"))

@@ -39,7 +39,7 @@ class RecordingDispatcher(Dispatcher):
 
     def __init__(self) -> None:
         self.patches: list[PodStatusPatch] = []
-        #: UIDs of pods whose nomination is not answered yet.
+        #: UIDs of pods with a nomination whose write is under way.
         self.under_way: set[str] = set()
 
     def patch_status(self, patch: PodStatusPatch) -> None:

@@ -15,12 +15,12 @@ class Hog:
     """Pods called `hog…` take a minute of every filter call."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.filtered: list[str] = []
         self.service = Service(plugin("Hog", filter=self.filter), cycle_seconds=0.5)
         self.service.world.nodes("n0", "n1")
 
     def filter(self, state: object, pod: Pod, node: object) -> None:
-        self.asked.append(pod.metadata.name)
+        self.filtered.append(pod.metadata.name)
         if pod.metadata.name.startswith("hog"):
             self.service.clock.time += 60.0
 
@@ -42,9 +42,9 @@ async def test_the_pod_is_set_aside_with_event_and_condition_and_tried_after_the
     assert service.queue.pop() is None
     service.clock.time += 1.2
     service.queue.run_due()
-    hog.asked.clear()
+    hog.filtered.clear()
     await service.attempt()
-    assert hog.asked == ["hog"]
+    assert hog.filtered == ["hog"]
 
 
 async def test_clones_are_set_aside_without_being_tried_and_nobody_is_lost() -> None:
@@ -53,7 +53,7 @@ async def test_clones_are_set_aside_without_being_tried_and_nobody_is_lost() -> 
     clones = [service.pending(f"hog{number}") for number in range(20)]
     for _ in clones:
         await service.attempt()
-    assert hog.asked == ["hog0"]
+    assert hog.filtered == ["hog0"]
     assert {service.place(pod) for pod in clones} == {"backoff"}
     assert [note for _, _, note in service.events.notes[1:]] == [SET_ASIDE] * 19
     service.queue.validate()

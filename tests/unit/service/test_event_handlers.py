@@ -50,7 +50,7 @@ def labels_of(service: Service) -> list[str]:
 
 # --------------------------------------------------------------------------------------------- pods
 
-FOREIGN = {"schedulerName": "somebody-else"}
+FOREIGN = {"schedulerName": "another-scheduler"}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_an_assumed_pod_that_goes_away_frees_its_place(how: str, waits: bool) ->
         assert (waiting.result.plugin, waiting.result.reasons) == ("", ("removed",))
     (move,) = service.moves
     assert (move.label, move.old) == ("AssignedPodDelete", "p")
-    # Once: a further update of a pod that is going away already says nothing new.
+    # Once: a further update of a pod that is going away has no further effect.
     later = pod(service, version="3", deleted=True, labels={"a": "b"})
     if how == "terminating" and waits:
         service.handlers.pods([Delta(MODIFIED, later, terminating)])
@@ -384,7 +384,7 @@ def test_a_budget_that_the_first_preemptor_used_up_protects_from_the_second() ->
     evicted = placed[first.node_name]
     handlers.pods([Delta(DELETED, evicted, evicted)])
     handlers.pods([Delta(ADDED, c.incoming(name="first", nodeName=first.node_name))])
-    # A reflector's store has the new object before anybody hears of it.
+    # A reflector's store has the new object before its handlers run.
     old, c.budgets[0] = c.budgets[0], budget(0, {"matchLabels": web})
     handlers.other("poddisruptionbudgets", "")([Delta(MODIFIED, c.budgets[0], old)])
 

@@ -21,9 +21,9 @@ from scheduler.queue import QueueState
 from tests.unit.engine.harness import Calls, plugin
 from tests.unit.service.harness import Service
 
-POOL, BACKOFF = QueueState.UNSCHEDULABLE, QueueState.BACKOFF
+UNSCHEDULABLE_PODS, BACKOFF = QueueState.UNSCHEDULABLE, QueueState.BACKOFF
 UNSCHEDULABLE, BROKEN = "Unschedulable", "SchedulerError"
-NOBODY, OTHERS, ALL = "nobody", "others", "all"
+NONE, OTHERS, ALL = "none", "others", "all"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Row:
     reason: str
     message: str
     released: bool
-    told: str = NOBODY
+    woken: str = NONE
     #: What the test does between the scheduling and the binding cycle.
     during: Callable[[Service], None] | None = None
     nodes: tuple[str, ...] = ("n1",)
@@ -49,8 +49,8 @@ def raising(text: str) -> Callable[..., Any]:
     return method
 
 
-def saying(answer: Any) -> Callable[..., Any]:
-    return lambda *_: answer
+def returning(result: Any) -> Callable[..., Any]:
+    return lambda *_: result
 
 
 def waiting(service: Service) -> Any:
@@ -59,91 +59,98 @@ def waiting(service: Service) -> Any:
 
 
 WAIT = (Status(Code.WAIT), 60.0)
-BIND: dict[str, Any] = {"bind": saying(None)}
+BIND: dict[str, Any] = {"bind": returning(None)}
 NO = unschedulable("no")
 ONE = "0/1 nodes are available: 1 no."
 
 MATRIX: dict[str, Row] = {
     "PreFilter error": Row(
-        {"pre_filter": saying(error("oh"))},
+        {"pre_filter": returning(error("oh"))},
         BACKOFF, BROKEN, 'running PreFilter plugin "P": oh', released=False,
     ),
     "Filter error": Row(
-        {"filter": saying(error("oh"))},
+        {"filter": returning(error("oh"))},
         BACKOFF, BROKEN, 'running "P" filter plugin: oh', released=False,
     ),
     "Score error": Row(
-        {"score": saying(error("oh"))},
+        {"score": returning(error("oh"))},
         BACKOFF, BROKEN, 'running Score plugins: plugin "P" failed with: oh',
         released=False, nodes=("n1", "n2"),
     ),
     "no nodes": Row(
         {}, BACKOFF, UNSCHEDULABLE, "no nodes available to schedule pods", released=False, nodes=(),
     ),
-    "no fit": Row({"filter": saying(NO)}, POOL, UNSCHEDULABLE, ONE, released=False),
+    "no fit": Row(
+        {"filter": returning(NO)}, UNSCHEDULABLE_PODS, UNSCHEDULABLE, ONE, released=False,
+    ),
     "no fit, nomination": Row(
         {
-            "filter": saying(NO),
-            "post_filter": saying(PostFilterResult(None, NominatingInfo("n1"))),
+            "filter": returning(NO),
+            "post_filter": returning(PostFilterResult(None, NominatingInfo("n1"))),
         },
-        POOL, UNSCHEDULABLE, ONE, released=False, nominated="n1",
+        UNSCHEDULABLE_PODS, UNSCHEDULABLE, ONE, released=False, nominated="n1",
     ),
-    "Reserve rejected": Row({"reserve": saying(NO)}, POOL, UNSCHEDULABLE, ONE, released=True),
+    "Reserve rejected": Row(
+        {"reserve": returning(NO)}, UNSCHEDULABLE_PODS, UNSCHEDULABLE, ONE, released=True,
+    ),
     "Reserve error": Row(
-        {"reserve": saying(error("oh"))},
+        {"reserve": returning(error("oh"))},
         BACKOFF, BROKEN, 'running Reserve plugin "P": oh', released=True,
     ),
-    "Permit rejected": Row({"permit": saying((NO, 0.0))}, POOL, UNSCHEDULABLE, ONE, released=True),
+    "Permit rejected": Row(
+        {"permit": returning((NO, 0.0))}, UNSCHEDULABLE_PODS, UNSCHEDULABLE, ONE, released=True,
+    ),
     "Permit error": Row(
-        {"permit": saying((error("oh"), 0.0))},
+        {"permit": returning((error("oh"), 0.0))},
         BACKOFF, BROKEN, 'running Permit plugin "P": oh', released=True,
     ),
     "PreBindPreFlight error": Row(
-        {"pre_bind_pre_flight": saying(error("oh")), "pre_bind": saying(None)},
-        BACKOFF, BROKEN, 'running PreBindPreFlight "P": oh', released=True, told=ALL,
+        {"pre_bind_pre_flight": returning(error("oh")), "pre_bind": returning(None)},
+        BACKOFF, BROKEN, 'running PreBindPreFlight "P": oh', released=True, woken=ALL,
     ),
     "PreBindPreFlight rejected": Row(
-        {"pre_bind_pre_flight": saying(NO), "pre_bind": saying(None)},
+        {"pre_bind_pre_flight": returning(NO), "pre_bind": returning(None)},
         BACKOFF, BROKEN,
         'PreBindPreFlight P returned "Unschedulable", which is unsupported. It is supposed to '
         "return Success, Skip, or Error status",
-        released=True, told=ALL,
+        released=True, woken=ALL,
     ),
     "wait rejected": Row(
-        {"permit": saying(WAIT)}, POOL, UNSCHEDULABLE, ONE, released=True, told=OTHERS,
+        {"permit": returning(WAIT)}, UNSCHEDULABLE_PODS, UNSCHEDULABLE, ONE,
+        released=True, woken=OTHERS,
         during=lambda service: waiting(service).reject("P", "no"),
     ),
     "wait timed out": Row(
-        {"permit": saying((Status(Code.WAIT), 0.0))}, POOL, UNSCHEDULABLE,
+        {"permit": returning((Status(Code.WAIT), 0.0))}, UNSCHEDULABLE_PODS, UNSCHEDULABLE,
         "0/1 nodes are available: 1 rejected due to timeout after waiting 0s at plugin P.",
-        released=True, told=OTHERS,
+        released=True, woken=OTHERS,
     ),
     "waiting pod preempted": Row(
-        {"permit": saying(WAIT)}, BACKOFF, BROKEN, "waiting on permit for pod: make room",
-        released=True, told=ALL,
+        {"permit": returning(WAIT)}, BACKOFF, BROKEN, "waiting on permit for pod: make room",
+        released=True, woken=ALL,
         during=lambda service: waiting(service).preempt("P", "make room"),
     ),
     "PreBind rejected": Row(
-        {"pre_bind": saying(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, told=OTHERS,
+        {"pre_bind": returning(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, woken=OTHERS,
     ),
     "PreBind rejected with a reason of its own": Row(
-        {"pre_bind": saying(Status(Code.UNSCHEDULABLE, ("no",), condition_reason="Quota"))},
-        BACKOFF, "Quota", "no", released=True, told=OTHERS,
+        {"pre_bind": returning(Status(Code.UNSCHEDULABLE, ("no",), condition_reason="Quota"))},
+        BACKOFF, "Quota", "no", released=True, woken=OTHERS,
     ),
     "PreBind error": Row(
-        {"pre_bind": saying(error("oh"))},
-        BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, told=ALL,
+        {"pre_bind": returning(error("oh"))},
+        BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, woken=ALL,
     ),
     "PreBind raises": Row(
         {"pre_bind": raising("oh")},
-        BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, told=ALL,
+        BACKOFF, BROKEN, 'running PreBind plugin "P": oh', released=True, woken=ALL,
     ),
     "Bind rejected": Row(
-        {"bind": saying(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, told=OTHERS,
+        {"bind": returning(NO)}, BACKOFF, UNSCHEDULABLE, "no", released=True, woken=OTHERS,
     ),
     "Bind error": Row(
-        {"bind": saying(error("oh"))},
-        BACKOFF, BROKEN, 'running Bind plugin "P": oh', released=True, told=ALL,
+        {"bind": returning(error("oh"))},
+        BACKOFF, BROKEN, 'running Bind plugin "P": oh', released=True, woken=ALL,
     ),
 }  # fmt: skip
 
@@ -151,7 +158,7 @@ MATRIX: dict[str, Row] = {
 async def failed(row: Row) -> tuple[Service, Any, Calls]:
     """A service after the attempt of a row; its pod was nominated to a node called old."""
     released = Calls()
-    ledger = plugin("Ledger", reserve=saying(None), unreserve=released("unreserve"))
+    ledger = plugin("Ledger", reserve=returning(None), unreserve=released("unreserve"))
     service = Service(plugin("P", **(BIND | row.plugin)), ledger)
     service.world.nodes(*row.nodes)
     service.pending("bystander")
@@ -186,8 +193,8 @@ async def test_a_failed_attempt(stage: str) -> None:
 async def test_an_expected_node_that_the_watch_has_not_shown_is_taken_back(
     under_way: bool,
 ) -> None:
-    """The pod as it is known still says nothing of the node: neither it nor its end may be lost."""
-    service = Service(plugin("P", permit=saying((Status(Code.WAIT), 0.0)), **BIND))
+    """The known pod has no nomination yet: neither the nomination nor its end may be lost."""
+    service = Service(plugin("P", permit=returning((Status(Code.WAIT), 0.0)), **BIND))
     service.world.nodes("n1")
     service.pending("p")
     service.dispatcher.under_way = {"p"} if under_way else set()
@@ -202,19 +209,19 @@ async def test_who_hears_of_the_place_that_became_free(stage: str) -> None:
     row = MATRIX[stage]
     service, pod, _ = await failed(row)
     bystander = service.informer["default/bystander"]
-    if row.told == NOBODY:
+    if row.woken == NONE:
         assert service.moves == []
-        assert service.place(bystander) is POOL
+        assert service.place(bystander) is UNSCHEDULABLE_PODS
         return
     (move,) = service.moves
     assert (move.label, move.old, move.new) == ("AssignedPodDelete", "p", "")
     assert not move.excludes(bystander)
-    assert move.excludes(pod) == (row.told == OTHERS)
+    assert move.excludes(pod) == (row.woken == OTHERS)
     assert service.place(bystander) in (QueueState.ACTIVE, BACKOFF)
 
 
 @pytest.mark.parametrize(
-    ("answers", "reason"),
+    ("results", "reason"),
     [
         ((SKIP, None, error("never")), None),
         ((SKIP, error("oh"), None), 'running Bind plugin "B1": oh'),
@@ -222,12 +229,12 @@ async def test_who_hears_of_the_place_that_became_free(stage: str) -> None:
     ],
 )
 async def test_bind_plugins_are_asked_until_one_answers(
-    answers: tuple[Any, ...], reason: str | None
+    results: tuple[Any, ...], reason: str | None
 ) -> None:
     calls = Calls()
     binders = [
-        plugin(f"B{number}", bind=calls(str(number), answer))
-        for number, answer in enumerate(answers)
+        plugin(f"B{number}", bind=calls(str(number), result))
+        for number, result in enumerate(results)
     ]
     service = Service(*binders)
     service.world.nodes("n1")
@@ -235,11 +242,11 @@ async def test_bind_plugins_are_asked_until_one_answers(
     await service.attempt()
     notes = [note for _, _, note in service.events.notes]
     assert notes == ([reason] if reason else ["Successfully assigned default/p to n1"])
-    assert calls.made == [str(number) for number in range(min(len(answers), 2))]
+    assert calls.made == [str(number) for number in range(min(len(results), 2))]
 
 
 async def test_a_pod_that_no_bind_plugin_takes_is_retried_without_a_word() -> None:
-    service = Service(plugin("B", bind=saying(SKIP)))
+    service = Service(plugin("B", bind=returning(SKIP)))
     service.world.nodes("n1")
     pod = service.pending("p")
     await service.attempt()
@@ -251,7 +258,7 @@ async def test_a_pod_that_no_bind_plugin_takes_is_retried_without_a_word() -> No
 @pytest.mark.parametrize("flight", [SKIP, None])
 async def test_the_expected_node_is_written_only_for_work_before_the_bind(flight: Any) -> None:
     calls = Calls()
-    slow = plugin("P", pre_bind_pre_flight=saying(flight), pre_bind=calls("pre_bind"), **BIND)
+    slow = plugin("P", pre_bind_pre_flight=returning(flight), pre_bind=calls("pre_bind"), **BIND)
     service = Service(slow)
     service.world.nodes("n1")
     service.pending("p")
@@ -264,7 +271,7 @@ async def test_the_expected_node_is_written_only_for_work_before_the_bind(flight
 @pytest.mark.parametrize("change", ["deleted", "bound", "replaced", "updated"])
 async def test_what_the_informer_shows_meanwhile_decides_about_the_requeue(change: str) -> None:
     """Facts 80 to 82."""
-    service = Service(plugin("P", **BIND, pre_bind=saying(error("oh"))))
+    service = Service(plugin("P", **BIND, pre_bind=returning(error("oh"))))
     service.world.nodes("n1")
     pod = service.pending("p")
     newest = {
@@ -299,8 +306,8 @@ async def test_what_the_informer_shows_meanwhile_decides_about_the_requeue(chang
 
 
 async def test_a_pod_that_is_queued_again_by_an_event_stays_queued_once() -> None:
-    """It was given up as assumed because it is being deleted, and then it changed once more."""
-    service = Service(plugin("P", **BIND, pre_bind=saying(error("oh"))))
+    """An assumed pod that is being deleted was forgotten, and then it changed once more."""
+    service = Service(plugin("P", **BIND, pre_bind=returning(error("oh"))))
     service.world.nodes("n1")
     pod = service.pending("p")
 

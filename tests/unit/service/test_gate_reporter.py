@@ -74,7 +74,7 @@ class RecordingStatuses(StatusWriter):
 
 @dataclass
 class Desk:
-    """A reporter, the queue and the informer that it asks, and what it wrote."""
+    """A reporter, the queue and the informer that it reads, and what it wrote."""
 
     delay: float = DELAY
     clock: Clock = field(default_factory=Clock)
@@ -301,7 +301,7 @@ def test_whether_a_gate_or_an_attempt_says_it_is_no_news_not_even_after_a_restar
 
 
 def test_what_an_attempt_wrote_meanwhile_is_written_over() -> None:
-    """Held, let in, Unschedulable, held again: the watch may still show the first condition."""
+    """Held, admitted, Unschedulable, held again: the watch may still show the first condition."""
     desk = Desk()
     info = desk.pod()
     desk.reporter.held(info, refusal("no"))
@@ -413,7 +413,7 @@ def test_in_the_end_the_status_says_what_holds_the_pod(steps: list[tuple[str, st
     """Whatever happened: two minutes after the last refusal, and never two writes in a second."""
     desk = Desk()
     info = desk.pod()
-    says = ""
+    shown = ""
     times: list[float] = []
     for step, message, pause in [*steps, ("hold", "used 1", 0.0), ("wait", "", 61.0)]:
         if step == "hold":
@@ -422,17 +422,17 @@ def test_in_the_end_the_status_says_what_holds_the_pod(steps: list[tuple[str, st
         elif step == "attempt":
             desk.reporter.superseded(info.uid)
             info.attempts += 1
-            says = "unschedulable"
+            shown = "unschedulable"
         elif step == "open":
             info.gating_plugin = ""
         elif step == "show":
-            desk.show(info, reason=REASON, message=says)
+            desk.show(info, reason=REASON, message=shown)
         before = len(desk.statuses.afresh)
         desk.after(pause)
         if len(desk.statuses.afresh) > before:
-            says = desk.statuses.written[-1][2]
+            shown = desk.statuses.written[-1][2]
             times.append(desk.clock.time)
-    assert says == "used 1"
+    assert shown == "used 1"
     assert all(later - earlier >= DELAY for earlier, later in pairwise(times))
 
 

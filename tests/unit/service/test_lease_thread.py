@@ -60,17 +60,17 @@ class Lock:
 
 
 class Pulse:
-    """A heartbeat as old as the test says; notices when it is asked where the loop is."""
+    """A heartbeat of the age that the test sets; `located` is set when `where` is called."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.asked = threading.Event()
+        self.located = threading.Event()
 
     def age(self) -> float:
         return self.seconds
 
     def where(self) -> str:
-        self.asked.set()
+        self.located.set()
         return "here"
 
 
@@ -127,7 +127,7 @@ async def test_a_loop_that_is_stuck_gives_way_and_writes_nothing_when_it_comes_b
 
     async def lead() -> None:
         stage.pulse.seconds = 61.0
-        block_until(stage.pulse.asked)
+        block_until(stage.pulse.located)
         came_back.append(stage.thread.fence.allowed())
         await asyncio.Event().wait()
 
@@ -147,7 +147,7 @@ async def test_nothing_begins_after_the_lease_was_won_and_lost_unseen() -> None:
 
     running = asyncio.create_task(stage.thread.run(lead))
     # The thread is started in the task's first step; both of its messages come meanwhile.
-    asyncio.get_running_loop().call_soon(block_until, stage.pulse.asked)
+    asyncio.get_running_loop().call_soon(block_until, stage.pulse.located)
     asyncio.get_running_loop().call_soon(_join_lease_thread)
     with pytest.raises(LeadershipLostError):
         await running

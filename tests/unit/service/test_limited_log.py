@@ -1,4 +1,4 @@
-"""Lines that strangers cause."""
+"""The rate of log lines that clients can cause."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Stream(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Leave no trace: the log is the process's, and other tests share the process."""
+    """Restore the log afterwards: it is the process's, which other tests share."""
     root = logging.root
     before, level = root.handlers[:], root.level
     yield
@@ -39,8 +39,8 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_what_is_no_unicode_is_logged_all_the_same() -> None:
-    """Half a surrogate pair: what JSON of an annotation, or a file name, may hold."""
+def test_text_that_is_not_unicode_is_logged() -> None:
+    """Half a surrogate pair, as JSON of an annotation, or a file name, may hold."""
     stream = Stream()
     logs.configure(stream=stream)
     structlog.get_logger("scheduler.here").info("odd", message="team \udcff", signature=frozenset)
@@ -68,7 +68,7 @@ def test_json_lines_carry_time_level_logger_and_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "terminal", "is_json", "coloured"),
+    ("format_", "terminal", "is_json", "coloured"),
     [
         (None, False, True, False),
         (None, True, False, True),
@@ -77,11 +77,11 @@ def test_json_lines_carry_time_level_logger_and_message() -> None:
         ("json", True, True, False),
     ],
 )
-def test_the_format_follows_the_terminal_unless_asked(
-    asked: LogFormat | None, terminal: bool, is_json: bool, coloured: bool
+def test_the_format_follows_the_terminal_unless_given(
+    format_: LogFormat | None, terminal: bool, is_json: bool, coloured: bool
 ) -> None:
     stream = Stream(terminal)
-    logs.configure(asked, stream=stream)
+    logs.configure(format_, stream=stream)
     structlog.get_logger("x").warning("careful")
     text = stream.getvalue()
     assert text.startswith("{") is is_json

@@ -78,12 +78,12 @@ class Api:
         self, verb: str, path: str, *, body: bytes, query: object, content_type: str
     ) -> Response:
         patch = json.loads(body)
-        answer = await self._wait(Request(patch["metadata"]["uid"], _future(), patch["status"]))
-        return cast("Response", answer)
+        response = await self._wait(Request(patch["metadata"]["uid"], _future(), patch["status"]))
+        return cast("Response", response)
 
     async def bind(self, uid: str, node_name: str) -> BindResult:
-        answer = await self._wait(Request(uid, _future(), None, node_name))
-        return cast("BindResult", answer)
+        response = await self._wait(Request(uid, _future(), None, node_name))
+        return cast("BindResult", response)
 
     async def _wait(self, request: Request) -> Any:
         self.requests.append(request)
@@ -122,7 +122,7 @@ class Api:
         status = replace(self.pod.status, nominated_node_name="")
         self.change(replace(self.pod, spec=spec, status=status))
 
-    def answer(self, request: Request) -> None:
+    def respond(self, request: Request) -> None:
         """Deliver the server's result of a request to the scheduler."""
         self.requests.remove(request)
         if isinstance(request.result, Exception):
@@ -177,7 +177,7 @@ class NominationMachine(RuleBasedStateMachine):
         self.nominator = self.service.queue.nominator
         self.sender = self.loop.create_task(self.dispatcher.run())
         self.created = 0
-        #: Where the pod that the watch shows was nominated last; None when nobody can say.
+        #: Where the pod that the watch shows was nominated last; None when unknown.
         self.decided: str | None = ""
         #: A pod that waits at Permit, with its node; whether that was written down, and its bind.
         self.waiting: tuple[QueuedPodInfo, str] | None = None
@@ -252,10 +252,10 @@ class NominationMachine(RuleBasedStateMachine):
         assert pod is not None
         quiet = not (self.api.requests or self.api.changes or self.unsure)
         texts = [condition.message for condition in pod.status.conditions]
-        said = texts == [text] and pod.status.nominated_node_name == node
+        written = texts == [text] and pod.status.nominated_node_name == node
         self.failed(self.popped(), NominatingInfo(node), text)
         self.decided = node
-        if quiet and said:
+        if quiet and written:
             assert self.api.requests == []
 
     @precondition(may_decide)
@@ -338,15 +338,15 @@ class NominationMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def server_answers(self, which: int) -> None:
         requests = self.acted()
-        self.answer(requests[which % len(requests)])
+        self.respond(requests[which % len(requests)])
 
     def nominates(self, request: Request) -> bool:
         return request.nominates and self.known is not None and self.known.uid == request.uid
 
-    def answer(self, request: Request) -> None:
+    def respond(self, request: Request) -> None:
         if self.nominates(request) and isinstance(request.result, Response):
             self.unwritten = self.unsure = False
-        self.api.answer(request)
+        self.api.respond(request)
         self.collect()
 
     @precondition(lambda self: bool(self.fresh()))
@@ -360,7 +360,7 @@ class NominationMachine(RuleBasedStateMachine):
             request.result = refusal
             if self.nominates(request):
                 self.unwritten = self.unsure = True
-        self.api.answer(request)
+        self.api.respond(request)
         self.collect()
 
     @precondition(lambda self: any(each.status is not None for each in self.api.requests))
@@ -370,7 +370,7 @@ class NominationMachine(RuleBasedStateMachine):
         if self.nominates(request):
             self.unwritten, self.unsure = request.result is None, True
         request.result = ConnectionFailed("PATCH", KEY, "reset", sent=True)
-        self.api.answer(request)
+        self.api.respond(request)
         self.collect()
 
     @precondition(lambda self: bool(self.api.changes))
@@ -396,7 +396,7 @@ class NominationMachine(RuleBasedStateMachine):
             if requests := self.fresh():
                 self.api.act(requests[0])
             elif requests := self.acted():
-                self.answer(requests[0])
+                self.respond(requests[0])
             else:
                 self.watch_shows()
 

@@ -21,10 +21,10 @@ class Marker:
 
     def __init__(self) -> None:
         self.status = "False"
-        self.asked: list[tuple[str, int, set[str]]] = []
+        self.calls: list[tuple[str, int, set[str]]] = []
 
     def conditions(self, pod: Pod, info: QueuedPodInfo) -> list[Condition]:
-        self.asked.append((pod.metadata.name, info.attempts, set(info.unschedulable_plugins)))
+        self.calls.append((pod.metadata.name, info.attempts, set(info.unschedulable_plugins)))
         return [Condition(type=MARK, status=self.status, reason="R", message="m")]
 
     def refuse(self, state: Any, pod: Pod, node: Any) -> Any:
@@ -69,7 +69,7 @@ async def test_a_plugins_condition_travels_with_pod_scheduled() -> None:
     assert [each.type for each in patch.conditions] == ["PodScheduled", MARK]
     assert patch.uid == "p"
     assert b'"uid":"p"' in patch.encode()
-    assert marker.asked == [("p", 1, {"Marker"})], "asked once the outcome is known"
+    assert marker.calls == [("p", 1, {"Marker"})], "called once the outcome is known"
 
 
 async def test_unchanged_conditions_cause_no_write() -> None:

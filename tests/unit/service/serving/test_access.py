@@ -33,7 +33,7 @@ CERTIFICATE = {
 
 
 class Reviews:
-    """An API server that knows one token, allows one path, and counts."""
+    """An API server with one valid token, which counts reviews."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -76,7 +76,7 @@ def clock() -> ManualClock:
         (Credentials("good"), "alice", ("dev", "system:authenticated")),
         (Credentials("bad"), None, ()),
         (Credentials("x" * (MAX_TOKEN_BYTES + 1)), None, ()),
-        # What a header becomes that is no UTF-8.
+        # A header that is not UTF-8 is decoded to this.
         (Credentials("\udcff"), None, ()),
         (
             Credentials("", CERTIFICATE),
@@ -121,7 +121,7 @@ def test_only_bearer_tokens_are_read(header: str | None, token: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "verb", "path", "with_server", "allowed", "asked"),
+    ("user", "verb", "path", "with_server", "allowed", "reviewed"),
     [
         (ANONYMOUS, "get", "/healthz", True, True, 0),
         (ANONYMOUS, "get", "/readyz", False, True, 0),
@@ -145,11 +145,11 @@ async def test_access(
     path: str,
     with_server: bool,
     allowed: bool,
-    asked: int,
+    reviewed: int,
 ) -> None:
     authorizer = Authorizer(reviews.access if with_server else None, OPTIONS)
     assert await authorizer.authorize(user, verb, path) is allowed
-    assert len(reviews.accesses) == asked
+    assert len(reviews.accesses) == reviewed
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_open_paths_are_exact_or_prefixes(path: str, allowed: bool) -> Non
     assert await authorizer.authorize(ANONYMOUS, "get", path) is allowed
 
 
-async def test_answers_are_remembered_for_ten_seconds(reviews: Reviews, clock: ManualClock) -> None:
+async def test_results_are_cached_for_ten_seconds(reviews: Reviews, clock: ManualClock) -> None:
     authenticator = Authenticator(reviews.token, OPTIONS, clock)
     authorizer = Authorizer(reviews.access, OPTIONS, clock)
 
@@ -200,7 +200,7 @@ async def test_allowed_and_denied_have_their_own_times(
     assert [path for *_, path in reviews.accesses] == ["/metrics", "/configz", "/configz"]
 
 
-async def test_a_failed_review_is_told_and_not_remembered(reviews: Reviews) -> None:
+async def test_a_failed_review_is_reported_and_not_cached(reviews: Reviews) -> None:
     authenticator = Authenticator(reviews.token, OPTIONS)
     authorizer = Authorizer(reviews.access, OPTIONS)
     reviews.down = True
@@ -213,7 +213,7 @@ async def test_a_failed_review_is_told_and_not_remembered(reviews: Reviews) -> N
     assert await authorizer.authorize(ALICE, "get", "/metrics")
 
 
-async def test_users_are_told_apart_by_everything_they_are(reviews: Reviews) -> None:
+async def test_users_are_distinguished_by_all_their_attributes(reviews: Reviews) -> None:
     authorizer = Authorizer(reviews.access, OPTIONS)
     for user in (
         ALICE,
@@ -227,74 +227,74 @@ async def test_users_are_told_apart_by_everything_they_are(reviews: Reviews) -> 
 
 
 class Gate:
-    """A review that waits to be let through."""
+    """A review that waits until the test opens the gate."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.reviews = 0
         self.running = 0
         self.most = 0
         self.open = asyncio.Event()
 
-    async def ask(self) -> str:
-        self.asked += 1
+    async def review(self) -> str:
+        self.reviews += 1
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             await self.open.wait()
         finally:
             self.running -= 1
-        return "answer"
+        return "result"
 
 
-async def test_a_question_asked_twice_at_once_is_put_once(clock: ManualClock) -> None:
+async def test_concurrent_equal_reviews_are_sent_once(clock: ManualClock) -> None:
     cache: ReviewCache[str] = ReviewCache(clock)
     gate = Gate()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(5):
-            tasks.create_task(cache.get("key", gate.ask, lambda _: 10.0))
+            tasks.create_task(cache.get("key", gate.review, lambda _: 10.0))
         await clock.settle()
         gate.open.set()
-    assert gate.asked == 1
+    assert gate.reviews == 1
 
 
-async def test_a_question_given_up_is_put_by_the_next(clock: ManualClock) -> None:
+async def test_a_cancelled_review_is_sent_by_the_next_caller(clock: ManualClock) -> None:
     cache: ReviewCache[str] = ReviewCache(clock)
     gate = Gate()
-    first = asyncio.create_task(cache.get("key", gate.ask, lambda _: 10.0))
-    second = asyncio.create_task(cache.get("key", gate.ask, lambda _: 10.0))
+    first = asyncio.create_task(cache.get("key", gate.review, lambda _: 10.0))
+    second = asyncio.create_task(cache.get("key", gate.review, lambda _: 10.0))
     await clock.settle()
     first.cancel()
     await clock.settle()
     gate.open.set()
-    assert await second == "answer"
-    assert gate.asked == 2
+    assert await second == "result"
+    assert gate.reviews == 2
     del first, second
     gc.collect()
     assert not cache._locks
 
 
-async def test_few_questions_are_open_at_once(clock: ManualClock) -> None:
+async def test_few_reviews_are_sent_at_once(clock: ManualClock) -> None:
     cache: ReviewCache[str] = ReviewCache(clock, concurrent=3)
     gate = Gate()
     async with asyncio.TaskGroup() as tasks:
         for key in range(20):
-            tasks.create_task(cache.get(key, gate.ask, lambda _: 10.0))
+            tasks.create_task(cache.get(key, gate.review, lambda _: 10.0))
         await clock.settle()
         gate.open.set()
-    assert (gate.asked, gate.most) == (20, 3)
+    assert (gate.reviews, gate.most) == (20, 3)
 
 
-async def test_the_cache_is_bounded_and_forgets_the_oldest(clock: ManualClock) -> None:
+async def test_the_cache_is_bounded_and_drops_the_oldest(clock: ManualClock) -> None:
     cache: ReviewCache[str] = ReviewCache(clock, entries=2)
     gate = Gate()
     gate.open.set()
     for key in ("a", "b", "c", "c", "a"):
-        await cache.get(key, gate.ask, lambda _: 10.0)
+        await cache.get(key, gate.review, lambda _: 10.0)
     assert len(cache) == 2
-    assert gate.asked == 4
+    assert gate.reviews == 4
 
 
-async def test_questions_have_the_rate_of_upstreams_client(clock: ManualClock) -> None:
+async def test_reviews_have_the_rate_of_upstreams_client(clock: ManualClock) -> None:
     """A burst of made-up tokens is no burst of reviews: 400 at once, then 200 a second."""
     reviews = Reviews()
     authenticator = Authenticator(reviews.token, OPTIONS, clock)

@@ -1,4 +1,4 @@
-"""The texts of the health endpoints, as a running kube-scheduler v1.36.2 answers them."""
+"""The texts of the health endpoints, as returned by a running kube-scheduler v1.36.2."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_each_endpoint_has_upstreams_checks(elected: bool, expected: dict[str, s
         ),
     ],
 )
-def test_a_healthy_endpoint_answers(
+def test_a_healthy_endpoint_passes(
     endpoint: str, verbose: bool, excluded: list[str], body: str
 ) -> None:
     result = checks().run(endpoint, verbose=verbose, excluded=excluded)
