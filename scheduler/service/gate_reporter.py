@@ -51,7 +51,7 @@ _OF_PREEMPTION: Final = re.compile(
 
 @lru_cache(maxsize=1024)
 def message_class(message: str) -> str:
-    """Return a message with its numbers replaced, to tell changes of numbers only.
+    """Return a message with its numbers replaced, to recognise changes of numbers only.
 
     >>> message_class("quota team-2 exceeded, used: requests.cpu=10, limited: requests.cpu=1500m")
     'quota team-2 exceeded, used: requests.cpu=#, limited: requests.cpu=#'

@@ -1,6 +1,6 @@
 """The options of a run: the command line as one frozen record, and the configuration it names.
 
-The command line builds a `RunOptions`; the application reads it and knows no flags. Flags that set
+The command line builds a `RunOptions`, which the application reads instead of flags. Flags that set
 a field of KubeSchedulerConfiguration go to `overrides`, so that the effective configuration always
 shows the values in force.
 """

@@ -139,7 +139,7 @@ class SchedulingLoop:
         return False
 
     def schedule(self, info: QueuedPodInfo) -> Attempt | None:
-        """Attempt a popped pod; return the attempt if it goes on to binding."""
+        """Attempt a popped pod; return the attempt if its binding cycle is next."""
         if self._skip(info, info.pod):
             return None
         return self._outcome(self._engine.attempt(info))

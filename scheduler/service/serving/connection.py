@@ -41,7 +41,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """A connection from accepting to its end. `advanced` and `ended` are called as it goes on."""
+    """A connection from accepting to its end."""
 
     def __init__(
         self,
@@ -54,6 +54,11 @@ class Connection:
         ended: Callable[[Connection], None],
         expired: Callable[[Connection], None],
     ) -> None:
+        """Wait for the first byte.
+
+        `advanced` is called with each later stage, `expired` when the deadline of a stage has
+        passed, and `ended` once at the end.
+        """
         self.client = client
         self._socket = accepted
         self._tls = tls

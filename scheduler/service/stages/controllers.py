@@ -1,4 +1,4 @@
-"""Fifth stage: what writes besides scheduling, while this process leads."""
+"""Fifth stage: controllers that write besides scheduling, while this process leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reflectors that feed the stages: pods, nodes, and what plugins want to see."""
+"""The reflectors that feed the stages: pods, nodes, and the resources that plugins require."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ def build_scheduling(
     profiles: Profiles,
     max_in_unschedulable: timedelta,
 ) -> Scheduling:
-    """Build the stage, and give the handles of plugins what they could not have before.
+    """Build the stage, and complete the handles of plugins with its parts.
 
-    `max_in_unschedulable`: the time after which a pod is retried even if no event says so; 0 for
+    `max_in_unschedulable`: the time after which a pod is retried even without an event; 0 for
     never.
     """
     configuration = connections.configuration

@@ -1,4 +1,4 @@
-"""Second stage: what the scheduler knows, and what plugins may look at."""
+"""Second stage: the scheduler's state, and the parts of it that plugins see."""
 
 from __future__ import annotations
 
