@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
 
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.credentials import StaticCredentials
+from scheduler.client.transport import Transport
 from scheduler.framework import Code, Handle, Status
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
@@ -20,10 +24,12 @@ from testing.embedded_service import (
     node,
     patch_status,
     pod,
+    running,
     sample,
     scheduling,
     settled,
     until,
+    wire,
 )
 
 
@@ -111,24 +117,34 @@ async def test_a_node_that_another_scheduler_filled_is_given_up(
             assert "fits no longer: Insufficient cpu" in note
 
 
-async def test_a_bind_held_back_by_the_rate_limit_is_checked_when_it_leaves(
+class HeldCredentials(StaticCredentials):
+    """Makes requests wait for their `Authorization` header until the test lets them go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def authorization(self) -> str | None:
+        await self.open.wait()
+        return await super().authorization()
+
+
+async def test_a_bind_held_back_before_it_is_sent_is_checked_when_it_leaves(
     cluster: EmbeddedCluster,
 ) -> None:
     """The node is filled after the Bind plugin was called and before its request was sent."""
     cluster.create(node("n1", cpu="4"))
-    async with scheduling(cluster) as scheduler:
-        real_wait = scheduler.connections.client._sender._wait_for_turn
-        turns: list[str] = []
-
-        async def wait_for_turn(method: str) -> None:
-            if method == "POST" and not turns:
-                turns.append(method)
-                cluster.create(foreign("theirs", "2", on="n1"))
-                await until(lambda: scheduler.state.cache.statistics().pods == 2, "theirs seen")
-            await real_wait(method)
-
-        scheduler.connections.client._sender._wait_for_turn = wait_for_turn  # type: ignore[method-assign]
+    credentials = HeldCredentials()
+    configuration = ClientConfiguration(cluster.url, credentials=credentials)
+    async with Transport(configuration) as transport, running(wire(transport)) as scheduler:
+        dispatcher = scheduler.connections.dispatcher
+        credentials.open.clear()
         cluster.create(pod("ours", "3"))
+        await until(lambda: dispatcher.statistics().bind.in_flight, "waits for its credential")
+        cluster.create(foreign("theirs", "2", on="n1"))
+        await until(lambda: scheduler.state.cache.statistics().pods == 2, "theirs seen")
+        credentials.open.set()
         await until(
             lambda: sample(scheduler, "kubestow_node_rechecks_total", result="rejected"), "held"
         )
