@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, ItemsView, Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -21,11 +21,11 @@ MAX_PLAIN_LABELS: Final = 64
 """A pod may have 50,000 labels. More than this are packed, and their key is a digest."""
 
 
-def labels_key(labels: Mapping[str, str]) -> Hashable:
+def labels_key(labels: Mapping[str, str]) -> bytes:
     """Return a small key, equal for equal labels in any order, to be part of a cache key."""
-    if len(labels) <= MAX_PLAIN_LABELS:
-        return frozenset(labels.items())
-    return labels.digest if isinstance(labels, PackedLabels) else digest_of(labels)
+    if type(labels) is PackedLabels:
+        return labels.digest
+    return _encode(labels) if len(labels) <= MAX_PLAIN_LABELS else digest_of(labels)
 
 
 class _Items(ItemsView[str, str]):

@@ -15,15 +15,14 @@ are evicted least recently used first. Rows are those of the node table; nodes a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from scheduler.api.many_terms import ManyTerms
-from scheduler.api.packed_labels import PackedLabels
+from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.api.selectors import EXISTS, IN, NOT_IN, CompiledLabelSelector, Requirement
 from scheduler.cache.counting import add_count, remove_member
@@ -44,7 +43,6 @@ _BYTES_PER_REQUIREMENT: Final = 900
 _BYTES_PER_TEXT: Final = 150
 """A value of a requirement, or the name of a namespace."""
 
-_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 Label = tuple[str, str]
 """Key and value."""
@@ -407,10 +405,9 @@ def _size_of(term: PodTerm) -> int:
 
 def _key_of(pod: Pod) -> _Key:
     metadata, spec = pod.metadata, pod.spec
-    labels: Mapping[str, str] = metadata.labels
     return (
         metadata.namespace,
-        labels.digest if type(labels) is PackedLabels else _encode(labels),
+        labels_key(metadata.labels),
         metadata.deletion_timestamp is not None,
         spec.priority or 0,
         spec.scheduler_name,
