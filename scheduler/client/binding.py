@@ -32,7 +32,6 @@ SETTLE_DELAY: Final = 0.5
 A bind that takes effect even later is not lost, the watch shows it; waiting makes that rare.
 """
 
-
 SETTLE_TIMEOUT_SECONDS: Final = 5.0
 """For one GET. It is retried anyway, and another connection may work."""
 

@@ -26,12 +26,7 @@ from typing import TypeVar
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.client.binding import (
-    BindOutcome,
-    BindResult,
-    attempt_bind,
-    settle_bind,
-)
+from scheduler.client.binding import BindOutcome, BindResult, attempt_bind, settle_bind
 from scheduler.client.errors import NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
 from scheduler.client.request_sender import PreSendCheck

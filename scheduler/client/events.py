@@ -334,9 +334,7 @@ class EventRecorder:
         regarding, _, _, at, sequence = entry.event
         reference = _reference(regarding)
         path = EVENTS.path(_name(reference, at, sequence), reference.namespace or "default")
-        body = {
-            "series": {"count": count, "lastObservedTime": micro_time(entry.last_observed)},
-        }
+        body = {"series": {"count": count, "lastObservedTime": micro_time(entry.last_observed)}}
         await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     def _build(self, entry: _Entry, count: int) -> Event:

@@ -137,6 +137,7 @@ class LeaderElector:
         self.fence = LeaderFence(clock, options.renew_deadline)
         self._lock = lock
         self._options = options
+        self._name = f"{options.namespace}/{options.name}"
         self._clock = clock
         self._random = random or Random()
         self._metrics = metrics or NullMetrics()
@@ -172,7 +173,7 @@ class LeaderElector:
             await self._clock.sleep(self._until_next_read())
         self._leading = True
         self._metrics.leader(self._options.name, True)
-        _log.info("leading", lease=self._lease_name(), identity=self.identity)
+        _log.info("leading", lease=self._name, identity=self.identity)
 
     def _until_next_read(self) -> float:
         period = self._options.retry_period
@@ -205,7 +206,7 @@ class LeaderElector:
         self._lose()
         holder = self._spec.holder_identity or "no process"
         raise LeadershipLostError(
-            f"leadership of Lease {self._lease_name()} lost: not renewed within "
+            f"leadership of Lease {self._name} lost: not renewed within "
             f"{self._options.renew_deadline:g}s, held by {holder}"
             + (f" (last error: {self._last_error})" if self._last_error else "")
         )
@@ -213,7 +214,7 @@ class LeaderElector:
     def _step_down(self) -> None:
         self._lose()
         msg = (
-            f"leadership of Lease {self._lease_name()} given up: the event loop has made no "
+            f"leadership of Lease {self._name} given up: the event loop has made no "
             f"progress for {self._heartbeat.age():.0f}s, it executes {self._heartbeat.where()}"
         )
         _log.error(msg)
@@ -243,10 +244,10 @@ class LeaderElector:
         try:
             released = await self._write_released(self._lease, spec)
         except (RequestError, ValueError) as error:
-            _log.warning("lease not released", lease=self._lease_name(), error=str(error))
+            _log.warning("lease not released", lease=self._name, error=str(error))
         else:
             text = "lease released" if released else "lease is held by another process already"
-            _log.info(text, lease=self._lease_name())
+            _log.info(text, lease=self._name)
 
     async def _write_released(self, lease: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
         """Write `spec` if the Lease is ours; return whether it was."""
@@ -275,9 +276,7 @@ class LeaderElector:
             self._last_error = str(error)
             # The known state may be outdated: the next round reads first.
             self._lease = None
-            _log.warning(
-                "lease not acquired or renewed", lease=self._lease_name(), error=str(error)
-            )
+            _log.warning("lease not acquired or renewed", lease=self._name, error=str(error))
             return False
 
     async def _round(self) -> bool:
@@ -352,9 +351,6 @@ class LeaderElector:
     @staticmethod
     def _with_spec(lease: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
         return {**lease, "spec": {**(lease.get("spec") or {}), **spec}}
-
-    def _lease_name(self) -> str:
-        return f"{self._options.namespace}/{self._options.name}"
 
 
 async def run_while(

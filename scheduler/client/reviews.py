@@ -19,7 +19,6 @@ from scheduler.client.rest import ApiClient
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  (a path)
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-
 R = TypeVar("R")
 
 

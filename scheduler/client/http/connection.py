@@ -18,7 +18,6 @@ from scheduler.client.http.tls import ResumingContext
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """Unread bytes of a stream beyond which reading from the socket is paused."""
 
-
 FAILURES: Final = (OSError, ProtocolError)
 """Everything an exchange can raise: ConnectionLost, TimeoutError and TLS errors are OSErrors."""
 
