@@ -5,7 +5,7 @@
         cluster.node("n1", {"cpu": "8", "pods": "110"})
 
 kubestow runs with the ServiceAccount and the ConfigMap of its manifests. Nodes and the kubelets on
-them are kwok's: pods that are bound become ready at once, and end when a test says so.
+them are kwok's: pods that are bound become ready at once, and end when a test ends them.
 """
 
 from __future__ import annotations
@@ -143,15 +143,15 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         meanwhile: Callable[[], object] = dict,
     ) -> ManagedProcess:
-        """Start a program of others and wait until it answers 200 over plain HTTP.
+        """Start a third-party program and wait until it returns 200 over plain HTTP.
 
         Args:
-            name: of the process and its log.
+            name: name of the process and its log.
             command: its command line.
-            port: where it says whether it is ready.
-            path: where it says so there.
-            environment: in addition to what every component gets.
-            meanwhile: is called until it is ready, for what it waits for itself.
+            port: port of its readiness endpoint.
+            path: path of its readiness endpoint.
+            environment: variables in addition to those of every component.
+            meanwhile: called until it is ready, to provide what it waits for.
         """
         process = self.plane.start_process(
             name, command, port=port, wait=False, environment=environment

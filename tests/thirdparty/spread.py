@@ -29,7 +29,7 @@ CRITERION: Final = f"{ZONE}=NodeProvisioningFailed"
 SLACK_SECONDS: Final = 60.0
 """What a loaded machine may add to a documented delay."""
 
-Said = tuple[str, str]
+StatusAndReason = tuple[str, str]
 """Status and reason of the condition."""
 
 
@@ -171,36 +171,38 @@ class SpreadStory(Workload):
         return str(labels[ZONE])
 
     def until_placed(self, name: str, *, patience: float = 120.0) -> str:
-        """Wait until a pod is bound; its zone."""
+        """Wait until a pod is bound; return its zone."""
         until(lambda: name in self.bound(), f"{name} bound", patience=patience)
         return self.zone_of(self.bound()[name])
 
-    def said(self, name: str) -> Said:
-        """The condition of a pod now."""
-        return _said(self.pods()[name])
+    def provisioning(self, name: str) -> StatusAndReason:
+        """Return status and reason of the current condition of a pod."""
+        return _provisioning(self.pods()[name])
 
-    def until_said(self, name: str, expected: Said, *, patience: float = 120.0) -> None:
+    def until_provisioning(
+        self, name: str, expected: StatusAndReason, *, patience: float = 120.0
+    ) -> None:
         """Wait until the condition of a pod has this status and reason."""
-        until(lambda: self.said(name) == expected, f"{name}: {expected}", patience=patience)
+        until(lambda: self.provisioning(name) == expected, f"{name}: {expected}", patience=patience)
 
-    def everything_said(self, name: str) -> list[Said]:
-        """All conditions that a pod has had, in order, from the first one on."""
+    def provisioning_history(self, name: str) -> list[StatusAndReason]:
+        """Return the conditions that a pod has had, in order, without repeats."""
         versions = [event["object"] for event in self.history()]
-        said = [_said(pod) for pod in versions if pod["metadata"]["name"] == name]
-        return [each for each, _ in groupby(said) if each[0]]
+        found = [_provisioning(pod) for pod in versions if pod["metadata"]["name"] == name]
+        return [each for each, _ in groupby(found) if each[0]]
 
     def report(self, what: str) -> None:
-        """Print how long it is since the story began."""
+        """Print the time since the story began."""
         print(f"{self.namespace}: {time.monotonic() - self._started:6.1f} s  {what}")
 
 
 def is_true(item: Mapping[str, Any], kind: str) -> bool:
-    """Say whether an object has a condition that is True."""
+    """Whether an object has a condition that is True."""
     conditions = item.get("status", {}).get("conditions") or ()
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)
 
 
-def _said(pod: Json) -> Said:
+def _provisioning(pod: Json) -> StatusAndReason:
     for each in pod["status"].get("conditions") or ():
         if each["type"] == CONDITION:
             return each["status"], each["reason"]

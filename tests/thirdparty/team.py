@@ -71,7 +71,7 @@ class History:
     """By UID."""
 
     most_cpu: int
-    """The greatest sum, in thousandths, that bound pods asked for at any time."""
+    """The greatest sum, in thousandths, that bound pods requested at any time."""
 
     def named(self, name: str) -> Life:
         """Return the life of the pod of a name."""
@@ -205,7 +205,7 @@ class Team:
         return str(json.loads(text)["message"]) if code == http.HTTPStatus.FORBIDDEN else ""
 
     def job(self, name: str, *, parallelism: int, cpu: str = "1", elastic: bool = False) -> None:
-        """Create a Job of pods that run until they are told to end."""
+        """Create a Job of pods that run until the test ends them."""
         annotations = {"kueue.x-k8s.io/elastic-job": "true"} if elastic else {}
         body = {
             "metadata": {"name": name, "labels": {QUEUE: "main"}, "annotations": annotations},
@@ -305,11 +305,11 @@ class Team:
                 f"{_reason(pod)}: {_condition(pod).get('message')}"
             )
         for each in self.workloads():
-            said = [
+            conditions = [
                 f"{one['type']}={one['status']} ({one['reason']}: {one['message']})"
                 for one in each.get("status", {}).get("conditions", ())
             ]
-            lines.append(f"workload {each['metadata']['name']}: {'; '.join(said)}")
+            lines.append(f"workload {each['metadata']['name']}: {'; '.join(conditions)}")
         for each in self.cluster.items(f"{self.base}/events"):
             about = each["involvedObject"]
             lines.append(
@@ -324,9 +324,9 @@ class Team:
             current = names()
             return [*current, ""] if len(current) == count else None
 
-        said = f"{count} pods of {self.name} {what}"
-        answer: Sequence[str] = until(found, said, patience=within)
-        return list(answer[:-1])
+        expected = f"{count} pods of {self.name} {what}"
+        found_names: Sequence[str] = until(found, expected, patience=within)
+        return list(found_names[:-1])
 
     def _queue_is_active(self) -> bool:
         path = f"{KUEUE}/namespaces/{self.name}/localqueues/main"
@@ -377,7 +377,7 @@ class Team:
         else:
             if life.gated and life.ungated is None:
                 life.ungated = now
-            # What was said of it while it was gated stays until somebody says more.
+            # The condition of a gated pod stays until the scheduler replaces it.
             if reason and reason != "SchedulingGated" and life.reasons[-1:] != [reason]:
                 life.reasons.append(reason)
         if spec.get("nodeName") and life.bound is None:

@@ -66,18 +66,18 @@ def start(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Start]:
         process.stop()
 
 
-def test_a_machine_that_comes_is_waited_for(cluster: Cluster, start: Start) -> None:
+def test_a_constraint_stays_hard_until_the_machine_comes(cluster: Cluster, start: Start) -> None:
     """One machine, and one promise that is kept."""
     start()
     with Fleet(cluster, "comes") as fleet, SpreadStory(cluster, "comes") as story:
         fleet.pool("pool", zones=["zone-b"], delay=5)
         story.first()
         story.replica("next")
-        story.until_said("next", NOMINATED)
+        story.until_provisioning("next", NOMINATED)
         story.report("promised")
         assert story.until_placed("next") == "zone-b"
         story.report("bound")
-        assert story.everything_said("next") == [NOMINATED]
+        assert story.provisioning_history("next") == [NOMINATED]
         assert len(fleet.machines()) == len(fleet.claims()) == 1
 
 
@@ -87,11 +87,11 @@ def test_a_pool_at_its_limit_makes_the_constraint_soft(cluster: Cluster, start: 
         fleet.pool("pool", zones=["zone-b"], limit=0)
         story.first()
         story.replica("next")
-        story.until_said("next", REFUSED)
+        story.until_provisioning("next", REFUSED)
         story.report("refused")
         assert story.until_placed("next") == "zone-a"
         story.report("bound")
-        assert story.everything_said("next") == [REFUSED]
+        assert story.provisioning_history("next") == [REFUSED]
         assert not fleet.claims()
 
 
@@ -105,16 +105,16 @@ def test_pools_that_are_not_ready(cluster: Cluster, start: Start) -> None:
         log = karpenter.process.log
         until(lambda: "no dynamic nodepools found" in log.read_text(), "Karpenter saw the pod")
         story.report("seen")
-        assert story.said("next") == ("", "")
+        assert story.provisioning("next") == ("", "")
         with Fleet(cluster, "others") as others:
             others.pool("pool")
             assert story.until_placed("next") == "zone-a"
             story.report("bound")
-        assert story.everything_said("next") == [REFUSED]
+        assert story.provisioning_history("next") == [REFUSED]
 
 
 @pytest.mark.slow
-def test_another_pool_takes_over_without_a_word(cluster: Cluster, start: Start) -> None:
+def test_another_pool_takes_over_without_an_event(cluster: Cluster, start: Start) -> None:
     """With the defaults. The machine comes when the first promise is older than a minute.
 
     Karpenter nominates a pod once in two minutes, so the second claim has no event of its own.
@@ -133,7 +133,7 @@ def test_another_pool_takes_over_without_a_word(cluster: Cluster, start: Start) 
         story.report("launched in the other pool")
         assert story.until_placed("next", patience=240) == "zone-b"
         story.report("bound")
-        assert story.everything_said("next") == [NOMINATED]
+        assert story.provisioning_history("next") == [NOMINATED]
         (event,) = fleet.events("Nominated")
         assert event.get("count", 1) == 1
         assert len(fleet.machines()) == 1
@@ -152,7 +152,7 @@ def test_no_capacity_and_no_other_pool(cluster: Cluster, start: Start) -> None:
         fleet.limit(spot, 0)
         assert story.until_placed("next") == "zone-a"
         story.report("bound")
-        assert story.everything_said("next")[-1] == REFUSED
+        assert story.provisioning_history("next")[-1] == REFUSED
 
 
 def test_capacity_returns(cluster: Cluster, start: Start) -> None:
@@ -168,15 +168,15 @@ def test_capacity_returns(cluster: Cluster, start: Start) -> None:
         pool = fleet.pool("pool", zones=["zone-b"], limit=0, delay=25)
         story.first()
         story.replica("next")
-        story.until_said("next", REFUSED)
+        story.until_provisioning("next", REFUSED)
         story.report("refused")
         fleet.limit(pool, 100)
-        story.until_said("next", NOMINATED)
+        story.until_provisioning("next", NOMINATED)
         story.report("promised")
         story.zone_node("more-a", "zone-a", 8)
         assert story.until_placed("next") == "zone-b"
         story.report("bound")
-        assert story.everything_said("next") == [REFUSED, NOMINATED]
+        assert story.provisioning_history("next") == [REFUSED, NOMINATED]
         assert len(fleet.machines()) == 1
 
 
@@ -189,11 +189,11 @@ def test_a_machine_that_never_comes(cluster: Cluster, start: Start) -> None:
         fleet.pool("pool", zones=["zone-b"], delay=NEVER_SECONDS)
         story.first()
         story.replica("next")
-        story.until_said("next", NOMINATED)
+        story.until_provisioning("next", NOMINATED)
         story.report("promised")
         assert story.until_placed("next", patience=deadline + 2 * SLACK_SECONDS) == "zone-a"
         story.report("bound")
-        assert story.everything_said("next") == [NOMINATED, ("False", "ProvisioningTimedOut")]
+        assert story.provisioning_history("next") == [NOMINATED, ("False", "ProvisioningTimedOut")]
         (event,) = fleet.events("Nominated")
         assert event["count"] == 2, "it was repeated"
         waited = (bound_at(story, "next") - moment(event["firstTimestamp"])).total_seconds()
@@ -286,7 +286,7 @@ def test_a_burst_that_kube_scheduler_handles(cluster: Cluster) -> None:
 
 
 def launched(claim: Json) -> bool:
-    """Say whether a claim has a machine."""
+    """Whether a claim has a machine."""
     return bool(claim.get("status", {}).get("providerID"))
 
 

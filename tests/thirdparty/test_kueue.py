@@ -108,7 +108,7 @@ def test_what_kueue_admits_beyond_the_quota_is_held(cluster: Cluster, guarded: b
         check(team, 8)
 
 
-def test_a_pod_larger_than_the_quota_holds_nobody_else(cluster: Cluster, guarded: bool) -> None:
+def test_a_pod_larger_than_the_quota_delays_no_other_pod(cluster: Cluster, guarded: bool) -> None:
     with Team(cluster, name_of("large", guarded), cpu=8, guarded=guarded) as team:
         team.queue(cpu=8)
         if guarded:

@@ -1,7 +1,7 @@
 """Kueue's `waitForPodsReady` counts the time that the quota holds a pod: what is lost by it.
 
-docs/deferred-quota.md says which set-up each kind of job needs. Here each runs in the wrong one:
-Kueue may admit more than the quota of the namespace lets run.
+docs/deferred-quota.md describes the set-up that each kind of job needs. Here each runs in the wrong
+one: Kueue may admit more than the quota of the namespace lets run.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_what_a_held_pod_costs_each_kind_of_job(cluster: Cluster) -> None:
             until(partial(_was_full, each, bound), f"the quota of {each.name} full, a pod held")
         (loser,) = [life.name for life in plain.history().lives.values() if HELD in life.reasons]
 
-        # A plain pod is a workload of its own: it alone is deleted, and nobody makes another.
+        # A plain pod is a workload of its own: it alone is deleted, and not replaced.
         until(lambda: loser not in plain.pods(), "the held plain pod deleted")
         assert len(plain.bound()) == 2
 

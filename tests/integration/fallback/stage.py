@@ -8,7 +8,8 @@
         await stage.bound("p", "z1")
 
 The scheduler's clock runs as the machine's does, and `advance` makes it jump, wall clock and
-monotonic clock alike. So minutes pass without waiting, and backoff ends when the test says so.
+monotonic clock alike. So minutes pass without waiting, and backoff ends when the test advances
+the clock.
 """
 
 from __future__ import annotations

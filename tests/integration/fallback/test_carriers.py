@@ -22,7 +22,7 @@ ZONE_NPF = f"{ZONE}={NPF}"
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "complaint"),
     [
         ("zone=Nope", 'topology key "zone": unknown criterion "Nope"'),
         ("host=PreemptionFailed", 'topology key "host": the pod has no such constraint'),
@@ -32,8 +32,8 @@ ZONE_NPF = f"{ZONE}={NPF}"
         ("", "the value is empty"),
     ],
 )
-async def test_a45_a_bad_annotation_is_never_half_applied(
-    cluster: EmbeddedCluster, value: str, says: str
+async def test_a45_an_invalid_annotation_is_ignored_as_a_whole(
+    cluster: EmbeddedCluster, value: str, complaint: str
 ) -> None:
     async with staged(cluster) as stage:
         stage.uneven()
@@ -46,11 +46,11 @@ async def test_a45_a_bad_annotation_is_never_half_applied(
         await stage.quiet()
         await until(lambda: stage.events(INVALID))
         (note,) = stage.events(INVALID)
-        assert says in note
+        assert complaint in note
         assert note.endswith("the pod stays strict")
         own = stage.condition("p")
         assert (own["status"], own["reason"]) == ("False", "InvalidAnnotation")
-        assert says in own["message"]
+        assert complaint in own["message"]
 
 
 async def test_a46_an_operator_repairs_the_annotation(cluster: EmbeddedCluster) -> None:

@@ -1,4 +1,4 @@
-"""Every node is full, so CPU turns the pod down before spreading is asked (rule S5, rejectors)."""
+"""Every node is full: NodeResourcesFit rejects the pod before PodTopologySpread (rule S5)."""
 
 from __future__ import annotations
 

@@ -115,13 +115,13 @@ def test_a_flapping_condition_causes_no_more_attempts_than_it_can_change(served:
     case.until_reason("p", "Unschedulable")
     for number in range(30):
         case.provisioning("p", "True" if number % 2 else "False")
-    # Whatever the scheduler was told before, it has dealt with when this pod is bound.
+    # Once this pod is bound, the scheduler has handled all earlier events.
     case.pod("fence", topologySpreadConstraints=[])
     case.until_bound("fence", "z1")
     assert case.attempts("p") <= 3
 
 
-def test_a25_s11_killed_while_its_victim_is_dying_it_evicts_nobody_else(server: Server) -> None:
+def test_a25_s11_a_scheduler_killed_during_an_eviction_evicts_no_other_pod(server: Server) -> None:
     case = Case(server, "latch", "second")
     for name in ("z1", "z1b"):
         case.node(name, "Z1")

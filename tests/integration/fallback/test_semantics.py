@@ -58,8 +58,8 @@ async def test_a03_the_condition_alone_brings_the_pod_to_the_other_zone(
         assert found is not None
         assert found["metadata"]["annotations"][APPLIED] == ZONE
         await until(lambda: stage.events("TopologySpreadFallback"))
-        (told,) = stage.events("TopologySpreadFallback")
-        assert told == (
+        (note,) = stage.events("TopologySpreadFallback")
+        assert note == (
             "topologySpreadConstraints[zone] treated as ScheduleAnyway: NodeProvisioningFailed "
             "(NodeProvisioningInProgress=False (NotTriggerScaleUp: 1 in backoff))"
         )
@@ -221,7 +221,7 @@ async def test_a18_a_node_without_the_key_becomes_feasible(cluster: EmbeddedClus
         await stage.bound("p", "bare")
 
 
-async def test_a24_a_nomination_that_somebody_else_took_away(cluster: EmbeddedCluster) -> None:
+async def test_a24_a_nomination_lost_to_another_pod(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
         stage.uneven()
         # The victim goes slowly, so that the nomination lasts.

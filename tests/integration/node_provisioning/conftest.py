@@ -1,4 +1,4 @@
-"""A cluster without room for anything, and a bridge that works on what the test says."""
+"""A full cluster, and a bridge that follows the events of the test."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def repeat(cluster: EmbeddedCluster, stored: JsonObject, **changes: object) -> N
 
 
 def condition(cluster: EmbeddedCluster, name: str = "a") -> JsonObject:
-    """The pod's NodeProvisioningInProgress; empty when there is none."""
+    """Return the pod's condition NodeProvisioningInProgress; empty without one."""
     found = find(cluster, name) or {}
     for each in found.get("status", {}).get("conditions", ()):
         if each["type"] == CONDITION:
@@ -113,7 +113,7 @@ def condition(cluster: EmbeddedCluster, name: str = "a") -> JsonObject:
     return {}
 
 
-def says(cluster: EmbeddedCluster, name: str = "a") -> tuple[str, str]:
-    """Status and reason of the condition."""
+def shown(cluster: EmbeddedCluster, name: str = "a") -> tuple[str, str]:
+    """Return status and reason of the condition; both empty without it."""
     found = condition(cluster, name)
     return str(found.get("status", "")), str(found.get("reason", ""))

@@ -31,7 +31,7 @@ from tests.integration.node_provisioning.events import (
     emit,
     event,
     repeat,
-    says,
+    shown,
     status_object,
     waiting_pod,
 )
@@ -72,7 +72,7 @@ async def test_a50_not_triggered_becomes_false_and_nothing_else_changes(
         await until(lambda: (find(cluster, "a") or {})["status"].get("conditions"), "refused")
         before = (find(cluster, "a") or {})["status"]
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED, "condition")
+        await until(lambda: shown(cluster) == FAILED, "condition")
         after = (find(cluster, "a") or {})["status"]
         await until(lambda: sample(wiring, PATCHES) == 1)
     written = condition(cluster)
@@ -95,13 +95,13 @@ async def test_a51_triggered_after_it_becomes_true_and_an_older_event_is_ignored
     async with bridging(cluster) as wiring:
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-20)))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED, time=at(-5)))
-        await until(lambda: says(cluster) == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-10)))
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster, "b") == FAILED)
-        assert says(cluster) == ("True", "TriggeredScaleUp")
+        await until(lambda: shown(cluster, "b") == FAILED)
+        assert shown(cluster) == ("True", "TriggeredScaleUp")
         await until(lambda: sample(wiring, PATCHES) == 3)
 
 
@@ -111,8 +111,8 @@ async def test_a53_a_promise_that_is_not_kept_in_time_becomes_false(
     async with bridging(cluster, provisioningDeadline="300ms"):
         made = cluster.create(waiting_pod())
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED))
-        await until(lambda: says(cluster) == ("True", "TriggeredScaleUp"))
-        await until(lambda: says(cluster) == ("False", "ProvisioningTimedOut"))
+        await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster) == ("False", "ProvisioningTimedOut"))
 
 
 async def test_a53_a_promise_that_is_old_when_it_is_heard_of_is_broken_already(
@@ -121,9 +121,9 @@ async def test_a53_a_promise_that_is_old_when_it_is_heard_of_is_broken_already(
     async with bridging(cluster):
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(other, "TriggeredScaleUp", TRIGGERED, time=at(-600)))
-        await until(lambda: says(cluster, "b") == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster, "b") == ("True", "TriggeredScaleUp"))
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED, time=at(-1260)))
-        await until(lambda: says(cluster) == ("False", "ProvisioningTimedOut"))
+        await until(lambda: shown(cluster) == ("False", "ProvisioningTimedOut"))
 
 
 async def test_a54_only_karpenters_own_failed_scheduling_counts(cluster: EmbeddedCluster) -> None:
@@ -132,7 +132,7 @@ async def test_a54_only_karpenters_own_failed_scheduling_counts(cluster: Embedde
         text = "Failed to schedule pod, incompatible requirements"
         for name, source in (("a", "default-scheduler"), ("b", "kubestow"), ("c", "karpenter")):
             emit(cluster, event(pods[name], "FailedScheduling", text, source=source))
-        await until(lambda: says(cluster, "c") == ("False", "KarpenterFailedScheduling"))
+        await until(lambda: shown(cluster, "c") == ("False", "KarpenterFailedScheduling"))
         assert condition(cluster, "a") == condition(cluster, "b") == {}
         await until(lambda: sample(wiring, PATCHES) == 1)
 
@@ -145,11 +145,11 @@ async def test_a55_a_node_claim_without_capacity_makes_its_pods_suspect(
         for each, name in ((made, "x"), (other, "y")):
             text = f"Pod should schedule on: nodeclaim/{name}"
             emit(cluster, event(each, "Nominated", text, source="karpenter"))
-        await until(lambda: says(cluster, "b") == says(cluster, "a") == ("True", "Nominated"))
+        await until(lambda: shown(cluster, "b") == shown(cluster, "a") == ("True", "Nominated"))
         text = "NodeClaim x event: insufficient capacity"
         emit(cluster, event(claim("x"), "InsufficientCapacityError", text, source="karpenter"))
-        await until(lambda: says(cluster, "a") == ("False", "ProvisioningFailed"))
-        assert says(cluster, "b") == ("True", "Nominated")
+        await until(lambda: shown(cluster, "a") == ("False", "ProvisioningFailed"))
+        assert shown(cluster, "b") == ("True", "Nominated")
         # This API server has no NodeClaims, which is no fault.
         assert wiring.controllers.bridge is not None
         assert wiring.controllers.bridge.health() is None
@@ -169,9 +169,9 @@ async def test_a_group_that_failed_makes_its_pods_suspect(
     async with bridging(cluster, suspectWindow="300ms"):
         made = cluster.create(waiting_pod())
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED))
-        await until(lambda: says(cluster) == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
         emit(cluster, event(status_object(), reason, text))
-        await until(lambda: says(cluster) == ("False", "ProvisioningFailed"))
+        await until(lambda: shown(cluster) == ("False", "ProvisioningFailed"))
 
 
 async def test_a57_a_repeated_event_counts_and_so_does_a_combined_one(
@@ -180,14 +180,14 @@ async def test_a57_a_repeated_event_counts_and_so_does_a_combined_one(
     async with bridging(cluster):
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         no = emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-20)))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED, time=at(-10)))
-        await until(lambda: says(cluster) == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
         repeat(cluster, no)
-        await until(lambda: says(cluster) == FAILED, "the repeated event")
+        await until(lambda: shown(cluster) == FAILED, "the repeated event")
         prefix = "(combined from similar events): "
         emit(cluster, event(other, "NotTriggerScaleUp", prefix + NOT_TRIGGERED))
-        await until(lambda: says(cluster, "b") == FAILED)
+        await until(lambda: shown(cluster, "b") == FAILED)
         assert "combined" not in condition(cluster, "b")["message"]
 
 
@@ -199,8 +199,8 @@ async def test_a58_a_condition_of_another_writer_is_left_alone(cluster: Embedded
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
         conflicting_managers = "kubestow_node_provisioning_bridge_conflicting_managers"
         await until(lambda: sample(wiring, conflicting_managers) == 1)
-        await until(lambda: says(cluster, "b") == FAILED)
-        assert says(cluster) == ("True", "FromTheAutoscalerItself")
+        await until(lambda: shown(cluster, "b") == FAILED)
+        assert shown(cluster) == ("True", "FromTheAutoscalerItself")
         for name in ("c", "d"):
             cluster.create(waiting_pod(name))
             write(cluster, name, "True", "FromTheAutoscalerItself")
@@ -225,14 +225,14 @@ async def test_a58_a_writer_that_uses_our_words_is_another_one_all_the_same(
         )
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster, "b") == FAILED)
+        await until(lambda: shown(cluster, "b") == FAILED)
         write(cluster, "a", "True", "TriggeredScaleUp")
         await until(lambda: seen(wiring, cluster, "a"), "seen written")
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         await until(
             lambda: sample(wiring, "kubestow_node_provisioning_bridge_conflicting_managers") == 1
         )
-        assert says(cluster) == ("True", "TriggeredScaleUp")
+        assert shown(cluster) == ("True", "TriggeredScaleUp")
 
 
 async def test_on_writes_whoever_else_does(cluster: EmbeddedCluster) -> None:
@@ -240,7 +240,7 @@ async def test_on_writes_whoever_else_does(cluster: EmbeddedCluster) -> None:
         made = cluster.create(waiting_pod("a"))
         write(cluster, "a", "True", "FromTheAutoscalerItself")
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
 
 
 async def test_a59_without_permission_the_scheduler_works_and_the_bridge_is_degraded(
@@ -261,7 +261,7 @@ async def test_a59_without_permission_the_scheduler_works_and_the_bridge_is_degr
         assert "[get, list, watch]" in reason
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
         cluster.faults.remove(rule)
-        await until(lambda: says(cluster) == FAILED, "the rule was added")
+        await until(lambda: shown(cluster) == FAILED, "the rule was added")
         await until(lambda: sample(wiring, degraded) == 0)
         assert wiring.controllers.bridge.health() is None
 
@@ -270,10 +270,10 @@ async def test_a60_one_autoscaler_that_promises_nodes_is_enough(cluster: Embedde
     async with bridging(cluster):
         made = cluster.create(waiting_pod("a"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         text = "Pod should schedule on: nodeclaim/x"
         emit(cluster, event(made, "Nominated", text, source="karpenter"))
-        await until(lambda: says(cluster) == ("True", "Nominated"))
+        await until(lambda: shown(cluster) == ("True", "Nominated"))
 
 
 async def test_what_was_said_before_the_start_is_heard(cluster: EmbeddedCluster) -> None:
@@ -281,7 +281,7 @@ async def test_what_was_said_before_the_start_is_heard(cluster: EmbeddedCluster)
     emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED, time=at(-600)))
     emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-1200)))
     async with bridging(cluster) as wiring:
-        await until(lambda: says(cluster) == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
         await until(lambda: sample(wiring, PATCHES) == 1)
 
 
@@ -289,13 +289,13 @@ async def test_a_restart_writes_nothing_again(cluster: EmbeddedCluster) -> None:
     made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
     async with bridging(cluster):
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-20)))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
     async with bridging(cluster) as wiring:
         emit(cluster, event(other, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster, "b") == FAILED)
+        await until(lambda: shown(cluster, "b") == FAILED)
         await until(lambda: sample(wiring, PATCHES) == 1)
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED))
-        await until(lambda: says(cluster)[0] == "True", "its own condition is recognised")
+        await until(lambda: shown(cluster)[0] == "True", "its own condition is recognised")
 
 
 async def test_nothing_is_watched_while_no_pod_needs_it(cluster: EmbeddedCluster) -> None:
@@ -320,7 +320,7 @@ async def test_all_pods_of_ours_get_it_if_so_configured(cluster: EmbeddedCluster
     async with bridging(cluster, scope="All"):
         made = cluster.create(pod("plain"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster, "plain") == FAILED)
+        await until(lambda: shown(cluster, "plain") == FAILED)
 
 
 async def test_a31_pods_under_default_constraints_with_the_criterion(
@@ -341,7 +341,7 @@ async def test_a31_pods_under_default_constraints_with_the_criterion(
     async with scheduling(cluster, options=options, profiles=[profile]):
         made = cluster.create(pod("plain"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster, "plain") == FAILED)
+        await until(lambda: shown(cluster, "plain") == FAILED)
 
 
 @pytest.mark.parametrize(("gate", "mode"), [(False, "Auto"), (True, "Off")])
@@ -354,13 +354,13 @@ async def test_a_bound_pod_keeps_its_condition_and_gets_no_other(cluster: Embedd
     async with bridging(cluster) as wiring:
         made, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED, time=at(-20)))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         bind(cluster, "a", "elsewhere")
         await until(lambda: seen(wiring, cluster, "a"), "seen bound")
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED))
         emit(cluster, event(other, "TriggeredScaleUp", TRIGGERED))
-        await until(lambda: says(cluster, "b")[0] == "True")
-        assert says(cluster) == FAILED
+        await until(lambda: shown(cluster, "b")[0] == "True")
+        assert shown(cluster) == FAILED
 
 
 async def test_a_patch_that_fails_is_tried_again(cluster: EmbeddedCluster) -> None:
@@ -371,7 +371,7 @@ async def test_a_patch_that_fails_is_tried_again(cluster: EmbeddedCluster) -> No
             FaultRule(action="error", verb="patch", resource="pods/status", code=403, times=1)
         )
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
 
 
 async def test_a_patch_cut_off_by_an_error_is_made_after_the_restart(
@@ -391,5 +391,5 @@ async def test_a_patch_cut_off_by_an_error_is_made_after_the_restart(
     async with bridging(cluster):
         made = cluster.create(waiting_pod("a"))
         emit(cluster, event(made, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
     assert broken

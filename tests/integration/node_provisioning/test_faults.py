@@ -32,7 +32,7 @@ from tests.integration.node_provisioning.events import (
     emit,
     event,
     repeat,
-    says,
+    shown,
     waiting_pod,
 )
 
@@ -102,7 +102,7 @@ async def test_nothing_is_written_while_another_may_lead(cluster: EmbeddedCluste
         await until(lambda: made.dispatcher.statistics().status.fenced > 0, "turned away")
         assert condition(cluster) == {}
         door.open = True
-        await until(lambda: says(cluster) == FAILED, "tried again")
+        await until(lambda: shown(cluster) == FAILED, "tried again")
 
 
 async def test_a_pod_that_came_back_under_its_name_is_another_one(
@@ -138,7 +138,7 @@ async def test_a_pod_that_is_bound_while_its_patch_is_under_way(cluster: Embedde
         bind(cluster, "a", "elsewhere")
         await until(lambda: made.decisions.statistics().pods == 0, "bound")
         cluster.clock.advance(61)
-        await until(lambda: says(cluster) == FAILED, "harmless")
+        await until(lambda: shown(cluster) == FAILED, "harmless")
         assert made.decisions.statistics().under_way == 0
 
 
@@ -146,25 +146,25 @@ async def test_a_watch_that_breaks_loses_nothing(cluster: EmbeddedCluster) -> No
     async with bridging(cluster):
         item, other = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         no = emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         rule = cluster.faults.add(FaultRule(action="cut", verb="watch", resource="events"))
         emit(cluster, event(other, "TriggeredScaleUp", TRIGGERED))
         repeat(cluster, no)
         await until(lambda: cluster.faults.describe()[0]["acted"] > 4, "cut again and again")
         cluster.faults.remove(rule)
-        await until(lambda: says(cluster, "b") == ("True", "TriggeredScaleUp"))
+        await until(lambda: shown(cluster, "b") == ("True", "TriggeredScaleUp"))
 
 
 async def test_it_stops_following_some_time_after_the_last_pod(cluster: EmbeddedCluster) -> None:
     async with bridging(cluster, linger=0.05) as made:
         item = cluster.create(waiting_pod())
         emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         delete(cluster, "a")
         await until(lambda: not made.active, "stopped")
         again = cluster.create(waiting_pod())
         emit(cluster, event(again, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED, "and began again")
+        await until(lambda: shown(cluster) == FAILED, "and began again")
 
 
 async def test_always_follows_without_any_pod(cluster: EmbeddedCluster) -> None:
@@ -182,7 +182,7 @@ async def test_many_pods_turned_down_at_once_are_each_patched_once(
                 cluster,
                 event(cluster.create(waiting_pod(name)), "NotTriggerScaleUp", NOT_TRIGGERED),
             )
-        await until(lambda: all(says(cluster, name) == FAILED for name in names))
+        await until(lambda: all(shown(cluster, name) == FAILED for name in names))
         await until(lambda: made.decisions.statistics().under_way == 0)
         assert made.dispatcher.statistics().status.sent == len(names)
 
@@ -199,7 +199,7 @@ async def test_the_slots_of_other_status_patches_stay_free(cluster: EmbeddedClus
         assert (status.in_flight, status.waiting) == (MAX_IN_FLIGHT, 0)
 
 
-async def test_an_error_nobody_expected_ends_in_another_start(
+async def test_an_unexpected_error_restarts_the_bridge(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridge, "RESTART_SECONDS", 0.01)
@@ -214,7 +214,7 @@ async def test_an_error_nobody_expected_ends_in_another_start(
     async with bridging(cluster) as made:
         item = cluster.create(waiting_pod())
         emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster) == FAILED)
+        await until(lambda: shown(cluster) == FAILED)
         assert not failures
         await until(lambda: made.bridge.health() is None)
 
@@ -234,5 +234,5 @@ async def test_an_event_that_breaks_its_reader_costs_itself_only(
         a, b = cluster.create(waiting_pod("a")), cluster.create(waiting_pod("b"))
         emit(cluster, event(b, "NotTriggerScaleUp", NOT_TRIGGERED))
         emit(cluster, event(a, "NotTriggerScaleUp", NOT_TRIGGERED))
-        await until(lambda: says(cluster, "a") == FAILED)
+        await until(lambda: shown(cluster, "a") == FAILED)
         assert condition(cluster, "b") == {}

@@ -18,7 +18,7 @@ from tests.integration.node_provisioning.events import (
     TRIGGERED,
     emit,
     event,
-    says,
+    shown,
     waiting_pod,
 )
 
@@ -72,12 +72,12 @@ async def test_the_leader_follows_events_and_the_next_one_goes_on(
         await until(lambda: lists() == STREAMS, "the first leads")
         async with running(cluster) as (second, second_run):
             emit(cluster, event(item, "NotTriggerScaleUp", NOT_TRIGGERED))
-            await until(lambda: says(cluster) == ("False", "ScaleUpBackoff"))
+            await until(lambda: shown(cluster) == ("False", "ScaleUpBackoff"))
             assert lists() == STREAMS, "the second only stands by"
             first.stop()
             assert await first_run == 0
             await until(lambda: lists() == 2 * STREAMS, "the second leads")
             emit(cluster, event(item, "TriggeredScaleUp", TRIGGERED))
-            await until(lambda: says(cluster) == ("True", "TriggeredScaleUp"))
+            await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
             second.stop()
             assert await second_run == 0
