@@ -1,4 +1,4 @@
-"""Numbers of pods per row that match the incoming pod's own terms."""
+"""Counts of pods per row that match the incoming pod's own terms."""
 
 from __future__ import annotations
 

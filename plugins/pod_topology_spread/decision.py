@@ -94,7 +94,7 @@ class ConstraintDecision(NamedTuple):
 
     @property
     def awaited(self) -> str:
-        """The criteria that do not hold."""
+        """Return the criteria that do not hold."""
         return "+".join(each.criterion for each in self.results if not each.holds)
 
     def __str__(self) -> str:

@@ -3,8 +3,8 @@
 One instance per profile, created only while feature gate PodTopologySpreadFallbackMode is on. It
 collects the facts for `decision.decide`, applies the decision to the attempt, and reports it in
 events, metrics and the pod's condition. PreFilter decides once per attempt (rule S8). The queueing
-hints decide again outside of attempts and answer Queue only when more constraints would be soft
-than in the last attempt, so a flapping condition causes no busy loop.
+hints decide again outside of attempts and return QUEUE only if more constraints would be soft than
+in the last attempt, so a flapping condition causes no busy loop.
 
 Invariant: without a pod's queue record (a trial run) nothing is stored, recorded or counted.
 """
@@ -113,7 +113,7 @@ class Fallback:
         return not self._decide(pod, info, spec).soft_keys <= known.soft.keys()
 
     def grows_with_time(self, pod: Pod) -> bool:
-        """`grows` for a tick of the clock; measures its duration."""
+        """Do as `grows` for a tick of the clock; measure its duration."""
         clock = self._handle.clock
         started = clock.monotonic()
         grows = self.grows(pod)
@@ -146,7 +146,7 @@ class Fallback:
         return (fallback_condition(known.soft, awaited, since, invalid=known.invalid),)
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """One line per hard constraint with criteria, and one for an invalid annotation."""
+        """Return a line per hard constraint with criteria, and one for an invalid annotation."""
         spec = self._spec(pod)
         lines = [
             str(each) for each in self._decide(pod, self._infos.get(pod.uid), spec).constraints

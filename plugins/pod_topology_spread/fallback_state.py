@@ -46,7 +46,7 @@ class FallbackState:
     def start_attempt(
         self, pod: Pod, info: QueuedPodInfo, keys: Sequence[str], node: str, clock: Clock
     ) -> None:
-        """Take in what happened since the last attempt.
+        """Update the state by what happened since the last attempt.
 
         Args:
             pod: its status restores T0 and latch in the first attempt of this process.
@@ -59,13 +59,13 @@ class FallbackState:
         if info.attempts <= 1 and not self.attempt:
             self._restore(pod, info, keys, clock)
         if self.gate_openings != info.gate_openings:
-            # Attempts before a gate held the pod again say nothing about the present.
+            # Attempts before a gate held the pod again do not count any more.
             self.gate_openings, self.attempt = info.gate_openings, 0
         self.latch = self.latched_keys(node, info.post_filter)
         self.latch_node = node if self.latch else ""
 
     def latched_keys(self, node: str, outcome: PostFilterOutcome) -> frozenset[str]:
-        """Keys that stay soft because preemption nominated `node` while they were (rule S11)."""
+        """Return the keys that stay soft while the pod is nominated to `node` (rule S11)."""
         if self.latch_node and self.latch_node == node:
             return self.latch
         if node and outcome is PostFilterOutcome.NOMINATED:
@@ -84,7 +84,7 @@ class FallbackState:
             self._start_wait(info.timestamp, clock)
 
     def waited(self, clock: Clock) -> float | None:
-        """Seconds since T0; None while T0 is unset."""
+        """Return the seconds since T0; None while T0 is unset."""
         return None if self.since_wall is None else clock.monotonic() - self.since_monotonic
 
     def _restore(self, pod: Pod, info: QueuedPodInfo, keys: Sequence[str], clock: Clock) -> None:

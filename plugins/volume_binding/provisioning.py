@@ -120,7 +120,7 @@ class Provisioning:
 
 
 def capacity_limit(capacity: CSIStorageCapacity) -> int | None:
-    """The largest volume in bytes, None when the driver does not say."""
+    """Return the size of the largest possible volume in bytes, None if the driver reports none."""
     raw = capacity.maximum_volume_size
     if raw is None:
         raw = capacity.capacity

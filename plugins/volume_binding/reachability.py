@@ -52,7 +52,7 @@ class PositionsByLabel:
         return np.flatnonzero(self.mask(affinity))
 
     def mask(self, affinity: CompiledNodeSelector) -> BoolColumn:
-        """`reached` as one bool per position."""
+        """Return `reached` as one bool per position."""
         return node_selector_mask(affinity, self.table, self.rows, self.index)
 
     def _having(self, requirement: Requirement) -> Rows:

@@ -55,7 +55,7 @@ def _static(plan: Plan) -> dict[str, tuple[int, int]]:
 
 
 def _dynamic(plan: Plan) -> dict[str, tuple[int, int]]:
-    """`_static` for volumes to provision; the capacity of a shared object counts once."""
+    """Return the same for volumes to provision; the capacity of a shared object counts once."""
     amounts: dict[str, tuple[int, int]] = {}
     for claim, source in plan.provisions:
         if source is None:

@@ -1,9 +1,9 @@
-"""Finds the pods of ours that their kubelet rejected, and the reasons.
+"""Detection of pods of our scheduler names that their kubelet rejected, and the reasons.
 
 A rejected pod ends as Failed. The watch, which excludes finished pods, delivers its removal with
-the state before that. So a bound pod of ours that leaves the watch without having run and without a
-deletion is read once more; the API server keeps it for a while. Such pods are rare, since others
-are seen Running first.
+the state before that. So a bound pod that leaves the watch without having run and without being
+deleted is read once more; the API server keeps it for a while. Such pods are rare: all others are
+seen Running first.
 
 Reads only, within a rate limit of its own; a pod that cannot be read is not counted.
 """
@@ -26,19 +26,19 @@ from scheduler.metrics import SchedulerMetrics
 _log = structlog.get_logger(__name__)
 
 MAX_READS: Final = 100
-"""Concurrent reads; when more pods vanish at a time (a relist), the rest is not read."""
+"""Concurrent reads; if more pods vanish at once (a relist), the others are not read."""
 
-LACK: Final = "OutOf"
+OUT_OF_PREFIX: Final = "OutOf"
 """OutOfcpu, OutOfmemory, OutOfpods, OutOfephemeral-storage, and OutOf with any other resource."""
 
 REASONS: Final = frozenset(
     (
-        # of the scheduler's own filters, which a kubelet runs again
+        # The scheduler's own filters, which a kubelet runs again.
         "NodeAffinity",
         "NodeName",
         "NodePorts",
         "TaintToleration",
-        # of the kubelet's admission
+        # The kubelet's admission.
         "AppArmor",
         "InitContainerRestartPolicyForbidden",
         "InvalidNodeInfo",
@@ -54,14 +54,14 @@ REASONS: Final = frozenset(
         "UnexpectedPredicateFailureType",
         "UnknownReason",
         "VolumeAttachmentLimitExceeded",
-        # pressure on the node: the kubelet admits no further pods of this kind
+        # Pressure on the node: the kubelet admits no further pods of this kind.
         "Evicted",
     )
 )
 """`status.reason` of a pod that its kubelet did not admit, as of v1.36."""
 
-REJECTED: Final = "Pod was rejected"
-"""Prefix of a rejection's message; tells rejections by reasons newer than the list above."""
+REJECTION_PREFIX: Final = "Pod was rejected"
+"""Prefix of a rejection's message; identifies rejections with reasons newer than the list above."""
 
 OTHER: Final = "other"
 
@@ -71,9 +71,9 @@ def rejection_reason(pod: Pod) -> str:
     status = pod.status
     if status.phase != "Failed":
         return ""
-    if status.reason in REASONS or status.reason.startswith(LACK):
+    if status.reason in REASONS or status.reason.startswith(OUT_OF_PREFIX):
         return status.reason
-    return OTHER if status.message.startswith(REJECTED) else ""
+    return OTHER if status.message.startswith(REJECTION_PREFIX) else ""
 
 
 class RejectedPods:
@@ -118,7 +118,7 @@ class RejectedPods:
         try:
             found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except RequestError as error:
-            # Most often 404: its owner has deleted it meanwhile.
+            # Most often 404: its owner has deleted it by now.
             _log.debug("cannot read a pod", pod=pod.key, error=str(error))
         else:
             if found.metadata.uid == pod.metadata.uid:

@@ -121,21 +121,21 @@ class NodeProvisioningBridge:
         self._needed_at = 0.0
         self._degraded: str | None = None
 
-    # -- what it sees ------------------------------------------------------------------------------
+    # -- pods and nodes ----------------------------------------------------------------------------
 
-    def pod(self, _old: Pod | None, new: Pod | None) -> None:
-        """Take in a changed pod; for `Subscriptions.on_object`."""
+    def pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Handle a changed pod; for `Subscriptions.on_object`."""
         if new is not None:
             self._decisions.pod_changed(new)
-        elif _old is not None:
-            self._decisions.forget(_old.uid)
+        elif old is not None:
+            self._decisions.forget(old.uid)
         needed = self._decisions.needed
         if self._decisions.has_work or needed is not self._needed:
             self._needed = needed
             self._wake.set()
 
     def node(self, old: Node | None, new: Node | None) -> None:
-        """Take in a changed node; for `Subscriptions.on_object`."""
+        """Handle a changed node; for `Subscriptions.on_object`."""
         if old is None and new is not None:
             self._decisions.node_added(*self._wall_and_monotonic(new.metadata.creation_timestamp))
 
@@ -387,9 +387,9 @@ class NodeProvisioningBridge:
     async def _may_write(self, patch: Patch) -> bool:
         """Read the pod, to see whether another manager wrote its condition."""
         metadata = patch.pod.metadata
-        answer = await self._client.request("GET", PODS.path(metadata.name, metadata.namespace))
+        response = await self._client.request("GET", PODS.path(metadata.name, metadata.namespace))
         try:
-            owned = read_owned_pod(answer.body)
+            owned = read_owned_pod(response.body)
         except ValueError as error:
             _log.warning("cannot read pod", pod=patch.pod.key, error=str(error))
             self._decisions.failed(patch, self._clock.monotonic())

@@ -201,7 +201,7 @@ def _fragments(message: str) -> list[str]:
 
 
 def _detail(reason: str, message: str) -> str:
-    """Return the message with its fragments sorted, so that equal news gives an equal message."""
+    """Return the message with its fragments sorted, so that equal contents give equal messages."""
     if reason == "NotTriggerScaleUp":
         return ", ".join(sorted(_fragments(message))) or "there is no node group"
     return message
