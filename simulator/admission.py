@@ -1,14 +1,14 @@
-"""The admission chain: where policies, quota and injected behaviour plug in.
+"""The admission chain, to which policies, quota and injected behaviour are added.
 
 A write passes, in this order: the strategy of its kind (defaults), mutating hooks, mutating
 policies, mutating webhooks, the strategy's validation, validating hooks, charging hooks (quota),
-which must come last because nobody may refuse what is paid for. Hooks of one list run in the order
-they were added. A hook refuses by raising `ApiError`. Nothing here knows a resource.
+which come last because a charged write must not be rejected. Hooks of one kind run in the order
+they were added. A hook rejects a write by raising `ApiError`. No resource is special here.
 
 A policy or webhook that changed the object has the mutating part run once more: all hooks, and
 those policies and webhooks with reinvocation policy IfNeeded that ran before it (k8s.io/apiserver:
 `pkg/admission/reinvocation.go`, `plugin/policy/mutating/dispatcher.go`). A policy whose match
-condition was false has not run.
+condition was false counts as not run.
 """
 
 from __future__ import annotations
@@ -65,14 +65,18 @@ def _always(_request: AdmissionRequest) -> bool:
     return True
 
 
+Kind: TypeAlias = Literal["mutating", "policy", "webhook", "validating", "charging"]
+"""A policy is a MutatingAdmissionPolicy, a webhook a mutating one."""
+
+
 class _Registered(NamedTuple):
+    kind: Kind
     name: str
+    hook: Hook
     tables: frozenset[str]
     operations: frozenset[str]
-    hook: Hook
-    condition: Condition = _always
-    if_needed: bool = False
-    """Reinvocation policy IfNeeded; else Never."""
+    condition: Condition
+    if_needed: bool
 
     def wants(self, request: AdmissionRequest) -> bool:
         return request.operation in self.operations and (
@@ -81,20 +85,20 @@ class _Registered(NamedTuple):
 
 
 class _Invocations:
-    """Runs the policies, or the webhooks, for one request: at first, and once more."""
+    """The first and the second run of the policies, or of the webhooks, for one request."""
 
     def __init__(self, entries: list[_Registered], request: AdmissionRequest) -> None:
-        self._entries = [entry for entry in entries if entry.wants(request)]
+        self._entries = entries
         self._request = request
         self._invoked: set[str] = set()
         self._again: set[str] = set()
         self._output: JsonObject | None = None
 
     def run(self, *, again: bool) -> bool:
-        """Whether the object was changed."""
+        """Run what must run. Whether the object was changed."""
         request, changed = self._request, False
         if again and request.obj != self._output:
-            self._require()
+            self._repeat_invoked()
         for entry in self._entries:
             if not entry.condition(request) or (again and entry.name not in self._again):
                 continue
@@ -102,106 +106,61 @@ class _Invocations:
             entry.hook(request)
             if request.obj != before:
                 changed = True
-                self._require()
+                self._repeat_invoked()
             if entry.if_needed:
                 self._invoked.add(entry.name)
         self._output = copy_tree(request.obj) if self._entries else None
         return changed
 
-    def _require(self) -> None:
-        """Return the names of the policies that must run again."""
+    def _repeat_invoked(self) -> None:
+        """Mark what has run before the object changed, to run once more."""
         self._again |= self._invoked
         self._invoked = set()
 
 
 class AdmissionChain:
-    """Hooks of five kinds, each for some tables (none named: all) and operations."""
+    """Hooks of five kinds, each for some tables (default: all) and operations."""
 
     def __init__(self) -> None:
-        self._mutating: list[_Registered] = []
-        self._policies: list[_Registered] = []
-        self._webhooks: list[_Registered] = []
-        self._validating: list[_Registered] = []
-        self._charging: list[_Registered] = []
+        self._hooks: list[_Registered] = []
 
-    def add_mutating(
+    def add(
         self,
-        name: str,
-        hook: Hook,
-        *,
-        tables: Collection[str] = (),
-        operations: Collection[Operation] = ("CREATE", "UPDATE"),
-    ) -> None:
-        """Add a hook that may change the object."""
-        self._mutating.append(_Registered(name, frozenset(tables), frozenset(operations), hook))
-
-    def add_policy(
-        self,
+        kind: Kind,
         name: str,
         hook: Hook,
         *,
         tables: Collection[str] = (),
         operations: Collection[Operation] = ("CREATE", "UPDATE"),
         condition: Condition = _always,
-        if_needed: bool = True,
+        if_needed: bool | None = None,
     ) -> None:
-        """Add what a MutatingAdmissionPolicy does; `condition` are its `matchConditions`."""
-        self._policies.append(
-            _Registered(name, frozenset(tables), frozenset(operations), hook, condition, if_needed)
-        )
+        """Add a hook behind those of its kind.
 
-    def add_webhook(
-        self,
-        name: str,
-        hook: Hook,
-        *,
-        tables: Collection[str] = (),
-        operations: Collection[Operation] = ("CREATE", "UPDATE"),
-        if_needed: bool = False,
-    ) -> None:
-        """Add what a mutating webhook does."""
-        self._webhooks.append(
-            _Registered(name, frozenset(tables), frozenset(operations), hook, if_needed=if_needed)
-        )
-
-    def add_validating(
-        self,
-        name: str,
-        hook: Hook,
-        *,
-        tables: Collection[str] = (),
-        operations: Collection[Operation] = ("CREATE", "UPDATE"),
-    ) -> None:
-        """Add a hook that may only refuse."""
-        self._validating.append(_Registered(name, frozenset(tables), frozenset(operations), hook))
-
-    def add_charging(
-        self,
-        name: str,
-        hook: Hook,
-        *,
-        tables: Collection[str] = (),
-        operations: Collection[Operation] = ("CREATE", "UPDATE"),
-    ) -> None:
-        """Add a hook that runs after all others and keeps account of what is let in."""
-        self._charging.append(_Registered(name, frozenset(tables), frozenset(operations), hook))
+        Mutating hooks, policies and webhooks may change the object; validating hooks only reject
+        the write; charging hooks run last and account for what is admitted. `condition` stands for
+        the `matchConditions` of a policy. `if_needed` is the reinvocation policy IfNeeded, else
+        Never; by default policies have it and webhooks do not.
+        """
+        again = kind == "policy" if if_needed is None else if_needed
+        where = frozenset(tables), frozenset(operations)
+        self._hooks.append(_Registered(kind, name, hook, *where, condition, again))
 
     def remove(self, name: str) -> None:
-        """Take out every hook of that name."""
-        self._mutating = [entry for entry in self._mutating if entry.name != name]
-        self._policies = [entry for entry in self._policies if entry.name != name]
-        self._webhooks = [entry for entry in self._webhooks if entry.name != name]
-        self._validating = [entry for entry in self._validating if entry.name != name]
-        self._charging = [entry for entry in self._charging if entry.name != name]
+        """Remove every hook of that name."""
+        self._hooks = [entry for entry in self._hooks if entry.name != name]
+
+    def _for(self, request: AdmissionRequest, kind: Kind) -> list[_Registered]:
+        return [entry for entry in self._hooks if entry.kind == kind and entry.wants(request)]
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Run the mutating hooks, policies and webhooks, and again where one changed something."""
-        policies = _Invocations(self._policies, request)
-        webhooks = _Invocations(self._webhooks, request)
+        mutating = self._for(request, "mutating")
+        policies = _Invocations(self._for(request, "policy"), request)
+        webhooks = _Invocations(self._for(request, "webhook"), request)
         for again in (False, True):
-            for entry in self._mutating:
-                if entry.wants(request):
-                    entry.hook(request)
+            for entry in mutating:
+                entry.hook(request)
             changed = policies.run(again=again)
             changed = webhooks.run(again=again) or changed
             if not changed:
@@ -209,6 +168,5 @@ class AdmissionChain:
 
     def validate(self, request: AdmissionRequest) -> None:
         """Run the validating hooks, then the charging ones."""
-        for entry in (*self._validating, *self._charging):
-            if entry.wants(request):
-                entry.hook(request)
+        for entry in (*self._for(request, "validating"), *self._for(request, "charging")):
+            entry.hook(request)

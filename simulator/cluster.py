@@ -106,35 +106,25 @@ class EmbeddedCluster:
             bookmark_seconds=bookmark_seconds,
             random_source=source,
         )
-        self.admission.add_charging("ResourceQuota", QuotaAdmission(self.api, around))
-        self.quotas = QuotaController(
-            self.api, self.gates["controllers"], resync_seconds=quota_resync_seconds
-        )
+        native = self.gates["controllers"]
+        self.quotas = QuotaController(self.api, native, resync_seconds=quota_resync_seconds)
         self.kueue = KueueController(self.api, kueue)
+        self.autoscaler = Autoscaler(self.api, partial(native.enabled, FALLBACK_GATE))
+        if autoscaler is not None:
+            self.autoscaler.configure(autoscaler)
         known = self._controllers(kubelet)
         wanted = known.keys() - {"kueue"} if controllers is None else {*controllers}
         if kueue is not None:
             wanted.add("kueue")
         self.runner = Runner(self.api, known, frozenset(known.keys() - wanted))
-        self.admission.add_webhook("kueue", self._gate, tables=["pods"], operations=["CREATE"])
-        control = Control(
-            self.server,
-            self.clock,
-            self.runner,
-            self.gates,
-            {"quota": self.quotas, "kueue": self.kueue},
-        )
-        control.add("autoscaler", AutoscalerControl(self.autoscaler, self.runner.wake))
-        self.server.mounts[PREFIX] = control.handle
-        if autoscaler is not None:
-            self.autoscaler.configure(autoscaler)
-        self._where = (host, port)
+        self.admission.add("charging", "ResourceQuota", QuotaAdmission(self.api, around))
+        self.admission.add("webhook", "kueue", self._gate, tables=["pods"], operations=["CREATE"])
+        self.server.mounts[PREFIX] = self._control().handle
+        self._address = (host, port)
         self._task: asyncio.Task[None] | None = None
-        self._bootstrap()
+        self._create_initial_objects()
 
     def _controllers(self, kubelet: Settings | None) -> dict[str, Controller]:
-        native = partial(self.gates["controllers"].enabled, FALLBACK_GATE)
-        self.autoscaler = Autoscaler(self.api, native)
         nodes = Kubelet(kubelet, lambda name: self.store.get("nodes", "", name) is not None)
         return {
             "kubelet": KubeletController(self.api, nodes),
@@ -144,11 +134,22 @@ class EmbeddedCluster:
             "autoscaler": self.autoscaler,
         }
 
+    def _control(self) -> Control:
+        control = Control(
+            self.server,
+            self.clock,
+            self.runner,
+            self.gates,
+            {"quota": self.quotas, "kueue": self.kueue},
+        )
+        control.add("autoscaler", AutoscalerControl(self.autoscaler, self.runner.wake))
+        return control
+
     def _gate(self, request: AdmissionRequest) -> None:
         if self.runner.names()["kueue"]:
             self.kueue.gate(request)
 
-    def _bootstrap(self) -> None:
+    def _create_initial_objects(self) -> None:
         """Create the objects that every cluster has from the start."""
         for name in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -205,7 +206,7 @@ class EmbeddedCluster:
         return path
 
     async def __aenter__(self) -> Self:
-        await self.server.start(*self._where)
+        await self.server.start(*self._address)
         self.runner.attach()
         self._task = asyncio.create_task(self.runner.run(), name="kubestow-controllers")
         return self

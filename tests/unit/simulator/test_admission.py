@@ -36,21 +36,21 @@ def chain(api: Api) -> Chain:
 
 
 def test_hooks_then_policies_then_webhooks(chain: Chain) -> None:
-    add = chain.api.admission
-    add.add_webhook("webhook", chain.hook("webhook"), tables=["pods"])
-    add.add_policy("policy", chain.hook("policy"), tables=["pods"])
-    add.add_mutating("hook", chain.hook("hook"), tables=["pods"])
+    admission = chain.api.admission
+    admission.add("webhook", "webhook", chain.hook("webhook"), tables=["pods"])
+    admission.add("policy", "policy", chain.hook("policy"), tables=["pods"])
+    admission.add("mutating", "hook", chain.hook("hook"), tables=["pods"])
     chain.create()
     assert chain.calls == ["hook", "policy", "webhook"], "nothing changed, nobody is asked again"
 
 
 def test_what_ran_before_a_change_runs_once_more(chain: Chain) -> None:
-    add = chain.api.admission
-    add.add_mutating("hook", chain.hook("hook"), tables=["pods"])
-    add.add_policy("first", chain.hook("first"), tables=["pods"])
-    add.add_policy("never", chain.hook("never"), tables=["pods"], if_needed=False)
-    add.add_webhook("changes", chain.hook("changes", "x"), tables=["pods"], if_needed=True)
-    add.add_webhook("after", chain.hook("after"), tables=["pods"], if_needed=True)
+    admission = chain.api.admission
+    admission.add("mutating", "hook", chain.hook("hook"), tables=["pods"])
+    admission.add("policy", "first", chain.hook("first"), tables=["pods"])
+    admission.add("policy", "never", chain.hook("never"), tables=["pods"], if_needed=False)
+    admission.add("webhook", "changes", chain.hook("changes", "x"), tables=["pods"], if_needed=True)
+    admission.add("webhook", "after", chain.hook("after"), tables=["pods"], if_needed=True)
     chain.create()
     # A webhook with IfNeeded that came after the last change has seen it.
     assert chain.calls == ["hook", "first", "never", "changes", "after", "hook", "first"]
@@ -63,7 +63,7 @@ def test_a_change_in_the_second_round_begins_no_third(chain: Chain) -> None:
         chain.calls.append("grow")
 
     for name in ("a", "b"):
-        chain.api.admission.add_webhook(name, grow, tables=["pods"], if_needed=True)
+        chain.api.admission.add("webhook", name, grow, tables=["pods"], if_needed=True)
     chain.create()
     # The first is asked again because of the second, and that one because of the first's change.
     assert len(chain.calls) == 4
@@ -75,18 +75,18 @@ def test_a_policy_sees_what_an_earlier_one_did(chain: Chain) -> None:
     def look(request: AdmissionRequest) -> None:
         seen.append("x" in (request.obj["metadata"].get("labels") or {}))
 
-    add = chain.api.admission
-    add.add_policy("changes", chain.hook("changes", "x"), tables=["pods"])
-    add.add_policy("looks", look, tables=["pods"])
+    admission = chain.api.admission
+    admission.add("policy", "changes", chain.hook("changes", "x"), tables=["pods"])
+    admission.add("policy", "looks", look, tables=["pods"])
     chain.create()
     assert seen[0] is True
 
 
 def test_what_is_removed_is_not_asked(chain: Chain) -> None:
-    add = chain.api.admission
-    add.add_policy("p", chain.hook("p"), tables=["pods"])
-    add.add_webhook("w", chain.hook("w"), tables=["pods"])
-    add.remove("p")
-    add.remove("w")
+    admission = chain.api.admission
+    admission.add("policy", "p", chain.hook("p"), tables=["pods"])
+    admission.add("webhook", "w", chain.hook("w"), tables=["pods"])
+    admission.remove("p")
+    admission.remove("w")
     chain.create()
     assert chain.calls == []

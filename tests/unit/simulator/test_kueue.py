@@ -89,7 +89,7 @@ def test_rc6_policy_p5_marks_a_pod_that_the_webhook_gates(enforced: bool) -> Non
     if enforced:
         bench.enforce()
     admission = bench.cluster.admission
-    admission.add_policy("p5", mark_gated, tables=["pods"], operations=["CREATE"])
+    admission.add("policy", "p5", mark_gated, tables=["pods"], operations=["CREATE"])
     bench.pod("queued", labels=_LABELS)
     bench.pod("gated", gates=[HOLD])
     bench.pod("plain")
@@ -102,8 +102,8 @@ def test_rc6_a_policy_whose_match_conditions_were_false_is_not_run_again() -> No
     """P5 as it was: the reason why it has no matchConditions."""
     bench = _bench(batch=0, add_gate=True)
     bench.enforce()
-    bench.cluster.admission.add_policy(
-        "p5", mark_gated, tables=["pods"], operations=["CREATE"],
+    bench.cluster.admission.add(
+        "policy", "p5", mark_gated, tables=["pods"], operations=["CREATE"],
         condition=lambda request: bool(dig(request.obj, "spec", "schedulingGates")),
     )  # fmt: skip
     bench.pod("queued", labels=_LABELS)

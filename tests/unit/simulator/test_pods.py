@@ -407,8 +407,8 @@ def test_admission_hooks_run_in_order_and_may_refuse(api: Api) -> None:
         if request.obj["metadata"]["labels"].get("added") and request.name == "b":
             raise forbidden("pods", "", request.name, "exceeded quota: q")
 
-    api.admission.add_validating("quota", refuse, tables=["pods"], operations=["CREATE"])
-    api.admission.add_mutating("label", label, tables=["pods"], operations=["CREATE"])
+    api.admission.add("validating", "quota", refuse, tables=["pods"], operations=["CREATE"])
+    api.admission.add("mutating", "label", label, tables=["pods"], operations=["CREATE"])
     assert _create(api, pod("a"))["metadata"]["labels"] == {"added": "yes"}
     assert seen == ["mutating", "validating"]
     with pytest.raises(ApiError, match='pods "b" is forbidden: exceeded quota: q'):
