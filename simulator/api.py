@@ -63,7 +63,7 @@ class Api:
         self._event_expiry: deque[tuple[float, str, str]] = deque()
 
     def get(self, resource: Resource, namespace: str, name: str) -> Version:
-        """The current version. Raises 404."""
+        """Return the current version. Raises 404."""
         found = self.store.get(resource.table, namespace, name)
         if found is None:
             raise errors.not_found(resource.plural, resource.group, name)
@@ -72,7 +72,7 @@ class Api:
     def select(
         self, resource: Resource, namespace: str, predicate: Predicate | None
     ) -> list[Version]:
-        """Current versions that the predicate lets through, in key order."""
+        """Return current versions that the predicate lets through, in key order."""
         found = self.store.items(resource.table, namespace)
         return found if predicate is None else [one for one in found if predicate(one.obj)]
 
@@ -122,7 +122,7 @@ class Api:
         return version
 
     def _read(self, resource: Resource, namespace: str, body: JsonObject) -> JsonObject:
-        """Check what the body says of itself and bring it to its stored form."""
+        """Check kind, name and namespace in the body and convert it to its stored form."""
         kind = body.get("kind") or resource.kind
         version = body.get("apiVersion") or resource.group_version
         if (version, kind) != (resource.group_version, resource.kind):
@@ -225,8 +225,8 @@ class Api:
             patched = self._merger(resource)[0].merge(shown, patch)
         else:
             patched = merge_patch(shown, patch)
-        asked = dig(patch, "metadata", "resourceVersion") if isinstance(patch, dict) else None
-        return self._write_patched(resource, subresource, current, patched, options, asked)
+        requested = dig(patch, "metadata", "resourceVersion") if isinstance(patch, dict) else None
+        return self._write_patched(resource, subresource, current, patched, options, requested)
 
     def _write_patched(
         self,
@@ -235,11 +235,11 @@ class Api:
         current: Version,
         patched: JsonObject,
         options: WriteOptions,
-        asked: str | None,
+        requested: str | None,
     ) -> Version:
         meta = dict(patched.get("metadata") or {})
-        # A patch carries no optimistic lock unless it says so.
-        meta["resourceVersion"] = asked or ""
+        # A patch is not an optimistic lock unless it has a resourceVersion.
+        meta["resourceVersion"] = requested or ""
         if meta.get("name") != current.name:
             raise errors.bad_request("the name of the object cannot be patched")
         patched = {**patched, "metadata": meta}
@@ -320,8 +320,8 @@ class Api:
         return self.replace(resource, current, obj, options)
 
     def _check_identity(self, resource: Resource, current: Version, meta: JsonObject) -> None:
-        asked = meta.get("resourceVersion")
-        if asked and asked != str(current.rv):
+        requested = meta.get("resourceVersion")
+        if requested and requested != str(current.rv):
             raise errors.conflict(resource.plural, resource.group, current.name, errors.STALE)
         uid = meta.get("uid")
         have = current.obj["metadata"].get("uid")
@@ -423,7 +423,7 @@ class Api:
         ]
 
     def _delete_namespace(self, resource: Resource, current: Version) -> tuple[Version, bool]:
-        """Mark it, delete what is in it, remove it.
+        """Mark a namespace as terminating, delete its objects, then the namespace.
 
         The namespace controller's work, done at once.
         """

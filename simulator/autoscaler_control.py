@@ -77,7 +77,7 @@ class AutoscalerControl:
         self._changed = changed
 
     def handle(self, method: str, path: list[str], body: JsonObject) -> JsonObject | None:
-        """Response one call; None when there is no such call. Raises `ApiError`."""
+        """Handle one call; None when there is no such call. Raises `ApiError`."""
         try:
             match (method, *path):
                 case ("GET",):

@@ -1,4 +1,4 @@
-"""The server's clock: wall time, wall time sped up, or time that moves only when told to.
+"""The server's clock: wall time, wall time sped up, or time that moves only on request.
 
 Invariant: `now` never goes backwards. Every timestamp, grace period and run time in the simulator
 reads this clock; HTTP timeouts and bookmarks do not (they belong to the connection, not to the
@@ -65,7 +65,7 @@ class SimClock:
         return None if self._rate == 0 else left / self._rate
 
     def on_jump(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after every `advance` and `set_rate`; returns the undo."""
+        """Call `listener` after every `advance` and `set_rate`; return a function to stop that."""
         number = self._next_listener
         self._next_listener += 1
         self._listeners[number] = listener

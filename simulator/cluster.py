@@ -185,7 +185,7 @@ class EmbeddedCluster:
         return version.obj
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> JsonObject:
-        """An object as stored; it must not be changed. Raises `ApiError` 404."""
+        """Return an object as stored; it must not be changed. Raises `ApiError` 404."""
         resource = self.resources.of_kind(api_version, kind)
         where = (namespace or "default") if resource.namespaced else ""
         return self.api.get(resource, where, name).obj

@@ -86,20 +86,20 @@ class Part(Protocol):
     """Its calls, as `HELP` lists them."""
 
     def handle(self, method: str, path: list[str], body: JsonObject) -> JsonObject | None:
-        """Response a request; None when there is no such call. Raises `ApiError`."""
+        """Handle a request; None when there is no such call. Raises `ApiError`."""
 
 
 class Switches(Protocol):
     """The controllers of a cluster, by name."""
 
     def names(self) -> dict[str, bool]:
-        """Every controller and whether it runs."""
+        """Return every controller and whether it runs."""
 
     def switch(self, name: str, on: bool) -> None:
-        """Start or pause one. Raises KeyError for a name there is none of."""
+        """Start or pause one. Raises KeyError for an unknown name."""
 
     def wake(self) -> None:
-        """Have them look for work again."""
+        """Make all controllers check for work."""
 
 
 class Adjustable(Protocol):
@@ -109,7 +109,7 @@ class Adjustable(Protocol):
         """Return the present settings."""
 
     def adjust(self, wanted: JsonObject) -> None:
-        """Change settings. Raises ValueError with what is wrong; then nothing has changed."""
+        """Change settings. Raises ValueError with the reason; then nothing has changed."""
 
 
 class Control:
@@ -148,7 +148,7 @@ class Control:
         }
 
     def add(self, name: str, part: Part) -> None:
-        """Let a part answer everything below `/_kubestow/NAME`."""
+        """Route everything below `/_kubestow/NAME` to a part."""
         self._parts[name] = part
 
     def _help(self) -> JsonObject:
@@ -158,7 +158,7 @@ class Control:
         return whole
 
     def handle(self, method: str, path: list[str], _query: Query, body: bytes) -> JsonObject:
-        """Response one request. Raises 400 with what is wrong, 404 with where the help is."""
+        """Handle one request. Raises 400 with the reason, 404 with the path of the help."""
         if path and path[0] in self._parts:
             answer = self._parts[path[0]].handle(method, path[1:], _decoded(body))
             if answer is not None:

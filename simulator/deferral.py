@@ -19,7 +19,7 @@ _REASONS: Final = ("SchedulingGated", "ResourceQuotaValidated", "ResourceQuotaEx
 
 
 def mark_of(now: float) -> JsonObject:
-    """The condition that a pod with gates is born with."""
+    """Return the condition that a new pod with gates has."""
     return {
         "type": MARK_CONDITION,
         "status": "True",

@@ -1,9 +1,9 @@
 """Discovery: /version, /api, /apis, group lists, OpenAPI stubs.
 
 Enough for kubectl and for client libraries to find every row of the resource table, and to learn
-that the server validates fields itself (`fieldValidation` on PATCH), so that kubectl does not ask
-for schemas. The OpenAPI documents describe no field, but for the one that tells whether KEP-3990 is
-here.
+that the server validates fields itself (`fieldValidation` on PATCH), so that kubectl requests no
+schemas. The OpenAPI documents describe no field, except the one that shows whether the server has
+KEP-3990.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def openapi_index(resources: ResourceTable, *, fallback: bool = False) -> JsonOb
 
 
 def _schemas(group_name: str, fallback: bool) -> JsonObject:
-    """The one schema with content: from it a client learns whether the server has KEP-3990."""
+    """Return the only schema with content: it shows clients whether the server has KEP-3990."""
     if group_name:
         return {}
     properties: JsonObject = {"fallbackCriteria": _CRITERIA} if fallback else {}
@@ -189,7 +189,7 @@ def openapi_v2() -> JsonObject:
 def document(
     resources: ResourceTable, segments: list[str], address: str, *, fallback: bool = False
 ) -> JsonObject | None:
-    """The document at a path that is no resource; None where there is none."""
+    """Return the document at a path that is no resource; None where there is none."""
     match segments:
         case []:
             return {"paths": ["/api", "/apis", "/openapi/v3", "/version", "/_kubestow"]}

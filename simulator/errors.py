@@ -21,27 +21,27 @@ class Cause(NamedTuple):
 
 
 def invalid_value(field: str, value: str, why: str) -> Cause:
-    """A field whose value is wrong; `value` is already printed the way it should be read."""
+    """Describe a field whose value is wrong; `value` is printed as it is."""
     return Cause("FieldValueInvalid", field, f"Invalid value: {value}: {why}")
 
 
 def forbidden_field(field: str, why: str) -> Cause:
-    """A field that may not be set, or not be changed."""
+    """Describe a field that may not be set, or not be changed."""
     return Cause("FieldValueForbidden", field, f"Forbidden: {why}")
 
 
 def required_field(field: str, why: str = "") -> Cause:
-    """A field that is missing."""
+    """Describe a field that is missing."""
     return Cause("FieldValueRequired", field, "Required value" + (f": {why}" if why else ""))
 
 
 def duplicate_value(field: str, value: str) -> Cause:
-    """A list member that may stand only once."""
+    """Describe a list member that may occur only once."""
     return Cause("FieldValueDuplicate", field, f'Duplicate value: "{value}"')
 
 
 def unsupported_value(field: str, value: str, supported: Sequence[str]) -> Cause:
-    """A value outside an enumeration."""
+    """Describe a value outside an enumeration."""
     listed = ", ".join(f'"{name}"' for name in supported)
     return Cause(
         "FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {listed}'
@@ -109,7 +109,7 @@ STALE = (
 
 
 def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
-    """403: admission said no."""
+    """403: admission rejected the write."""
     message = f'{_qualified(plural, group)} "{name}" is forbidden: {why}'
     return ApiError(403, "Forbidden", message, _details(name, group, plural))
 
@@ -132,13 +132,13 @@ def bad_request(message: str) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """410: the asked-for resourceVersion is no longer in history."""
+    """410: the requested resourceVersion is no longer in history."""
     return ApiError(410, "Expired", message)
 
 
-def too_large_resource_version(asked: int, current: int) -> ApiError:
-    """504: a list asked for a version that does not exist yet."""
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+def too_large_resource_version(requested: int, current: int) -> ApiError:
+    """504: a list requested a version that does not exist yet."""
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
 

@@ -56,7 +56,7 @@ def check_form(kind: str, version: str, spec: JsonObject, path: str) -> None:
 
 
 def validate_fallback(spec: JsonObject, path: str) -> list[Cause]:
-    """Violated rules of all constraints of a pod spec that stands at `path`."""
+    """Return violated rules of all constraints of a pod spec at `path`."""
     causes: list[Cause] = []
     for place, entry in _constraints(spec):
         criteria = entry.get(FIELD)

@@ -2,7 +2,7 @@
 
 A rule matches by verb, resource, namespace and name (shell patterns) and does one thing. Rules are
 tried in the order they were added; the first that matches acts. Rules for `watch` act on streams
-that are open already, too. Nothing here does I/O: the server asks what to do and does it.
+that are open already, too. Nothing here does I/O: the server carries out the action.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def parse_rule(data: object) -> FaultRule:
-    """A rule from decoded JSON. Raises `FaultError` that says what is wrong."""
+    """Read a rule from decoded JSON. Raises `FaultError`, which names the mistake."""
     try:
         rule = msgspec.convert(data, FaultRule)
     except msgspec.ValidationError as error:
@@ -122,7 +122,7 @@ class Faults:
         self._tell()
 
     def take(self, verb: str, resource: str, namespace: str, name: str) -> FaultRule | None:
-        """The rule that acts on this request or watch event, counting it; None for none."""
+        """Return the rule that acts on this request or watch event, and count it; None for none."""
         if not self._active:
             return None
         for entry in self._active:
@@ -131,7 +131,7 @@ class Faults:
         return None
 
     def standing(self, verb: str, resource: str, namespace: str) -> FaultRule | None:
-        """The rule that an open stream lives under, whatever its next event; not counted.
+        """Return the rule for an open stream, whatever its next event; it is not counted.
 
         Only cut, error and silence without a name act on a stream as a whole.
         """
@@ -170,7 +170,7 @@ class Faults:
         return remove
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every rule with its identity and how often it matched and acted."""
+        """Return every rule with its identity and how often it matched and acted."""
         return [
             {
                 "id": entry.identity,

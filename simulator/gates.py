@@ -1,9 +1,9 @@
 """Feature gates of the simulated control plane: each component has a set of its own.
 
 The API server and the controllers can disagree, as they do while a real cluster is upgraded; the
-scheduler's gates are its own affair (`kubestow run --feature-gates`). A gate nobody set follows the
-personality: on in `native`, off in `stock`. Sets may be changed while the cluster runs, which is
-what restarting a component with another `--feature-gates` comes to.
+scheduler has gates of its own (`kubestow run --feature-gates`). A gate that is not set follows the
+personality: on in `native`, off in `stock`. Sets may be changed while the cluster runs, which
+stands for a restart of the component with another `--feature-gates`.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ class FeatureGates(Mapping[str, bool]):
         self._set.update(wanted)
 
     def describe(self) -> dict[str, bool]:
-        """Every gate that is known or was set, and whether it is on."""
+        """Return every gate that is known or was set, and whether it is on."""
         return {name: self.enabled(name) for name in sorted({*KNOWN_GATES, *self._set})}

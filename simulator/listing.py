@@ -64,7 +64,7 @@ def _decode_token(text: str) -> _Token:
 
 
 def predicate_of(target: Target, query: Query) -> Predicate | None:
-    """The predicate of a request's selectors."""
+    """Return the predicate of a request's selectors."""
     return compile_selectors(
         query.get("labelSelector", ""), query.get("fieldSelector", ""), target.resource.selectable
     )
@@ -78,7 +78,7 @@ class Lister:
         self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
 
     def page(self, target: Target, query: Query) -> Page:
-        """One page. Raises 400, 410, 422 or 504 as kube-apiserver does."""
+        """Read one page. Raises 400, 410, 422 or 504 as kube-apiserver does."""
         predicate = predicate_of(target, query)
         limit = _limit(query)
         after: tuple[str, str] | None = None
@@ -109,8 +109,8 @@ class Lister:
         return Page(page, rv, _encode_token(rv, page[-1]), remaining)
 
     def _version_asked(self, query: Query) -> int:
-        asked, match = resource_version(query), query.get("resourceVersionMatch", "")
-        if match and asked is None:
+        requested, match = resource_version(query), query.get("resourceVersionMatch", "")
+        if match and requested is None:
             why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
             raise _invalid_list("resourceVersionMatch", why)
         if match not in ("", "Exact", "NotOlderThan"):
@@ -118,12 +118,12 @@ class Lister:
                 "resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]
             )
             raise errors.invalid("ListOptions", "meta.k8s.io", "", [cause])
-        if asked is not None and asked > self._store.rv:
-            raise errors.too_large_resource_version(asked, self._store.rv)
-        if match == "Exact" and asked == 0:
+        if requested is not None and requested > self._store.rv:
+            raise errors.too_large_resource_version(requested, self._store.rv)
+        if match == "Exact" and requested == 0:
             why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             raise _invalid_list("resourceVersionMatch", why)
-        return asked if match == "Exact" and asked is not None else self._store.rv
+        return requested if match == "Exact" and requested is not None else self._store.rv
 
     def _at(self, resource: Resource, rv: int) -> list[Version]:
         key = (resource.table, rv)
@@ -160,19 +160,19 @@ def _invalid_list(field: str, why: str) -> errors.ApiError:
 
 
 def encoded(resource: Resource, version: Version) -> bytes:
-    """The bytes of a version as the API version of `resource` shows it."""
+    """Return the JSON of a version in the API version of `resource`."""
     if resource.view is None:
         return version.encoded()
     return version.encoded_as(resource.group_version, resource.view.show)
 
 
 def shown(resource: Resource, version: Version) -> JsonObject:
-    """The tree of a version as the API version of `resource` shows it."""
+    """Return the tree of a version in the API version of `resource`."""
     return version.obj if resource.view is None else resource.view.show(version.obj)
 
 
 def encode_page(resource: Resource, page: Page) -> bytes:
-    """The JSON of a list."""
+    """Return the JSON of a list."""
     head = encode_json(
         {
             "kind": f"{resource.kind}List",

@@ -33,7 +33,7 @@ def check_preconditions(
 
 
 def uid_mismatch(resource: Resource, current: Version, uid: str) -> ApiError:
-    """409: the write names an object that has been replaced by another of the same name."""
+    """Build a 409 for a write to an object that was replaced by another of the same name."""
     have = current.obj["metadata"].get("uid")
     place = f"/registry/{resource.plural}/{current.namespace}/{current.name}"
     why = (
@@ -45,7 +45,7 @@ def uid_mismatch(resource: Resource, current: Version, uid: str) -> ApiError:
 
 
 def kept_metadata(meta: JsonObject, old: JsonObject) -> JsonObject:
-    """Metadata of a change: what the server owns comes from the stored object."""
+    """Return the metadata of a change; the server's own fields come from the stored object."""
     kept = {key: value for key, value in meta.items() if value is not None}
     for key in (
         "uid",
@@ -64,13 +64,13 @@ def kept_metadata(meta: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def grace_seconds(resource: Resource, obj: JsonObject, wanted: JsonObject) -> int:
-    """Grace period of a deletion. Only bound pods that have not finished get one."""
+    """Return the grace period of a deletion; only bound pods that have not finished have one."""
     if resource.table != "pods":
         return 0
     phase = dig(obj, "status", "phase")
     if not dig(obj, "spec", "nodeName") or phase in ("Succeeded", "Failed"):
         return 0
-    asked = wanted.get("gracePeriodSeconds")
-    if asked is None:
-        asked = dig(obj, "spec", "terminationGracePeriodSeconds")
-    return max(0, int(30 if asked is None else asked))
+    requested = wanted.get("gracePeriodSeconds")
+    if requested is None:
+        requested = dig(obj, "spec", "terminationGracePeriodSeconds")
+    return max(0, int(30 if requested is None else requested))

@@ -46,7 +46,7 @@ def drop_nulls(value: object) -> object:
 
 
 def dig(tree: Mapping[str, Any], *path: str) -> Any:
-    """The value under `path`, or None where a step is missing or is no object."""
+    """Return the value under `path`, or None where a step is missing or is no object."""
     value: Any = tree
     for step in path:
         if not isinstance(value, dict):
@@ -56,7 +56,7 @@ def dig(tree: Mapping[str, Any], *path: str) -> Any:
 
 
 def with_path(tree: JsonObject, path: tuple[str, ...], value: object) -> JsonObject:
-    """A copy of `tree` with `value` under `path`; copies only the objects on the way.
+    """Return `tree` with `value` under `path`; only the objects on the way are copied.
 
     None removes.
     """
@@ -72,12 +72,12 @@ def with_path(tree: JsonObject, path: tuple[str, ...], value: object) -> JsonObj
 
 
 def format_time(epoch: float) -> str:
-    """Seconds since the epoch as `metav1.Time` prints them (RFC 3339, whole seconds, UTC)."""
+    """Write epoch seconds as `metav1.Time` prints them (RFC 3339, whole seconds, UTC)."""
     return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: str | None) -> float | None:
-    """The epoch seconds of an RFC 3339 text; None when there is none or it cannot be read."""
+    """Read an RFC 3339 text as epoch seconds; None when it is absent or malformed."""
     if not text:
         return None
     try:

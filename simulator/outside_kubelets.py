@@ -156,7 +156,7 @@ class OutsideKubelets:
         self._write(patching, name)
 
     def _node(self, name: str) -> JsonObject | None:
-        """A node of ours as last seen."""
+        """Return one of the simulated nodes as last seen."""
         raw = self._nodes.store.raw(name) if name in self._templates else None
         return None if raw is None else _object(raw)
 

@@ -89,7 +89,7 @@ def _read(tree: Any, path: Sequence[str]) -> Any:
 
 
 def _edit(tree: Any, path: Sequence[str], value: Any, how: str) -> Any:
-    """A copy of `tree` with one place added, replaced or removed; copies only the way there."""
+    """Return `tree` with one place added, replaced or removed; only the way there is copied."""
     if not path:
         return value
     step, rest = path[0], path[1:]

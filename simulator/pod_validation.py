@@ -26,7 +26,7 @@ _TERMS_PATH: Final = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
 
 
 def validate_gates(spec: JsonObject) -> list[Cause]:
-    """Gates of a new pod."""
+    """Check the gates of a new pod."""
     causes: list[Cause] = []
     seen: set[str] = set()
     gates = spec.get("schedulingGates") or []
@@ -46,7 +46,7 @@ def validate_gates(spec: JsonObject) -> list[Cause]:
 
 
 def validate_pod_update(spec: JsonObject, old: JsonObject) -> list[Cause]:
-    """Changes of a pod's spec."""
+    """Check changes of a pod's spec."""
     if spec == old:
         return []
     causes = _gate_changes(spec, old)
@@ -95,7 +95,7 @@ def _text(value: object) -> str:
 
 
 def _narrowing(spec: JsonObject, old: JsonObject) -> list[Cause]:
-    """Node selector and required node affinity of a gated pod: only additions."""
+    """Check that node selector and required node affinity of a gated pod only gain terms."""
     causes: list[Cause] = []
     new_selector, old_selector = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(new_selector.get(key) != value for key, value in old_selector.items()):
@@ -133,7 +133,7 @@ def _without_images(containers: object) -> object:
 
 
 def _immutable_changes(spec: JsonObject, old: JsonObject) -> list[str]:
-    """Names of changed fields that no rule allows to change."""
+    """Return names of changed fields that no rule allows to change."""
     gated = bool(old.get("schedulingGates"))
     changed: list[str] = []
     for name in sorted({*spec, *old}):

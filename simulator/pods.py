@@ -30,7 +30,7 @@ _TOLERATION_SECONDS: Final = 300
 
 
 def containers_of(spec: JsonObject) -> Iterator[JsonObject]:
-    """Init containers, then containers."""
+    """Return init containers, then containers."""
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()
 
@@ -78,7 +78,7 @@ def _same_quantity(left: Any, right: Any) -> bool:
 
 
 def qos_class(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
+    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
     constrained = False
     guaranteed = True
     groups = [container.get("resources") or {} for container in containers_of(spec)]
@@ -105,10 +105,10 @@ def resized(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, list[Cause]]:
     """
     spec = dict(old["spec"])
     for part in ("containers", "initContainers"):
-        asked = {one.get("name"): one.get("resources") for one in obj["spec"].get(part) or ()}
+        requested = {one.get("name"): one.get("resources") for one in obj["spec"].get(part) or ()}
         if part in spec:
             spec[part] = [
-                {**one, "resources": asked.get(one.get("name")) or one.get("resources") or {}}
+                {**one, "resources": requested.get(one.get("name")) or one.get("resources") or {}}
                 for one in spec[part]
             ]
     causes: list[Cause] = []
@@ -123,7 +123,7 @@ class PodStrategy(Strategy):
     """Pods."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Defaults of the spec."""
+        """Fill in defaults of the spec."""
         spec = obj.setdefault("spec", {})
         default_pod_spec(spec)
         if not spec.get("schedulingGates"):
@@ -135,7 +135,7 @@ class PodStrategy(Strategy):
             spec.setdefault("serviceAccount", spec["serviceAccountName"])
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """Status, QoS class, priority; the gated condition when there are gates."""
+        """Set status, QoS class and priority, and the gated condition if there are gates."""
         spec = obj["spec"]
         self._prioritise(obj, around)
         status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
@@ -155,7 +155,7 @@ class PodStrategy(Strategy):
         obj["status"] = status
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Metadata, containers, gates."""
+        """Check metadata, containers and gates."""
         causes = validate_metadata(obj)
         spec = obj["spec"]
         if not spec.get("containers"):
@@ -215,7 +215,7 @@ class PodStrategy(Strategy):
 
 
 def _priority_class(name: str | None, around: Surroundings) -> JsonObject | None:
-    """The named class, or the global default (lowest value wins) when none is named."""
+    """Return the named class, else the global default with the lowest value."""
     if name:
         version = around.store.get("priorityclasses.scheduling.k8s.io", "", name)
         return version.obj if version else None

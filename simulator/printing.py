@@ -29,7 +29,7 @@ class Column(NamedTuple):
 
 
 def human_duration(seconds: float) -> str:
-    """A duration the way kubectl prints ages: two units at most, coarser as it grows."""
+    """Write a duration as kubectl prints ages: at most two units, coarser as it grows."""
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"
@@ -71,7 +71,7 @@ def _at(*path: str, empty: Cell = "") -> Callable[[JsonObject, float], Cell]:
 
 
 def _of(path: tuple[str, ...], part: str) -> Callable[[JsonObject, float], str]:
-    """Names or images of the containers of a template, comma separated."""
+    """Return names or images of the containers of a template, comma separated."""
 
     def cell(obj: JsonObject, _now: float) -> str:
         containers = dig(obj, *path, "containers") or []
@@ -85,7 +85,7 @@ AGE: Final = Column("Age", _age)
 
 
 def pod_status(pod: JsonObject) -> str:
-    """The STATUS column of a pod: its phase, or what explains it better."""
+    """Return the STATUS column of a pod: its phase, or a more specific reason."""
     status = pod.get("status") or {}
     reason = str(status.get("reason") or status.get("phase") or "")
     for condition in status.get("conditions") or []:
@@ -93,9 +93,9 @@ def pod_status(pod: JsonObject) -> str:
             reason = "SchedulingGated"
     for container in status.get("containerStatuses") or []:
         state = container.get("state") or {}
-        told = dig(state, "waiting", "reason") or dig(state, "terminated", "reason")
-        if told:
-            reason = str(told)
+        detail = dig(state, "waiting", "reason") or dig(state, "terminated", "reason")
+        if detail:
+            reason = str(detail)
     if dig(pod, "metadata", "deletionTimestamp"):
         return "Unknown" if reason == "NodeLost" else "Terminating"
     return reason
@@ -219,7 +219,7 @@ def _event_count(event: JsonObject, _now: float) -> int:
 
 
 def _amounts(*want: str) -> Callable[[JsonObject, float], str]:
-    """A quota's `used/hard` pairs, of limits or of all the rest."""
+    """Return a quota's `used/hard` pairs, of limits or of all the rest."""
 
     def cell(quota: JsonObject, _now: float) -> str:
         used = dig(quota, "status", "used") or {}
@@ -447,7 +447,7 @@ def table(
     include: str = "Metadata",
     with_columns: bool = True,
 ) -> JsonObject:
-    """A `meta.k8s.io/v1` Table of objects.
+    """Build a `meta.k8s.io/v1` Table of objects.
 
     `include` is None, Metadata or Object, as in requests.
     """

@@ -87,34 +87,36 @@ class QuotaAdmission:
             limiting.append(quota)
         if not limiting:
             return []
-        asked = self._asked(request, evaluator)
-        charges = [_charge(request, quota, asked) for quota in limiting] if asked else []
+        requested = self._requested(request, evaluator)
+        charges = [_charge(request, quota, requested) for quota in limiting] if requested else []
         return [charge for charge in charges if charge is not None]
 
-    def _asked(self, request: AdmissionRequest, evaluator: Evaluator) -> Amounts:
+    def _requested(self, request: AdmissionRequest, evaluator: Evaluator) -> Amounts:
         """Return what the write adds. The controller handles decreases, as in v1.36."""
         now = request.clock.now()
-        asked = evaluator.usage(request.obj, now)
+        requested = evaluator.usage(request.obj, now)
         if request.operation == "UPDATE" and request.old is not None:
-            asked = taken_off(asked, evaluator.usage(request.old, now))
+            requested = taken_off(requested, evaluator.usage(request.old, now))
         if (
             request.resource.table == "pods"
             and self._around.enabled(QUOTA_GATE)
             and is_uncharged(request.obj)
         ):
-            asked = {key: amount for key, amount in asked.items() if not is_compute_key(key)}
-        return {key: amount for key, amount in asked.items() if amount.sign > 0}
+            requested = {
+                key: amount for key, amount in requested.items() if not is_compute_key(key)
+            }
+        return {key: amount for key, amount in requested.items() if amount.sign > 0}
 
 
 def _refused(request: AdmissionRequest, why: str) -> ApiError:
     return forbidden(request.resource.plural, request.resource.group, request.name, why)
 
 
-def _charge(request: AdmissionRequest, quota: Version, asked: Amounts) -> _Charge | None:
-    """The new usage of one quota; None when it is not touched. Raises 403."""
+def _charge(request: AdmissionRequest, quota: Version, requested: Amounts) -> _Charge | None:
+    """Return the new usage of one quota; None if it does not change. Raises 403."""
     status: JsonObject = quota.obj["status"]
     hard, used = amounts(status["hard"]), amounts(status["used"])
-    wanted = only(asked, hard)
+    wanted = only(requested, hard)
     if not wanted:
         return None
     total = added(used, wanted)

@@ -83,7 +83,7 @@ _COUNTS_PODS: Final = ("pods", "count/pods")
 
 
 def _fits_scope(key: str, scope: str) -> bool:
-    """Whether a scope says anything about what a key counts."""
+    """Whether a scope applies to what a key counts."""
     if scope == "BestEffort":
         return key in _COUNTS_PODS
     if scope in ("Terminating", "NotTerminating", "NotBestEffort"):
@@ -138,12 +138,12 @@ class QuotaStrategy(Strategy):
     """ResourceQuotas."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Canonical amounts."""
+        """Write amounts in canonical form."""
         obj.setdefault("spec", {})
         _read_amounts(obj)
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Keys, amounts, scopes."""
+        """Check keys, amounts and scopes."""
         spec = obj["spec"]
         return (
             validate_metadata(obj)
@@ -165,7 +165,7 @@ class QuotaStrategy(Strategy):
         return causes
 
     def validate_status(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Amounts of the status, which decides what may be charged."""
+        """Check the amounts of the status, from which later charges are computed."""
         status = obj.get("status") or {}
         try:
             return _amount_causes("status.hard", status.get("hard")) + _amount_causes(

@@ -53,17 +53,17 @@ class Scope(NamedTuple):
 
 
 def amounts(texts: Mapping[str, str | int | float] | None) -> Amounts:
-    """A resource list as exact amounts. Raises ValueError for what is no quantity."""
+    """Read a resource list as exact amounts. Raises ValueError for a malformed quantity."""
     return {name: parse(text) for name, text in (texts or {}).items()}
 
 
 def texts(found: Amounts) -> JsonObject:
-    """Amounts as the API writes them, in canonical form."""
+    """Write amounts as the API does, in canonical form."""
     return {name: str(found[name]) for name in sorted(found)}
 
 
 def added(left: Amounts, right: Amounts) -> Amounts:
-    """The sum, with the keys of both."""
+    """Add amounts; the result has the keys of both."""
     total = dict(left)
     for name, amount in right.items():
         total[name] = total.get(name, ZERO) + amount
@@ -71,7 +71,7 @@ def added(left: Amounts, right: Amounts) -> Amounts:
 
 
 def taken_off(left: Amounts, right: Amounts) -> Amounts:
-    """The difference, with the keys of both."""
+    """Subtract amounts; the result has the keys of both."""
     return added(left, {name: -amount for name, amount in right.items()})
 
 
@@ -97,7 +97,7 @@ def is_native_resource(name: str) -> bool:
 
 
 def is_compute_key(key: str) -> bool:
-    """Whether a built-in quota key is about what containers ask for, not about counts."""
+    """Whether a built-in quota key is about requests of containers, not about counts."""
     return is_pod_key(key) and key not in ("pods", "count/pods")
 
 
@@ -119,7 +119,7 @@ def _infeasible(pod: JsonObject) -> bool:
 
 def _container_amounts(pod: JsonObject, part: str, container: JsonObject, init: bool) -> Amounts:
     """Return the requests of one container, with what a resize in progress still holds."""
-    asked = amounts(dig(container, "resources", part))
+    requested = amounts(dig(container, "resources", part))
     listed = "initContainerStatuses" if init else "containerStatuses"
     for status in dig(pod, "status", listed) or ():
         if status.get("name") != container.get("name") or status.get("resources") is None:
@@ -127,12 +127,12 @@ def _container_amounts(pod: JsonObject, part: str, container: JsonObject, init: 
         actual = amounts(dig(status, "resources", part))
         if part == "requests":
             actual = _larger(actual, amounts(status.get("allocatedResources")))
-        return actual if _infeasible(pod) else _larger(asked, actual)
-    return asked
+        return actual if _infeasible(pod) else _larger(requested, actual)
+    return requested
 
 
 def pod_amounts(pod: JsonObject, part: str) -> Amounts:
-    """The `requests` or `limits` of a whole pod, by resource name."""
+    """Return the `requests` or `limits` of a whole pod, by resource name."""
     spec = pod["spec"]
     total: Amounts = {}
     for container in spec.get("containers") or ():
@@ -141,16 +141,16 @@ def pod_amounts(pod: JsonObject, part: str) -> Amounts:
     start: Amounts = {}
     for container in spec.get("initContainers") or ():
         stays = container.get("restartPolicy") == "Always"
-        asked = (
+        requested = (
             _container_amounts(pod, part, container, init=True)
             if stays
             else amounts(dig(container, "resources", part))
         )
         if stays:
-            total, before = added(total, asked), added(before, asked)
+            total, before = added(total, requested), added(before, requested)
             start = _larger(start, before)
         else:
-            start = _larger(start, added(before, asked))
+            start = _larger(start, added(before, requested))
     total = _larger(total, start)
     for name, amount in amounts(dig(spec, "resources", part)).items():
         if name in _POD_LEVEL or name.startswith("hugepages-"):
@@ -198,7 +198,7 @@ def pod_usage(pod: JsonObject, now: float) -> Amounts:
 
 
 def must_specify(pod: JsonObject, keys: Iterable[str]) -> str:
-    """The complaint about containers that say nothing of a limited resource; empty for none."""
+    """Return the error about containers without an amount of a limited resource; empty for none."""
     required = sorted(_MUST_SPECIFY & frozenset(keys))
     spec = pod["spec"]
     whole = _by_key(
@@ -271,9 +271,9 @@ def _claim_usage(claim: JsonObject, _now: float) -> Amounts:
     annotated = (dig(claim, "metadata", "annotations") or {}).get(_CLASS_ANNOTATION)
     of_class = str(annotated or dig(claim, "spec", "storageClassName") or "")
     used: Amounts = {"count/persistentvolumeclaims": ONE, "persistentvolumeclaims": ONE}
-    asked = dig(claim, "spec", "resources", "requests", "storage")
-    if asked is not None:
-        used["requests.storage"] = parse(asked)
+    requested = dig(claim, "spec", "resources", "requests", "storage")
+    if requested is not None:
+        used["requests.storage"] = parse(requested)
     if of_class:
         for key in ("persistentvolumeclaims", "requests.storage"):
             if key in used:
@@ -313,7 +313,7 @@ class Evaluator(NamedTuple):
     """Whether a quota key is this evaluator's."""
     usage: Callable[[JsonObject, float], Amounts]
     constraint: Callable[[JsonObject, Iterable[str]], str]
-    """What an object fails to say, given the limited keys."""
+    """The error about amounts that an object lacks, given the limited keys."""
     in_scope: Callable[[JsonObject, Scope], bool]
 
 
@@ -347,7 +347,7 @@ _SPECIAL: Final[Mapping[str, Evaluator]] = {
 
 
 def evaluator_of(resource: Resource) -> Evaluator:
-    """The evaluator of a kind; those without one of their own are counted."""
+    """Return the evaluator of a kind; objects of kinds without their own are only counted."""
     special = _SPECIAL.get(resource.table)
     if special is not None:
         return special
@@ -365,7 +365,7 @@ def evaluator_of(resource: Resource) -> Evaluator:
 
 
 def scopes_of(quota: JsonObject) -> list[Scope]:
-    """Every scope of a quota; an object must be in all of them to be counted."""
+    """Return every scope of a quota; an object must be in all of them to be counted."""
     spec = quota.get("spec") or {}
     found = [Scope(str(name), "Exists", ()) for name in spec.get("scopes") or ()]
     found += [

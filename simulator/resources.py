@@ -385,16 +385,16 @@ class ResourceTable:
         return iter(self._by_path.values())
 
     def add(self, row: Resource) -> None:
-        """Serve one more resource from now on."""
+        """Add a resource."""
         self._by_path[row.group, row.version, row.plural] = row
         self._by_kind[row.group_version, row.kind] = row
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The row a request path names."""
+        """Return the row of a request path."""
         return self._by_path.get((group, version, plural))
 
     def of_kind(self, api_version: str, kind: str) -> Resource:
-        """The row of an object. Raises LookupError, naming the kind."""
+        """Return the row of an object. Raises LookupError, naming the kind."""
         row = self._by_kind.get((api_version, kind))
         if row is None:
             raise LookupError(
@@ -403,10 +403,10 @@ class ResourceTable:
         return row
 
     def group_versions(self) -> list[tuple[str, str]]:
-        """Every (group, version), the core group first."""
+        """Return every (group, version), the core group first."""
         return sorted({(row.group, row.version) for row in self._by_path.values()})
 
     def rows(self, group: str, version: str) -> list[Resource]:
-        """The rows of one group version, by name."""
+        """Return the rows of one group version, by name."""
         found = [row for row in self if (row.group, row.version) == (group, version)]
         return sorted(found, key=lambda row: row.plural)

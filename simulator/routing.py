@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 
 def split_path(raw_path: str) -> tuple[list[str], Query]:
-    """The decoded segments of a path, and its query (the last value of a repeated key)."""
+    """Return the decoded segments of a path, and its query (the last value of a repeated key)."""
     path, _, query = raw_path.partition("?")
     segments = [step for step in path.split("/") if step]
     if "%" in path:
@@ -61,7 +61,7 @@ def is_true(query: Query, key: str) -> bool:
 def resolve(
     method: str, segments: list[str], query: Query, resources: ResourceTable
 ) -> Target | None:
-    """The target of /api/v1/… or /apis/GROUP/VERSION/…; None for a path that is no resource's.
+    """Parse /api/v1/… or /apis/GROUP/VERSION/…; None for a path that is no resource's.
 
     Raises 404 for a resource the table does not have, 405 for a verb its row does not have.
     """
@@ -101,7 +101,7 @@ def _group_version(segments: list[str]) -> tuple[str, str, list[str]]:
 
 
 def write_options(query: Query) -> WriteOptions:
-    """The parameters of a write. Raises 422 for a value that is none."""
+    """Read the parameters of a write. Raises 422 for an invalid value."""
     dry_run = query.get("dryRun", "")
     if dry_run not in ("", "All"):
         cause = errors.unsupported_value("dryRun", dry_run, ["All"])

@@ -67,7 +67,7 @@ def _requirement(text: str) -> Requirement:
 
 
 def parse_labels(text: str) -> list[Requirement]:
-    """The requirements of a `labelSelector` parameter. Raises BadRequest."""
+    """Read the requirements of a `labelSelector` parameter. Raises BadRequest."""
     return [_requirement(part.strip()) for part in _SPLIT.split(text) if part.strip()]
 
 
@@ -100,7 +100,7 @@ def _text(value: object) -> str:
 def compile_selectors(
     labels: str, fields: str, selectable: Mapping[str, tuple[str, ...]]
 ) -> Predicate | None:
-    """A predicate for both parameters; None when neither restricts anything.
+    """Build a predicate for both parameters; None when neither restricts anything.
 
     `selectable` maps each selectable field of the resource to its path in the stored object.
     """
@@ -149,7 +149,7 @@ def matches_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, st
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """A label selector the way tables and `scale` print it."""
+    """Write a label selector as tables and `scale` print it."""
     if not selector:
         return "<none>"
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]

@@ -117,7 +117,7 @@ class ApiServer:
         self._address = ""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listen; returns the URL. Port 0 takes a free one."""
+        """Listen and return the URL. Port 0 takes a free one."""
         server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(
             server, handle_signals=False, shutdown_timeout=_STOP_SECONDS
@@ -140,7 +140,7 @@ class ApiServer:
         return f"http://{self._address}"
 
     def send_bookmarks(self) -> int:
-        """Have every open watch that allows bookmarks send one now; of Events there are none.
+        """Send a bookmark on every open watch that allows them; those of Events do not.
 
         Returns the number of open watches.
         """
@@ -149,7 +149,7 @@ class ApiServer:
         return len(self._streams)
 
     def statistics(self) -> JsonObject:
-        """Requests by verb and resource, open watches, and the store's numbers."""
+        """Return requests by verb and resource, open watches, and the store's numbers."""
         return {
             "requests": dict(sorted(self._requests.items())),
             "watches": len(self._streams),
@@ -288,10 +288,10 @@ class ApiServer:
             self.faults.count_standing(rule)
             raise fault_error(rule)
         predicate = predicate_of(target, query)
-        asked = query.get("timeoutSeconds", "")
+        requested = query.get("timeoutSeconds", "")
         timeout = (
-            float(asked)
-            if asked.isdigit() and int(asked)
+            float(requested)
+            if requested.isdigit() and int(requested)
             else self._random.uniform(*_WATCH_SECONDS)
         )
         stream = WatchStream(
@@ -314,7 +314,7 @@ class ApiServer:
             await stream.run(_ResponseSink(request, response), timeout)
             await response.write_eof()
         except ConnectionError:
-            # The client left while we wrote: nobody is there to be told.
+            # The client disconnected during the write: no response can be sent.
             return web.Response()
         finally:
             stream.close()

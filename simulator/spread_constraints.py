@@ -23,7 +23,7 @@ _POSITIVE: Final = "must be greater than zero"
 
 
 def validate_spread(spec: JsonObject, path: str) -> list[Cause]:
-    """Violated rules of the constraints of a pod spec that stands at `path`."""
+    """Return violated rules of the constraints of a pod spec at `path`."""
     entries: Any = spec.get("topologySpreadConstraints")
     if not isinstance(entries, list):
         return []

@@ -1,7 +1,7 @@
 """The in-memory store: every object version, one increasing resourceVersion, and a bounded history.
 
 Invariants: resourceVersions are handed out in the order of writes and never repeat; subscribers see
-every change of a table in that order, also when a subscriber writes while it is being told; a
+every change of a table in that order, also when a subscriber writes while it is being called; a
 stored version is immutable. Pure: no asyncio, no clock, no HTTP, no rule about any resource.
 """
 
@@ -37,10 +37,10 @@ class StaleError(StoreError):
 
 
 class CompactedError(StoreError):
-    """The asked-for resourceVersion is older than the history."""
+    """The requested resourceVersion is older than the history."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({oldest})")
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {requested} ({oldest})")
 
 
 class Version:
@@ -60,13 +60,13 @@ class Version:
         self._views: dict[str, bytes] | None = None
 
     def encoded(self) -> bytes:
-        """The JSON of the object as stored."""
+        """Return the JSON of the object as stored."""
         if self._bytes is None:
             self._bytes = encode_json(self.obj)
         return self._bytes
 
     def encoded_as(self, view: str, convert: Callable[[JsonObject], JsonObject]) -> bytes:
-        """The JSON of the object as `convert` shows it; kept under the name `view`."""
+        """Return the JSON of the converted object; it is cached under the name `view`."""
         if self._views is None:
             self._views = {}
         made = self._views.get(view)
@@ -144,11 +144,11 @@ class Store:
         return self._rv
 
     def peek_rv(self) -> int:
-        """The resourceVersion that the next write will get."""
+        """Return the resourceVersion that the next write will get."""
         return self._rv + 1
 
     def get(self, table: str, namespace: str, name: str) -> Version | None:
-        """The current version, or None."""
+        """Return the current version, or None."""
         held = self._tables.get(table)
         if held is None:
             return None
@@ -156,7 +156,7 @@ class Store:
         return None if names is None else names.get(name)
 
     def items(self, table: str, namespace: str = "") -> list[Version]:
-        """All current versions in key order; of one namespace when one is given.
+        """Return all current versions in key order; of one namespace when one is given.
 
         Do not change it.
         """
@@ -170,12 +170,12 @@ class Store:
         return held.listed[1]
 
     def count(self, table: str) -> int:
-        """Number of current objects."""
+        """Count current objects."""
         held = self._tables.get(table)
         return 0 if held is None else held.size
 
     def items_at(self, table: str, rv: int) -> list[Version]:
-        """All versions as they stood at `rv`, in key order. Raises `CompactedError`."""
+        """Return all versions as of `rv`, in key order. Raises `CompactedError`."""
         held = self._table(table)
         if rv >= held.changed:
             return self.items(table)
@@ -228,7 +228,7 @@ class Store:
         return version
 
     def changes_since(self, table: str, rv: int) -> list[Change]:
-        """Changes after `rv`, oldest first. Raises `CompactedError` when some are gone."""
+        """Return changes after `rv`, oldest first. Raises `CompactedError` when some are gone."""
         return self._after(table, self._table(table), rv)[::-1]
 
     def compact(self, rv: int | None = None) -> int:
@@ -244,7 +244,7 @@ class Store:
         return limit
 
     def subscribe(self, table: str | None, subscriber: Subscriber) -> Callable[[], None]:
-        """Have `subscriber` told of every later change of `table`, or of all tables for None.
+        """Call `subscriber` for every later change of `table`, or of all tables for None.
 
         Returns the undo.
         """
@@ -258,7 +258,7 @@ class Store:
         return unsubscribe
 
     def statistics(self) -> StoreStatistics:
-        """Counts of objects, kept changes and subscribers."""
+        """Count objects, kept changes and subscribers."""
         return StoreStatistics(
             resource_version=self._rv,
             writes=self._writes,
@@ -291,7 +291,7 @@ class Store:
         return Version(namespace, name, obj, self._rv)
 
     def _after(self, table: str, held: _Table, rv: int) -> list[Change]:
-        """Changes after `rv`, newest first."""
+        """Return changes after `rv`, newest first."""
         if rv < held.floor:
             raise CompactedError(rv, held.floor)
         found: list[Change] = []
@@ -312,9 +312,9 @@ class Store:
         self._delivering = True
         try:
             while self._pending:
-                name, told = self._pending.popleft()
+                name, change = self._pending.popleft()
                 for wanted, subscriber in [*self._subscribers.values()]:
                     if wanted is None or wanted == name:
-                        subscriber(name, told)
+                        subscriber(name, change)
         finally:
             self._delivering = False

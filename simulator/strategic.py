@@ -152,7 +152,7 @@ class Merger:
                     merged[field] = self._ordered(merged[field], value, parent, field)
 
     def _ordered(self, items: list[Any], order: list[Any], parent: str, field: str) -> list[Any]:
-        """Members named by `order` in its order.
+        """Return members in the order of `order`.
 
         The others keep their place relative to the start.
         """
@@ -182,17 +182,17 @@ class Merger:
         for key, owned in before.items():
             if key not in pruned:
                 continue
-            asked = wanted.get(key)
+            requested = wanted.get(key)
             if isinstance(owned, dict) and isinstance(pruned[key], dict):
                 if key not in wanted and not owned:
                     continue
                 pruned[key] = self._without(
-                    pruned[key], owned, asked if isinstance(asked, dict) else {}, key
+                    pruned[key], owned, requested if isinstance(requested, dict) else {}, key
                 )
                 if key not in wanted and not pruned[key]:
                     del pruned[key]
             elif isinstance(owned, list) and isinstance(pruned[key], list):
-                pruned[key] = self._list_without(pruned[key], owned, asked, parent, key)
+                pruned[key] = self._list_without(pruned[key], owned, requested, parent, key)
                 if not pruned[key] and key not in wanted:
                     del pruned[key]
             elif key not in wanted:
@@ -200,10 +200,10 @@ class Merger:
         return pruned
 
     def _list_without(
-        self, live: list[Any], owned: list[Any], asked: Any, parent: str, field: str
+        self, live: list[Any], owned: list[Any], requested: Any, parent: str, field: str
     ) -> list[Any]:
         rule = self.rule(parent, field)
-        wanted = asked if isinstance(asked, list) else []
+        wanted = requested if isinstance(requested, list) else []
         if rule is None:
             return live if wanted else []
         if not rule.key:

@@ -49,13 +49,13 @@ class Surroundings:
     """Those set explicitly; may change while the server runs (`simulator.gates`)."""
 
     def enabled(self, gate: str) -> bool:
-        """Whether a feature gate is on. A gate nobody set is on in `native`, off in `stock`."""
+        """Whether a feature gate is on; an unset gate is on in `native`, off in `stock`."""
         return self.feature_gates.get(gate, self.personality == "native")
 
     def knows(self, gate: str) -> bool:
-        """Whether this server has heard of what the gate guards: `native`, or the gate is on.
+        """Whether this server has the fields that the gate guards: `native`, or the gate is on.
 
-        A server that knows a field and has its gate off decodes it and clears it without a word;
+        A server that knows a field and has its gate off decodes it and clears it silently;
         one that does not know it calls it an unknown field.
         """
         return self.personality == "native" or self.enabled(gate)
@@ -82,7 +82,7 @@ def qualified_name_errors(value: str) -> list[str]:
 
 
 def validate_metadata(obj: JsonObject) -> list[Cause]:
-    """Name and labels of any object."""
+    """Check name and labels of any object."""
     meta = obj["metadata"]
     name = meta.get("name", "")
     causes: list[Cause] = []
@@ -120,17 +120,17 @@ class Strategy:
                 obj.pop("status", None)
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Violated rules of a new object."""
+        """Return violated rules of a new object."""
         return validate_metadata(obj)
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
-        """Violated rules of a change. The name cannot change, so only new labels are looked at."""
+        """Return violated rules of a change; the name cannot change, so labels are checked."""
         return [] if obj["metadata"] == old["metadata"] else validate_metadata(obj)
 
     def validate_status(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Violated rules of a write to the status subresource. Must not change anything."""
+        """Return violated rules of a write to the status subresource. Must not change anything."""
         return []
 
 
@@ -138,14 +138,14 @@ class NamespaceStrategy(Strategy):
     """Namespaces are Active from birth and carry their name as a label."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Label, finalizer, phase."""
+        """Fill in label, finalizer and phase."""
         meta = obj["metadata"]
         labels = dict(meta.get("labels") or {})
         labels.setdefault("kubernetes.io/metadata.name", meta.get("name", ""))
         obj["metadata"] = {**meta, "labels": labels}
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """A client cannot choose the phase."""
+        """Reset the phase, which a client cannot choose."""
         obj.setdefault("spec", {})
         obj["status"] = {"phase": "Active"}
 
@@ -154,7 +154,7 @@ class NodeStrategy(Strategy):
     """Nodes may be created with their status: kubelets (and our demo) do."""
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """Allocatable follows capacity when it is missing."""
+        """Copy capacity to allocatable when that is missing."""
         obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
         if "capacity" in status and not status.get("allocatable"):
@@ -165,7 +165,7 @@ class VolumeStrategy(Strategy):
     """PersistentVolumes and claims start Pending."""
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """A client cannot choose the phase."""
+        """Reset the phase, which a client cannot choose."""
         obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
         obj["status"] = {"phase": "Pending"}
 
@@ -174,7 +174,7 @@ class BudgetStrategy(Strategy):
     """PodDisruptionBudgets start with an empty allowance."""
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """A client cannot choose the allowance."""
+        """Reset the allowance, which a client cannot choose."""
         obj["status"] = {
             "disruptionsAllowed": 0,
             "currentHealthy": 0,
@@ -187,13 +187,13 @@ class PriorityClassStrategy(Strategy):
     """PriorityClasses: value and policy never change."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """The preemption policy."""
+        """Fill in the preemption policy."""
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
-        """Immutable fields."""
+        """Check immutable fields."""
         causes = super().validate_update(obj, old, around)
         for name in ("value", "preemptionPolicy"):
             if obj.get(name) != old.get(name):
@@ -205,7 +205,7 @@ class ServiceStrategy(Strategy):
     """Services get their type and ports filled in; addresses are not handed out."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Type, session affinity, ports."""
+        """Fill in type, session affinity and ports."""
         spec: dict[str, Any] = obj.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
         spec.setdefault("sessionAffinity", "None")
@@ -218,7 +218,7 @@ class StorageClassStrategy(Strategy):
     """StorageClasses: the two defaults that the scheduler reads."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Reclaim policy and binding mode."""
+        """Fill in reclaim policy and binding mode."""
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 

@@ -30,7 +30,7 @@ _EVICTION_RETRY: Final = 10
 
 
 def set_condition(conditions: list[JsonObject], new: JsonObject, now: float) -> list[JsonObject]:
-    """A copy of `conditions` with `new` in it.
+    """Return a copy of `conditions` with `new` in it.
 
     Its transition time moves only when its status does.
     """
@@ -125,7 +125,7 @@ def _charge(api: Api, budgets: Resource, budget: Version, pod: str, options: Wri
 
 
 def scale_of(resource: Resource, version: Version) -> JsonObject:
-    """The Scale of a workload."""
+    """Return the Scale of a workload."""
     obj = version.obj
     selector = dig(obj, "spec", "selector")
     if resource.kind == "ReplicationController":
@@ -171,7 +171,7 @@ class Reviewer:
         "username": "kubestow:anyone",
         "groups": ["system:masters", "system:authenticated"],
     }
-    """Gives the `user` of a token, or None for a token nobody has."""
+    """Gives the `user` of a token, or None for an unknown token."""
     allow: Callable[[JsonObject], bool] = lambda _spec: True
     """Whether the `spec` of an access review is allowed."""
 

@@ -82,23 +82,23 @@ class WatchStream:
         self._open(query)
 
     def _open(self, query: Query) -> None:
-        """Subscribe and fill the queue with what the client has not seen."""
+        """Subscribe and fill the queue with the changes since the client's resourceVersion."""
         store, target = self._store, self._target
-        asked = resource_version(query)
+        requested = resource_version(query)
         initial = query.get("sendInitialEvents")
         self._undo.append(store.subscribe(target.resource.table, self._take))
         self._undo.append(self._faults.on_change(self._wake.set))
         self._sent_rv = store.rv
-        if initial == "true" or (initial is None and not asked):
+        if initial == "true" or (initial is None and not requested):
             for version in store.items(target.resource.table, target.namespace):
                 self._queue.append(Change("ADDED", version, None, version.rv))
-            # Upstream announces the end of the initial events only to those who asked for them.
+            # Upstream announces the end of the initial events only to clients that requested them.
             self._initial_end = initial == "true" and self._bookmarks
-        elif asked:
+        elif requested:
             try:
                 self._queue.extend(
                     change
-                    for change in store.changes_since(target.resource.table, asked)
+                    for change in store.changes_since(target.resource.table, requested)
                     if not target.namespace or change.version.namespace == target.namespace
                 )
             except CompactedError as error:
@@ -236,7 +236,7 @@ class WatchStream:
             await self._wake.wait()
 
     def _line(self, change: Change) -> bytes | None:
-        """The event line of a change as this watch's selectors see it; None for nothing to say."""
+        """Return the event of a change for this watch's selectors; None if there is none."""
         matches, version, previous = self._predicate, change.version, change.previous
         if matches is None:
             return self._event(change.type, version)
@@ -285,7 +285,7 @@ class WatchStream:
 
 
 def fault_error(rule: FaultRule) -> ApiError:
-    """The refusal that an `error` rule asks for."""
+    """Build the error response of an `error` rule."""
     message = rule.message or f"injected fault: {rule.code}"
     reason = errors.FAULT_REASONS.get(rule.code, "InternalError")
     details: JsonObject = {}

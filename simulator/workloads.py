@@ -37,7 +37,7 @@ class WorkloadStrategy(Strategy):
         self._defaults = defaults
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Defaults of the template and of the kind."""
+        """Fill in defaults of the template and of the kind."""
         spec = obj.setdefault("spec", {})
         for name, value in self._defaults.items():
             spec.setdefault(name, value)
@@ -46,7 +46,7 @@ class WorkloadStrategy(Strategy):
             default_pod_spec(pod_spec)
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Metadata; the selector is there and matches the template."""
+        """Check metadata, and that the selector exists and matches the template."""
         causes = super().validate_create(obj, around)
         spec = obj["spec"]
         labels = dig(spec, "template", "metadata", "labels") or {}
@@ -60,7 +60,7 @@ class WorkloadStrategy(Strategy):
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
-        """Metadata, and the template as on create."""
+        """Check metadata, and the template as on create."""
         return super().validate_update(obj, old, around) + _validate_template(obj)
 
 
@@ -73,7 +73,7 @@ class DeploymentStrategy(WorkloadStrategy):
     """Deployments: the rolling update's two numbers besides."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Strategy and template."""
+        """Fill in strategy and template."""
         super().default(obj, around)
         strategy = obj["spec"].setdefault("strategy", {})
         if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -86,7 +86,7 @@ class JobStrategy(WorkloadStrategy):
     """Jobs: the selector and the labels of the template follow from the UID."""
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Counts, template, generated selector."""
+        """Fill in counts, template and the generated selector."""
         super().default(obj, around)
         spec = obj["spec"]
         if "completions" not in spec and "parallelism" not in spec:
@@ -116,7 +116,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     """ReplicationControllers: their selector is a plain map, which nothing here checks."""
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Metadata and template."""
+        """Check metadata and template."""
         return Strategy.validate_create(self, obj, around) + _validate_template(obj)
 
 
@@ -126,7 +126,7 @@ class CronJobStrategy(Strategy):
     _PATH: Final = ("spec", "jobTemplate", *TEMPLATE)
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Defaults of the template and of the kind."""
+        """Fill in defaults of the template and of the kind."""
         spec = obj.setdefault("spec", {})
         for name, value in (("concurrencyPolicy", "Allow"), ("suspend", False)):
             spec.setdefault(name, value)
@@ -135,13 +135,13 @@ class CronJobStrategy(Strategy):
             default_pod_spec(pod_spec)
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
-        """Metadata and template."""
+        """Check metadata and template."""
         return super().validate_create(obj, around) + _validate_template(obj, self._PATH)
 
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
-        """Metadata and template."""
+        """Check metadata and template."""
         causes = super().validate_update(obj, old, around)
         return causes + _validate_template(obj, self._PATH)
 

@@ -72,7 +72,7 @@ class Endpoint:
     tls_server_name: str
     insecure_skip_tls_verify: bool
 
-    def ask(self, path: str, query: Mapping[str, str]) -> bytes:
+    def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Get the JSON at a path.
 
         Raises:

@@ -78,7 +78,7 @@ def command(
         raise click.BadParameter(f"{pod!r}: write NAMESPACE/POD, or POD alone", param_hint="'POD'")
     key = pod if "/" in pod else f"{namespace}/{pod}"
     query = {"pod": key, "nodes": str(nodes), "examples": str(examples)}
-    body = endpoint.ask("/debug/explain", query)
+    body = endpoint.get("/debug/explain", query)
     if output == "json":
         click.echo(body, nl=False)
         return

@@ -64,7 +64,7 @@ As another user, who needs permission to get /debug/queue:
 def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: str) -> None:
     """Show the pods that wait."""
     query = {"limit": str(limit)} | ({"namespace": namespace} if namespace else {})
-    body = endpoint.ask("/debug/queue", query)
+    body = endpoint.get("/debug/queue", query)
     if output == "json":
         click.echo(body, nl=False)
         return

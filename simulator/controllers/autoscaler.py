@@ -45,10 +45,10 @@ _DECODE_NODE: Final = msgspec.json.Decoder(Node).decode
 
 @dataclass(slots=True)
 class _Machine:
-    """A node that was asked for."""
+    """A node that was ordered."""
 
     group: NodeGroup
-    """As it was then: its state says what becomes of the machine."""
+    """As it was then: its state decides the fate of the machine."""
     name: str
     since: float
 
@@ -68,7 +68,7 @@ class _Loop:
     """Pods that have room on a node, there or on its way."""
     waiting: list[Candidate] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    """Reasons of groups that were not even asked."""
+    """Reasons of groups that were not considered."""
     estimates: list[tuple[NodeGroup, Estimate]] = field(default_factory=list)
 
 
@@ -96,7 +96,7 @@ class Autoscaler:
         return self.settings.limit_events
 
     def configure(self, settings: Settings) -> None:
-        """Use other settings from now on. Machines that are on their way stay."""
+        """Replace the settings. Machines on their way stay."""
         now = self._api.clock.now()
         if settings.flavor == "karpenter":
             self._api.resources.add(NODE_CLAIMS)
@@ -110,26 +110,26 @@ class Autoscaler:
         self.settings = settings
 
     def observe(self, table: str, change: Change, now: float) -> None:
-        """Forget pods that are gone; everything else is read from the store when it is needed."""
+        """Forget deleted pods; everything else is read from the store when needed."""
         if table == "pods" and change.type == "DELETED":
             self._decoded.pop(str(change.version.obj["metadata"].get("uid")), None)
 
     def next_due(self) -> float | None:
-        """The next loop, or the next machine that comes or fails."""
+        """Return the time of the next loop, or of the next machine that arrives or fails."""
         dues = [machine.due(self.settings) for machine in self._machines]
         if self.settings.groups:
             dues.append(self._next)
         return min(dues, default=None)
 
     def work(self, now: float, limit: int) -> None:
-        """Deliver machines, then loop if it is time. One loop is one piece of work."""
+        """Deliver machines, then run the loop if it is due. One loop is one piece of work."""
         self._deliver(now)
         if self.settings.groups and self._next <= now:
             self._next = now + self.settings.scan_interval
             self.loop(now)
 
     def loop_now(self) -> JsonObject:
-        """Deliver what is due and loop at once, whatever the interval; returns what was done."""
+        """Deliver due machines and run the loop at once; return its record."""
         now = self._api.clock.now()
         self._deliver(now)
         self._next = now + self.settings.scan_interval
@@ -153,7 +153,7 @@ class Autoscaler:
 
     def _register(self, machine: _Machine) -> None:
         self._backoff.pop(machine.group.name, None)
-        # Somebody may have made a node of that name meanwhile: then it is there.
+        # A node of that name may have been created meanwhile; then it counts as arrived.
         with contextlib.suppress(ApiError):
             self._api.create(self._nodes, "", machine.group.node(machine.name))
         self._report.arrived(machine.name)
@@ -173,7 +173,7 @@ class Autoscaler:
         return self._reports[self.settings.flavor]
 
     def loop(self, now: float) -> JsonObject:
-        """Look once; returns what was seen and done."""
+        """Run one loop and return its observations and actions."""
         self._loops += 1
         self._fill_up(now)
         seen = self._look()
@@ -197,7 +197,7 @@ class Autoscaler:
         return self._last
 
     def _provide(self, seen: _Loop, now: float) -> tuple[str, list[str]]:
-        """Let groups grow; what came of the last one, and which they were."""
+        """Scale up groups; return the last result, and all groups that were tried."""
         result, groups = "", []
         while (choice := self._choose(seen, now)) is not None:
             group, found = choice
@@ -210,7 +210,7 @@ class Autoscaler:
         return result, groups
 
     def _look(self) -> _Loop:
-        """The world as it is, and the pods that neither it nor what is on its way has room for."""
+        """Return the present world, and the pods that fit no node or machine on its way."""
         world = World(self._existing())
         for machine in self._machines:
             world.nodes.setdefault(machine.name, _template(machine.group, machine.name))
@@ -265,7 +265,7 @@ class Autoscaler:
         return found
 
     def _size(self, group: NodeGroup) -> int:
-        """Nodes that it has and that are on their way."""
+        """Count the nodes of a group, with those on their way."""
         standing = sum(
             1
             for version in self._api.store.items("nodes")
@@ -274,14 +274,14 @@ class Autoscaler:
         return standing + sum(1 for each in self._machines if each.group.name == group.name)
 
     def _room_in_cluster(self) -> int | None:
-        """Nodes that the cluster may still get; None: any number."""
+        """Return how many nodes the cluster may still get; None for any number."""
         limit = self.settings.max_nodes_total
         if not limit:
             return None
         return max(0, limit - self._api.store.count("nodes") - len(self._machines))
 
     def _fill_up(self, now: float) -> None:
-        """Nodes that groups must have at least; not asked of groups that fail."""
+        """Order nodes for groups below their minimum, except groups that fail."""
         for group in self.settings.groups:
             missing = group.min - self._size(group)
             if missing > 0 and group.state == "ok":
@@ -291,7 +291,7 @@ class Autoscaler:
                 self._report.ordered(growth, ())
 
     def _choose(self, seen: _Loop, now: float) -> tuple[NodeGroup, Estimate] | None:
-        """Ask every group; the first that helps a pod."""
+        """Return the first group that helps a pod."""
         seen.skipped.clear()
         seen.estimates.clear()
         if not seen.waiting:
@@ -315,7 +315,7 @@ class Autoscaler:
         return next(((group, found) for group, found in seen.estimates if found.pods), None)
 
     def _remaining(self, seen: _Loop) -> list[tuple[Pod, Verdict]]:
-        """The pods that no group would help, and why."""
+        """Return the pods that no group would help, with reasons."""
         helped = {candidate.pod.uid for _, found in seen.estimates for candidate in found.pods}
         return [
             (candidate.pod, self._verdict(seen, candidate.pod.uid))
@@ -399,7 +399,7 @@ class Autoscaler:
     # -------------------------------------------------------------------------------- from outside
 
     def describe(self) -> JsonObject:
-        """Settings, groups with what they have and wait for, and the last loop."""
+        """Describe settings, groups with their nodes and orders, and the last loop."""
         now = self._api.clock.now()
         whole: JsonObject = msgspec.to_builtins(self.settings)
         whole["groups"] = [self.describe_group(group) for group in self.settings.groups]
@@ -410,7 +410,7 @@ class Autoscaler:
         )
 
     def describe_group(self, group: NodeGroup) -> JsonObject:
-        """One group."""
+        """Describe one group."""
         until = self._backoff.get(group.name, 0.0)
         coming = [each.name for each in self._machines if each.group.name == group.name]
         return {
@@ -433,12 +433,12 @@ def _occupy(world: World, node: str, pod: Pod) -> None:
     try:
         world.occupy(node, pod)
     except QuantityError:
-        # It runs although nobody can say what it takes; count it as nothing.
+        # It runs, but its usage is unknown; count it as nothing.
         return
 
 
 def _managed(source: str, now: float) -> JsonObject:
-    """The managedFields entry of our condition, so that others see whose it is."""
+    """Return the managedFields entry of the autoscaler's condition."""
     return {
         "manager": source,
         "operation": "Update",
@@ -466,7 +466,7 @@ def is_unschedulable(pod: Pod) -> bool:
 
 
 def relaxed_keys(pod: Pod) -> set[str]:
-    """Topology keys whose criteria all hold for an unschedulable pod, by the letter of KEP-3990."""
+    """Return topology keys whose criteria all hold for an unschedulable pod, as KEP-3990 states."""
     provisioning = next((c.status for c in pod.status.conditions if c.type == CONDITION), "")
     holds = {
         "NodeProvisioningFailed": provisioning == "False",

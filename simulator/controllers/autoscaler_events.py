@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from scheduler.api import Pod
 from simulator.api import Api
 from simulator.controllers.autoscaler_groups import NodeGroup
-from simulator.controllers.event_recorder import Recorder, Said, SpamFilter
+from simulator.controllers.event_recorder import PendingEvent, Recorder, SpamFilter
 from simulator.objects import JsonObject
 
 STATUS_NAMESPACE: Final = "kube-system"
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
 
 
 def pod_reference(pod: Pod) -> JsonObject:
-    """A pod as the object of an Event."""
+    """Return a reference to a pod, for an Event."""
     meta = pod.metadata
     return {
         "kind": "Pod",
@@ -67,42 +67,42 @@ class Reports(Protocol):
     in this one."""
 
     def names(self, group: NodeGroup, count: int, taken: Collection[str]) -> tuple[str, ...]:
-        """Names for new machines."""
+        """Return names for new machines."""
         ...
 
     def ordering(self, growth: Growth) -> None:
-        """Nodes are about to be asked for."""
+        """Report that nodes will be ordered."""
 
     def ordered(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """The cloud accepted; without pods if a group has fewer nodes than it must."""
+        """Report that the cloud accepted; without pods for a group below its minimum."""
 
     def refused(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """The cloud refused."""
+        """Report that the cloud refused."""
 
     def arrived(self, name: str) -> None:
-        """A machine is a node now."""
+        """Report that a machine has become a node."""
 
     def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
-        """The cloud had accepted, and then could not deliver."""
+        """Report that the cloud accepted and then could not deliver."""
 
     def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
         """Report that machines did not register in time."""
 
     def total_reached(self, limit: int) -> None:
-        """The cluster must not grow."""
+        """Report that the cluster has reached its limit."""
 
     def fits(self, pod: Pod, node: str) -> None:
-        """A pod that waits has room on a node that is there, or on a machine on its way."""
+        """Report that a waiting pod has room on a node, or on a machine on its way."""
 
     def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
         """Report that no scale-up would help a pod."""
 
 
-def _spam_key(said: Said) -> str:
-    about = said.about
+def _spam_key(event: PendingEvent) -> str:
+    about = event.about
     if (about.get("namespace"), about["name"]) == (STATUS_NAMESPACE, STATUS_CONFIGMAP):
-        return said.message
-    return f"{said.reason}/{said.object_key}"
+        return event.message
+    return f"{event.reason}/{event.object_key}"
 
 
 class _Filter:
@@ -113,8 +113,8 @@ class _Filter:
         self._own = SpamFilter(_spam_key, burst=1)
         self._default = SpamFilter()
 
-    def admits(self, said: Said, now: float) -> bool:
-        return (self._own if self._limited() else self._default).admits(said, now)
+    def admits(self, event: PendingEvent, now: float) -> bool:
+        return (self._own if self._limited() else self._default).admits(event, now)
 
 
 class ClusterAutoscalerReports:
@@ -129,7 +129,7 @@ class ClusterAutoscalerReports:
         self._configmaps = api.resources.of_kind("v1", "ConfigMap")
 
     def names(self, group: NodeGroup, count: int, taken: Collection[str]) -> tuple[str, ...]:
-        """The group's name and the lowest numbers that are free."""
+        """Return the group's name with the lowest free numbers."""
         found: list[str] = []
         number = 0
         while len(found) < count:
@@ -140,23 +140,25 @@ class ClusterAutoscalerReports:
         return tuple(found)
 
     def ordering(self, growth: Growth) -> None:
-        """ScaledUpGroup, a first time."""
+        """Send ScaledUpGroup, the first of two."""
         name, sizes = growth.group.name, _sizes(growth)
         text = f"Scale-up: setting group {name} size to {sizes}"
-        self._recorder.record(Said(self._status(), "Normal", "ScaledUpGroup", text))
+        self._recorder.record(PendingEvent(self._status(), "Normal", "ScaledUpGroup", text))
 
     def ordered(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """ScaledUpGroup again; TriggeredScaleUp on each pod that caused it."""
+        """Send ScaledUpGroup again, and TriggeredScaleUp on each pod that caused it."""
         name, sizes = growth.group.name, _sizes(growth)
         text = f"Scale-up: group {name} size set to {sizes}"
-        self._recorder.record(Said(self._status(), "Normal", "ScaledUpGroup", text))
+        self._recorder.record(PendingEvent(self._status(), "Normal", "ScaledUpGroup", text))
         change = f"{growth.current}->{growth.wanted} (max: {growth.group.max})"
         text = f"pod triggered scale-up: [{{{name} {change}}}]"
         for pod in pods:
-            self._recorder.record(Said(pod_reference(pod), "Normal", "TriggeredScaleUp", text))
+            self._recorder.record(
+                PendingEvent(pod_reference(pod), "Normal", "TriggeredScaleUp", text)
+            )
 
     def refused(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """FailedToScaleUpGroup; nothing on pods."""
+        """Send FailedToScaleUpGroup; nothing on pods."""
         zone = growth.group.zone or "the zone"
         self._warn(
             "FailedToScaleUpGroup",
@@ -171,7 +173,7 @@ class ClusterAutoscalerReports:
         """Report nothing: the pod is schedulable."""
 
     def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
-        """ScaleUpFailed; nothing on pods."""
+        """Send ScaleUpFailed; nothing on pods."""
         self._warn(
             "ScaleUpFailed",
             f"Failed adding {len(names)} nodes to group {group.name} due to {_STOCKOUT_CODE}; "
@@ -179,26 +181,26 @@ class ClusterAutoscalerReports:
         )
 
     def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
-        """ScaleUpTimedOut; nothing on pods."""
+        """Send ScaleUpTimedOut; nothing on pods."""
         self._warn(
             "ScaleUpTimedOut",
             f"Nodes added to group {group.name} failed to register within {go_duration(seconds)}",
         )
 
     def total_reached(self, limit: int) -> None:
-        """MaxNodesTotalReached."""
+        """Send MaxNodesTotalReached."""
         self._warn("MaxNodesTotalReached", f"Max total nodes in cluster reached: {limit}")
 
     def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
-        """NotTriggerScaleUp on the pod."""
+        """Send NotTriggerScaleUp on the pod."""
         text = f"pod didn't trigger scale-up: {verdict.message}"
-        self._recorder.record(Said(pod_reference(pod), "Normal", "NotTriggerScaleUp", text))
+        self._recorder.record(PendingEvent(pod_reference(pod), "Normal", "NotTriggerScaleUp", text))
 
     def _warn(self, reason: str, message: str) -> None:
-        self._recorder.record(Said(self._status(), "Warning", reason, message))
+        self._recorder.record(PendingEvent(self._status(), "Warning", reason, message))
 
     def _status(self) -> JsonObject:
-        """The ConfigMap that events about groups are attached to; made when it is missing."""
+        """Return the ConfigMap of events about groups; create it when it is missing."""
         found = self._api.store.get(self._configmaps.table, STATUS_NAMESPACE, STATUS_CONFIGMAP)
         if found is None:
             body: JsonObject = {
@@ -225,7 +227,7 @@ def exhausted(group: NodeGroup) -> str:
 
 
 def go_duration(seconds: float) -> str:
-    """Seconds as Go prints a duration of whole seconds.
+    """Write whole seconds as Go prints a duration.
 
     >>> go_duration(900), go_duration(61), go_duration(3600)
     ('15m0s', '1m1s', '1h0m0s')

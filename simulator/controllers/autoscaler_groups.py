@@ -8,7 +8,7 @@
         max: 3
         state: stockout
 
-Pure data and its checks: an error names the field by its path and says what is wanted.
+Pure data and its checks: an error names the field by its path and the expected value.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class NodeGroup(
     """Label topology.kubernetes.io/zone of its nodes."""
     template: NodeTemplate = msgspec.field(default_factory=NodeTemplate)
     min: int = 0
-    """Nodes to have even if no pod asks."""
+    """Minimum number of nodes, even without pods that need them."""
     max: int = 10
     state: State = "ok"
     provision_seconds: float = 30.0
     """From the request to the node, or to the failure in state stockout; simulated time."""
 
     def labels(self, node: str) -> dict[str, str]:
-        """Labels of a node of this group."""
+        """Return labels of a node of this group."""
         zone = {ZONE_LABEL: self.zone} if self.zone else {}
         return {
             "kubernetes.io/os": "linux",
@@ -89,14 +89,14 @@ class NodeGroup(
         }
 
     def taints(self) -> tuple[Taint, ...]:
-        """Taints of its nodes, as scheduling reads them."""
+        """Return taints of its nodes, as scheduling reads them."""
         return tuple(
             Taint(key=each.key, value=each.value, effect=each.effect)
             for each in self.template.taints
         )
 
     def node(self, name: str) -> JsonObject:
-        """A new node as the API server is given it: ready at once."""
+        """Build a new node, ready at once."""
         taints = [
             {"key": each.key, "value": each.value, "effect": each.effect}
             for each in self.template.taints
@@ -138,7 +138,7 @@ class Settings(
     """In the order in which they are tried."""
 
     def with_group(self, group: NodeGroup) -> Settings:
-        """These settings with a group put in, or put in the place of the one of its name."""
+        """Return settings with a group added, or replaced if it has the same name."""
         names = [each.name for each in self.groups]
         if group.name in names:
             place = names.index(group.name)
@@ -148,17 +148,17 @@ class Settings(
         return msgspec.structs.replace(self, groups=groups)
 
     def without_group(self, name: str) -> Settings:
-        """These settings with one group less."""
+        """Return settings without one group."""
         kept = tuple(group for group in self.groups if group.name != name)
         return msgspec.structs.replace(self, groups=kept)
 
     def group(self, name: str) -> NodeGroup | None:
-        """A group by name."""
+        """Return a group by name."""
         return next((group for group in self.groups if group.name == name), None)
 
 
 def parse_settings(data: object, base: Settings | None = None) -> Settings:
-    """Settings from decoded JSON or YAML; fields that are not given come from `base`.
+    """Read settings from decoded JSON or YAML; absent fields come from `base`.
 
     Raises `GroupError`.
     """
@@ -181,7 +181,7 @@ def parse_settings(data: object, base: Settings | None = None) -> Settings:
 
 
 def parse_group(data: object, base: NodeGroup | None = None) -> NodeGroup:
-    """One group; fields that are not given come from `base`. Raises `GroupError`."""
+    """Read one group; absent fields come from `base`. Raises `GroupError`."""
     given = _object(data, "group")
     if base is None and "name" not in given:
         raise GroupError("name: missing; want the name of the group")

@@ -118,7 +118,7 @@ class SimNode:
 
     @classmethod
     def of(cls, node: Node) -> SimNode:
-        """A node that exists. Raises `QuantityError`."""
+        """Build from a node that exists. Raises `QuantityError`."""
         resources, room = node_allocatable(node)
         taints = node.spec.taints
         if node.spec.unschedulable:
@@ -126,7 +126,7 @@ class SimNode:
         return cls(node.name, node.metadata.labels, taints, _amounts(resources), room)
 
     def take(self, amounts: Mapping[str, int], pod: Pod) -> None:
-        """Put a pod here, whether it fits or not."""
+        """Place a pod here, whether it fits or not."""
         for name, amount in amounts.items():
             self.free[name] = self.free.get(name, 0) - amount
         self.room -= 1
@@ -134,7 +134,7 @@ class SimNode:
             self.pods.append((pod.metadata.namespace, pod.metadata.labels))
 
     def copy(self) -> SimNode:
-        """One that can change by itself."""
+        """Return an independent copy."""
         return SimNode(
             self.name,
             self.labels,
@@ -153,11 +153,11 @@ class World:
         self.nodes = {node.name: node for node in nodes}
 
     def copy(self) -> World:
-        """One that can change by itself."""
+        """Return an independent copy."""
         return World(node.copy() for node in self.nodes.values())
 
     def occupy(self, node: str, pod: Pod) -> None:
-        """A pod that has a node. Raises `QuantityError`."""
+        """Add a pod that has a node. Raises `QuantityError`."""
         found = self.nodes.get(node)
         if found is not None:
             found.take(_amounts(assigned_requests(pod)), pod)
@@ -198,7 +198,7 @@ class World:
         return None
 
     def _counts(self, candidate: Candidate, spread: Spread, keys: list[str]) -> Counter[str]:
-        """Matching pods by domain. Only nodes with every hard key have a say."""
+        """Count matching pods by domain, on nodes that have every hard key."""
         counts: Counter[str] = Counter()
         namespace = candidate.pod.metadata.namespace
         tolerations = candidate.pod.spec.tolerations
@@ -224,7 +224,7 @@ class Estimate:
     nodes: int = 0
     """New nodes that the pods need."""
     pods: list[Candidate] = field(default_factory=list)
-    """Those that would have a place, on new nodes or beside others on them."""
+    """Pods that would fit on the new nodes, alone or together."""
     homes: dict[str, int] = field(default_factory=dict)
     """Which of the new nodes each of them is put on, by UID."""
     rejected: dict[str, str] = field(default_factory=dict)

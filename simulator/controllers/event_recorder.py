@@ -33,7 +33,7 @@ _ROUNDING: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PendingEvent:
     """One event as a component wants to send it."""
 
     about: JsonObject
@@ -71,7 +71,7 @@ class TokenBucket:
 class EventFilter(Protocol):
     """Decides which events are left out."""
 
-    def admits(self, said: Said, now: float) -> bool:
+    def admits(self, event: PendingEvent, now: float) -> bool:
         """Whether an event is sent."""
         ...
 
@@ -81,7 +81,7 @@ class SpamFilter:
 
     def __init__(
         self,
-        key: Callable[[Said], str] = lambda said: f"{said.object_key}/{said.kind}",
+        key: Callable[[PendingEvent], str] = lambda event: f"{event.object_key}/{event.kind}",
         *,
         seconds: float = SPAM_SECONDS,
         burst: int = SPAM_EVENTS,
@@ -91,9 +91,9 @@ class SpamFilter:
         self._burst = burst
         self._buckets: dict[str, TokenBucket] = {}
 
-    def admits(self, said: Said, now: float) -> bool:
+    def admits(self, event: PendingEvent, now: float) -> bool:
         """Whether the key of the event has not used up what it may send."""
-        key = self._key(said)
+        key = self._key(event)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = TokenBucket(self._seconds, self._burst)
@@ -129,37 +129,37 @@ class Recorder:
         self._similar: dict[tuple[str, str, str], _Similar] = {}
         self._seen: dict[tuple[str, ...], _Seen] = {}
 
-    def record(self, said: Said) -> bool:
+    def record(self, event: PendingEvent) -> bool:
         """Send an Event; False when it was left out."""
         now = self._api.clock.now()
-        said, key = self._combined(said, now)
+        event, key = self._combined(event, now)
         seen = self._seen.get(key)
         if seen is None:
-            namespace = str(said.about.get("namespace") or "default")
-            name = f"{said.about['name']}.{int(now * 1e6):x}{next(_NUMBERS):x}"
+            namespace = str(event.about.get("namespace") or "default")
+            name = f"{event.about['name']}.{int(now * 1e6):x}{next(_NUMBERS):x}"
             seen = self._seen[key] = _Seen(namespace, name, now)
         seen.count += 1
-        if not self._filter.admits(said, now):
+        if not self._filter.admits(event, now):
             return False
-        if seen.count == 1 or not self._repeat(seen, said, now):
-            self._create(seen, said, now)
+        if seen.count == 1 or not self._repeat(seen, event, now):
+            self._create(seen, event, now)
         return True
 
-    def _combined(self, said: Said, now: float) -> tuple[Said, tuple[str, ...]]:
-        """The event as it is sent, and what makes another one a repetition of it."""
-        group = (said.object_key, said.kind, said.reason)
+    def _combined(self, event: PendingEvent, now: float) -> tuple[PendingEvent, tuple[str, ...]]:
+        """Return the event to send, and the key that a repetition of it shares."""
+        group = (event.object_key, event.kind, event.reason)
         similar = self._similar.get(group)
         if similar is None or now - similar.last > SIMILAR_SECONDS:
             similar = self._similar[group] = _Similar(now)
         similar.last = now
-        similar.messages.add(said.message)
+        similar.messages.add(event.message)
         if len(similar.messages) < SIMILAR_EVENTS:
-            return said, (*group, said.message)
+            return event, (*group, event.message)
         similar.messages.pop()
-        return Said(said.about, said.kind, said.reason, COMBINED + said.message), group
+        return PendingEvent(event.about, event.kind, event.reason, COMBINED + event.message), group
 
-    def _repeat(self, seen: _Seen, said: Said, now: float) -> bool:
-        patch = {"count": seen.count, "lastTimestamp": format_time(now), "message": said.message}
+    def _repeat(self, seen: _Seen, event: PendingEvent, now: float) -> bool:
+        patch = {"count": seen.count, "lastTimestamp": format_time(now), "message": event.message}
         try:
             self._api.patch(self._events, seen.namespace, seen.name, patch, MERGE_PATCH)
         except ApiError:
@@ -167,13 +167,13 @@ class Recorder:
             return False
         return True
 
-    def _create(self, seen: _Seen, said: Said, now: float) -> None:
+    def _create(self, seen: _Seen, event: PendingEvent, now: float) -> None:
         body: JsonObject = {
             "metadata": {"name": seen.name, "namespace": seen.namespace},
-            "involvedObject": said.about,
-            "type": said.kind,
-            "reason": said.reason,
-            "message": said.message,
+            "involvedObject": event.about,
+            "type": event.kind,
+            "reason": event.reason,
+            "message": event.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "firstTimestamp": format_time(seen.first),

@@ -4,10 +4,10 @@ Of a reason and an object it sends one event in 2 minutes (5 minutes for FailedS
 the message, and five `Nominated` a second in all; one that is left out for that counts as sent
 (kubernetes-sigs/karpenter: `pkg/events/recorder.go`,
 `pkg/controllers/provisioning/scheduling/events.go`). So the claim that follows one without capacity
-is seldom nominated in an event. Each machine has a NodeClaim: made when it is asked for, deleted
+is seldom nominated in an event. Each machine has a NodeClaim: created with the order, deleted
 when it fails, and without any event when its node never registers
 (`pkg/controllers/nodeclaim/lifecycle/launch.go`, `liveness.go`). NodePools are the simulator's node
-groups, and no objects here; claims outlive nodes that somebody deletes.
+groups, and no objects here; claims outlive deleted nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.api import Pod
 from simulator.api import MERGE_PATCH, Api
 from simulator.controllers.autoscaler_events import Growth, Verdict, exhausted, pod_reference
 from simulator.controllers.autoscaler_groups import NodeGroup
-from simulator.controllers.event_recorder import Recorder, Said, SpamFilter, TokenBucket
+from simulator.controllers.event_recorder import PendingEvent, Recorder, SpamFilter, TokenBucket
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, format_time
 from simulator.resources import Resource
@@ -51,14 +51,14 @@ class _Deduplication:
         self._until: dict[tuple[str, str], float] = {}
         self._nominations = TokenBucket(*NOMINATIONS)
 
-    def admits(self, said: Said, now: float) -> bool:
+    def admits(self, event: PendingEvent, now: float) -> bool:
         """Whether an event is published."""
-        key = (said.reason, said.object_key)
+        key = (event.reason, event.object_key)
         if now <= self._until.get(key, float("-inf")):
             return False
         # Set before the rate is looked at: what is left out for that stays silent as long.
-        self._until[key] = now + DEDUPLICATION_SECONDS.get(said.reason, OTHERS_SECONDS)
-        return said.reason != "Nominated" or self._nominations.take(now)
+        self._until[key] = now + DEDUPLICATION_SECONDS.get(event.reason, OTHERS_SECONDS)
+        return event.reason != "Nominated" or self._nominations.take(now)
 
 
 class KarpenterReports:
@@ -74,13 +74,13 @@ class KarpenterReports:
         self._made = 0
 
     def names(self, group: NodeGroup, count: int, taken: Collection[str]) -> tuple[str, ...]:
-        """The group's name and five letters; a name is used once."""
+        """Return the group's name with five letters; a name is used once."""
         self._made += count
         numbers = range(self._made - count, self._made)
         return tuple(f"{group.name}-{_letters(number)}" for number in numbers)
 
     def ordering(self, growth: Growth) -> None:
-        """The NodeClaims are made."""
+        """Create the NodeClaims."""
         for name in growth.names:
             body: JsonObject = {
                 "apiVersion": NODE_CLAIMS.group_version,
@@ -91,65 +91,69 @@ class KarpenterReports:
             try:
                 self._api.create(NODE_CLAIMS, "", body)
             except ApiError:
-                # Somebody made one of that name, or a fault rule of a test stands in the way.
+                # Another client created one of that name, or a fault rule rejects it.
                 continue
-            self._tell(name, Launched="Unknown", Registered="Unknown", Initialized="Unknown")
+            self._set_conditions(
+                name, Launched="Unknown", Registered="Unknown", Initialized="Unknown"
+            )
 
     def ordered(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """Nominated on each pod; the claims are launched unless the cloud will fail them."""
+        """Send Nominated on each pod; launch the claims unless the cloud will fail them."""
         self._nominate(growth, pods)
         if growth.group.state in ("ok", "hang"):
             for name in growth.names:
-                self._tell(name, Launched="True", Registered="Unknown", Initialized="Unknown")
+                self._set_conditions(
+                    name, Launched="True", Registered="Unknown", Initialized="Unknown"
+                )
 
     def refused(self, growth: Growth, pods: Sequence[Pod]) -> None:
-        """Nominated all the same: Karpenter nominates before it asks the cloud."""
+        """Send Nominated all the same: Karpenter nominates before it calls the cloud."""
         self._nominate(growth, pods)
         self.failed(growth.group, growth.names)
 
     def arrived(self, name: str) -> None:
-        """The claim has its node."""
-        self._tell(name, Launched="True", Registered="True", Initialized="True")
+        """Mark the NodeClaim as registered and initialized."""
+        self._set_conditions(name, Launched="True", Registered="True", Initialized="True")
 
     def failed(self, group: NodeGroup, names: Sequence[str]) -> None:
-        """InsufficientCapacityError on each NodeClaim, which is deleted."""
+        """Send InsufficientCapacityError on each NodeClaim, and delete it."""
         for name in names:
             text = f"NodeClaim {name} event: insufficient capacity, {exhausted(group)}"
             about = self._reference(name)
-            self._publish(Said(about, "Warning", "InsufficientCapacityError", text))
+            self._publish(PendingEvent(about, "Warning", "InsufficientCapacityError", text))
             self._delete(name)
 
     def timed_out(self, group: NodeGroup, names: Sequence[str], seconds: float) -> None:
-        """Such NodeClaims are deleted without an event."""
+        """Delete the NodeClaims, without an event."""
         for name in names:
             self._delete(name)
 
     def total_reached(self, limit: int) -> None:
-        """Karpenter has limits of pools only."""
+        """Report nothing: Karpenter has limits of pools only."""
 
     def fits(self, pod: Pod, node: str) -> None:
-        """Nominated again, for the machine on its way or the node that is there."""
+        """Send Nominated again, for the machine on its way or the node."""
         claim = self._api.store.get(NODE_CLAIMS.table, "", node) is not None
         there = self._api.store.get("nodes", "", node) is not None
         where = [f"nodeclaim/{node}"] * claim + [f"node/{node}"] * there
         text = f"Pod should schedule on: {', '.join(where)}"
-        self._publish(Said(pod_reference(pod), "Normal", "Nominated", text))
+        self._publish(PendingEvent(pod_reference(pod), "Normal", "Nominated", text))
 
     def not_triggered(self, pod: Pod, verdict: Verdict) -> None:
-        """FailedScheduling on the pod: the schedulers' reason, from another source."""
+        """Send FailedScheduling on the pod, as schedulers do, from another source."""
         text = f"Failed to schedule pod, {verdict.message or 'no nodepool found'}"
-        self._publish(Said(pod_reference(pod), "Warning", "FailedScheduling", text))
+        self._publish(PendingEvent(pod_reference(pod), "Warning", "FailedScheduling", text))
 
-    def _publish(self, said: Said) -> None:
-        if self._deduplication.admits(said, self._api.clock.now()):
-            self._recorder.record(said)
+    def _publish(self, event: PendingEvent) -> None:
+        if self._deduplication.admits(event, self._api.clock.now()):
+            self._recorder.record(event)
 
     def _nominate(self, growth: Growth, pods: Sequence[Pod]) -> None:
         for pod in pods:
             text = f"Pod should schedule on: nodeclaim/{growth.homes[pod.uid]}"
-            self._publish(Said(pod_reference(pod), "Normal", "Nominated", text))
+            self._publish(PendingEvent(pod_reference(pod), "Normal", "Nominated", text))
 
-    def _tell(self, name: str, **conditions: str) -> None:
+    def _set_conditions(self, name: str, **conditions: str) -> None:
         """Write a claim's conditions; Ready sums them up."""
         ready = "True" if set(conditions.values()) == {"True"} else "Unknown"
         moment = format_time(self._api.clock.now())
@@ -166,7 +170,7 @@ class KarpenterReports:
                 NODE_CLAIMS, "", name, {"status": status}, MERGE_PATCH, subresource="status"
             )
         except ApiError:
-            # Somebody deleted it.
+            # Another client deleted it.
             return
 
     def _reference(self, name: str) -> JsonObject:
@@ -179,7 +183,7 @@ class KarpenterReports:
         try:
             self._api.delete(NODE_CLAIMS, "", name)
         except ApiError:
-            # Somebody else did.
+            # Another client deleted it.
             return
 
 
@@ -191,7 +195,7 @@ def _requirements(group: NodeGroup) -> list[JsonObject]:
 
 
 def _letters(number: int) -> str:
-    """Five letters, as a generated name ends with.
+    """Return five letters, the end of a generated name.
 
     >>> _letters(0), _letters(27)
     ('bbbbb', 'bbbcb')

@@ -34,7 +34,7 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 
 
 class Settings(NamedTuple):
-    """Times of pods that say nothing themselves, in seconds."""
+    """Times, in seconds, for pods without annotations of their own."""
 
     start_seconds: float = 0.0
     run_seconds: float = 10.0
@@ -78,7 +78,7 @@ def _seconds(pod: JsonObject, annotation: str) -> float | None:
 
 
 def decide(pod: JsonObject, now: float, settings: Settings = Settings()) -> Decision:  # noqa: B008
-    """The next thing a kubelet does with one pod. A pod without a node is nobody's."""
+    """Return the next action of a kubelet for one pod; none for a pod without a node."""
     meta = pod.get("metadata") or {}
     if not dig(pod, "spec", "nodeName"):
         return Decision()
@@ -123,7 +123,7 @@ def _gone_at(pod: JsonObject, settings: Settings) -> float:
 
 
 def _pre_stop_sleep(pod: JsonObject) -> float:
-    """The longest of its containers, for they are stopped at the same time."""
+    """Return the longest of all containers, which are stopped at the same time."""
     sleeps = [
         dig(container, "lifecycle", "preStop", "sleep", "seconds")
         for container in dig(pod, "spec", "containers") or ()
@@ -228,15 +228,15 @@ def _finished(pod: JsonObject, now: float) -> JsonObject:
 
 
 def _address(uid: str) -> str:
-    """A stable address per pod; two pods may share one, nothing routes to it."""
+    """Return a stable address of a pod; two pods may share one, because nothing routes to it."""
     number = zlib.crc32(uid.encode())
     return f"10.{number >> 16 & 127}.{number >> 8 & 255}.{(number & 255) or 1}"
 
 
 class Kubelet:
-    """All kubelets of a cluster: sees pods, says what is due. Owned by whoever drives it.
+    """All kubelets of a cluster: observe pods, return due actions. Owned by its caller.
 
-    `nodes` tells which nodes have a kubelet at all; without it, every name has one.
+    `nodes` returns whether a node has a kubelet; without it, every name has one.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Kubelet:
         self._pushed = 0
 
     def observe(self, pod: JsonObject, now: float) -> None:
-        """A pod was created or changed."""
+        """Note that a pod was created or changed."""
         meta = pod["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         decision = decide(pod, now, self._settings)
@@ -260,7 +260,7 @@ class Kubelet:
         self._push(now if decision.due is None else decision.due, key)
 
     def forget(self, namespace: str, name: str) -> None:
-        """A pod is gone."""
+        """Note that a pod is gone."""
         self._pods.pop((namespace, name), None)
 
     def next_due(self) -> float | None:
@@ -268,7 +268,7 @@ class Kubelet:
         return self._due[0][0] if self._due else None
 
     def due(self, now: float, limit: int = 256) -> list[Action]:
-        """Up to `limit` actions that are due; each pod is then waited for to change."""
+        """Return up to `limit` due actions; each pod must change before its next action."""
         actions: list[Action] = []
         while self._due and self._due[0][0] <= now and len(actions) < limit:
             _, _, key = heapq.heappop(self._due)

@@ -37,7 +37,7 @@ class KueueSettings(
     """Settings of the imitation."""
 
     batch: int = 1
-    """Pods let go at a time; 0 lets nobody go."""
+    """Pods released at a time; 0 releases none."""
     every_seconds: float = 1.0
     """Between two times."""
     max_admitted: int = 0
@@ -63,8 +63,8 @@ class KueueController:
 
     def settings(self) -> JsonObject:
         """Return the settings that can be changed while it runs."""
-        told: JsonObject = msgspec.to_builtins(self._settings)
-        return told
+        settings: JsonObject = msgspec.to_builtins(self._settings)
+        return settings
 
     def adjust(self, wanted: JsonObject) -> None:
         """Change settings. Raises ValueError."""
@@ -77,7 +77,7 @@ class KueueController:
         self._next_batch = 0.0
 
     def gate(self, request: AdmissionRequest) -> None:
-        """Put the gate on a new pod of a queue, if that is asked for."""
+        """Add the gate to a new pod of a queue, if the settings require it."""
         if not self._settings.add_gate or request.subresource:
             return
         if not _queue_of(request.obj) or _is_gated(request.obj):
@@ -109,7 +109,7 @@ class KueueController:
                 self._admitted.setdefault(key, now)
 
     def next_due(self) -> float | None:
-        """The next batch, or the next pod that will have taken too long."""
+        """Return the time of the next batch, or of the next pod's timeout."""
         dues = []
         if self._room():
             dues.append(self._next_batch)
@@ -170,12 +170,12 @@ class KueueController:
             self._api.patch(self._pods, *key, patch, STRATEGIC_PATCH, subresource="status")
             self._api.delete(self._pods, *key)
         except ApiError:
-            # Somebody was faster.
+            # Another client was faster.
             return
 
 
 def parse_settings(text: str) -> KueueSettings:
-    """Settings as `name=value,...`, node selectors as `nodeSelector.KEY=value`.
+    """Read `name=value,...`, with node selectors as `nodeSelector.KEY=value`.
 
     Raises ValueError.
 

@@ -44,7 +44,7 @@ class NodeTemplate(NamedTuple):
 
 
 def registration(template: NodeTemplate, now: float) -> JsonObject:
-    """The Node object that a kubelet creates, ready from the start."""
+    """Build the Node object that a kubelet creates, ready from the start."""
     labels = {
         "kubernetes.io/hostname": template.name,
         "kubernetes.io/os": "linux",
@@ -89,7 +89,7 @@ def registration(template: NodeTemplate, now: float) -> JsonObject:
 
 
 def conditions(now: float) -> list[JsonObject]:
-    """The conditions of a node that is well."""
+    """Return the conditions of a healthy node."""
     stamp = format_time(now)
     times = {"lastHeartbeatTime": stamp, "lastTransitionTime": stamp}
     return [
@@ -108,7 +108,7 @@ def conditions(now: float) -> list[JsonObject]:
 
 
 def correction(node: JsonObject, now: float) -> JsonObject | None:
-    """A merge patch of the status that a kubelet would send for `node` as it is; None if none.
+    """Build the merge patch of the status that a kubelet would send for `node`; None if none.
 
     Allocatable follows capacity, extended resources that others add to it or take away included;
     a node that somebody called not ready is ready again.
@@ -137,7 +137,7 @@ def _is_ready(node: JsonObject) -> bool:
 
 
 def lease(node: JsonObject, renewed: str) -> JsonObject:
-    """The Lease of a node, renewed at `renewed` (a MicroTime); it goes when the node goes."""
+    """Build a node's Lease, renewed at `renewed` (a MicroTime); it is deleted with the node."""
     name = node["metadata"]["name"]
     return {
         "apiVersion": "coordination.k8s.io/v1",

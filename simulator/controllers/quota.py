@@ -142,8 +142,8 @@ class QuotaController:
         known = "hard" in status and "used" in status
         if known and used == before and hard == amounts(status["hard"]):
             return
-        told = {"hard": texts(hard), "used": texts(used)}
-        self._api.replace(self._quotas, quota, {**quota.obj, "status": told}, _OPTIONS)
+        published = {"hard": texts(hard), "used": texts(used)}
+        self._api.replace(self._quotas, quota, {**quota.obj, "status": published}, _OPTIONS)
 
     def _count(self, quota: Version, hard: Amounts, now: float) -> Amounts:
         """Usage of every key that some evaluator counts."""

@@ -1,7 +1,7 @@
-"""Runs the controllers of an embedded cluster in one task, off the store's changes and the clock.
+"""One task for all controllers of an embedded cluster, driven by store changes and the clock.
 
 Invariant: a controller acts only from the task, never from inside a store notification, so that
-writers are not slowed down by what their write sets off.
+writers are not slowed down by the consequences of their writes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SLICE: Final = 32
 
 
 class Controller(Protocol):
-    """Sees every change of the store; does a slice of work when asked."""
+    """Observer of every change of the store, which works in slices."""
 
     def observe(self, table: str, change: Change, now: float) -> None:
         """Note a change. Must not write."""
@@ -53,13 +53,13 @@ class KubeletController:
                     self._kubelet.observe(version.obj, now)
 
     def next_due(self) -> float | None:
-        """The kubelet's own."""
+        """Return when the kubelet's next action is due."""
         return self._kubelet.next_due()
 
     def work(self, now: float, limit: int) -> None:
-        """Carry out what is due.
+        """Carry out due actions.
 
-        A refusal lost a race; the winner's change comes as an observation.
+        An action that is rejected lost a race; the winner's change is observed later.
         """
         for action in self._kubelet.due(now, limit):
             try:
@@ -85,7 +85,7 @@ class KubeletController:
 
 
 class Runner:
-    """Owns the task and the switches. Start it with `run` in a task group."""
+    """Owner of the task and the switches. Start it with `run` in a task group."""
 
     def __init__(
         self, api: Api, controllers: Mapping[str, Controller], off: frozenset[str]
@@ -97,28 +97,28 @@ class Runner:
         self._undo: list[Callable[[], None]] = []
 
     def names(self) -> dict[str, bool]:
-        """Every controller and whether it acts."""
+        """Return every controller and whether it acts."""
         return dict(self._on)
 
     def switch(self, name: str, on: bool) -> None:
-        """Let one act or not. It goes on observing, so it catches up when switched on again."""
+        """Switch a controller. It always observes, so it catches up when switched on again."""
         if name not in self._on:
             raise KeyError(name)
         self._on[name] = on
         self._wake.set()
 
     def wake(self) -> None:
-        """Ask every controller again when it is due: a setting was changed."""
+        """Check again when each controller is due, after a setting was changed."""
         self._wake.set()
 
     def attach(self) -> None:
-        """Start observing: what is in the store now, then every change."""
+        """Start observing: the objects in the store, then every change."""
         now = self._api.clock.now()
         store = self._api.store
         for row in self._api.resources:
             if not row.storage:
                 for version in store.items(row.table):
-                    self._tell(row.table, Change("ADDED", version, None, version.rv), now)
+                    self._notify(row.table, Change("ADDED", version, None, version.rv), now)
         self._undo.append(store.subscribe(None, self._observe))
         self._undo.append(self._api.clock.on_jump(self._wake.set))
 
@@ -144,7 +144,7 @@ class Runner:
             self._wake.clear()
 
     def work_once(self) -> bool:
-        """One slice of every controller that is on; False when none had anything due."""
+        """Run one slice of every controller that is on. Whether any had work that was due."""
         now = self._api.clock.now()
         worked = False
         for name, controller in self._controllers.items():
@@ -160,9 +160,9 @@ class Runner:
         return self._api.clock.real_delay(min(known)) if known else None
 
     def _observe(self, table: str, change: Change) -> None:
-        self._tell(table, change, self._api.clock.now())
+        self._notify(table, change, self._api.clock.now())
         self._wake.set()
 
-    def _tell(self, table: str, change: Change, now: float) -> None:
+    def _notify(self, table: str, change: Change, now: float) -> None:
         for controller in self._controllers.values():
             controller.observe(table, change, now)

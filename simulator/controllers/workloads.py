@@ -27,7 +27,7 @@ Key = tuple[str, str, str]
 
 
 def owner_of(obj: JsonObject) -> JsonObject | None:
-    """The controlling owner reference."""
+    """Return the controlling owner reference."""
     for reference in dig(obj, "metadata", "ownerReferences") or []:
         if reference.get("controller"):
             found: JsonObject = reference
@@ -36,12 +36,12 @@ def owner_of(obj: JsonObject) -> JsonObject | None:
 
 
 def template_hash(template: JsonObject) -> str:
-    """A short name part that is the same for the same template."""
+    """Return a short name part that is the same for equal templates."""
     return hashlib.sha256(encode_json(template)).hexdigest()[:10]
 
 
 def reference_to(owner: JsonObject) -> JsonObject:
-    """An owner reference that makes `owner` the controller."""
+    """Build an owner reference that makes `owner` the controller."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -53,7 +53,7 @@ def reference_to(owner: JsonObject) -> JsonObject:
 
 
 def pod_from(template: JsonObject, owner: JsonObject) -> JsonObject:
-    """A pod of a template, owned by `owner`, to be named by the server."""
+    """Build a pod of a template, owned by `owner`, with a name that the server generates."""
     meta = owner["metadata"]
     made = copy_tree(template)
     made["metadata"] = {
@@ -243,7 +243,7 @@ class WorkloadController:
             made = pod_from(spec["template"], obj)
             self._api.create(self._pods, version.namespace, made)
         now = format_time(self._api.clock.now())
-        told: JsonObject = {
+        new_status: JsonObject = {
             "startTime": status.get("startTime") or now,
             "active": len(active) + max(0, missing),
             "succeeded": succeeded,
@@ -252,10 +252,10 @@ class WorkloadController:
         }
         if exhausted or left <= 0:
             kind = "Failed" if exhausted else "Complete"
-            told["conditions"] = [{"type": kind, "status": "True", "lastTransitionTime": now}]
+            new_status["conditions"] = [{"type": kind, "status": "True", "lastTransitionTime": now}]
         if left <= 0:
-            told["completionTime"] = now
-        self._set_status(version, told)
+            new_status["completionTime"] = now
+        self._set_status(version, new_status)
 
     # ---------------------------------------------------------------------------------------- parts
 

@@ -51,7 +51,7 @@ def nodes() -> list[JsonObject]:
 
 
 def namespace() -> list[JsonObject]:
-    """The namespace, its deferred quota, and the strict one beside it."""
+    """Return the namespace, its deferred quota, and a strict one."""
     labels = {"kubestow.io/deferred-quota": "enforced"}
     return [
         {

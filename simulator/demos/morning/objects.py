@@ -289,7 +289,7 @@ def _waiting() -> Iterator[JsonObject]:
 
 
 def demo_cluster(seed: int = 1) -> DemoCluster:
-    """The objects of the demo. Only run times of batch pods depend on `seed`."""
+    """Return the objects of the demo. Only run times of batch pods depend on `seed`."""
     source = random.Random(seed)
     nodes = list(_nodes())
     base: list[JsonObject] = [

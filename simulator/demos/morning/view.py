@@ -228,7 +228,7 @@ def _zone_panel(zone: str, nodes: list[NodeLine], width: int) -> Panel:
 
 
 def _short_name(node: NodeLine, zone: str) -> str:
-    """The node's name without the zone that the heading already names."""
+    """Return the node's name without the zone that the heading already names."""
     return node.name.replace(f"-{zone.rpartition('-')[2]}", "", 1)
 
 
@@ -240,7 +240,7 @@ def _devices(node: NodeLine) -> Text:
 
 
 def _zone_table(zones: dict[str, list[NodeLine]], width: int) -> Table:
-    """A line per zone, resources across, one character per node, pools apart."""
+    """Draw a line per zone, with a column per resource and a character per node."""
     pools = Counter(node.pool for node in next(iter(zones.values()), []))
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, width=width)
     table.add_column(" zone", style="bold", header_style="dim", no_wrap=True)

@@ -68,7 +68,7 @@ AUTOSCALER: Final[JsonObject] = {
 
 
 def node(zone: str, cpu: str) -> JsonObject:
-    """The node of a zone."""
+    """Build the node of a zone."""
     name = f"node-{zone}"
     amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
     return {
@@ -89,5 +89,5 @@ def nodes() -> list[JsonObject]:
 
 
 def autoscaler(flavor: Flavor = "cluster-autoscaler") -> Settings:
-    """The settings of the simulated autoscaler."""
+    """Return the settings of the simulated autoscaler."""
     return parse_settings({**AUTOSCALER, "flavor": flavor})

@@ -68,7 +68,7 @@ def test_pods_of_other_schedulers_take_room_and_are_not_counted(stage: Stage) ->
     assert stage.board.nodes[0].cpu.used == 1000
 
 
-def test_a_node_that_comes_after_its_pods_knows_them(stage: Stage) -> None:
+def test_a_node_that_comes_after_its_pods_shows_them(stage: Stage) -> None:
     stage.pod("early")
     stage.bind("early", "late")
     stage.node("late")

@@ -126,7 +126,7 @@ def test_serve_goes_on_scheduling_until_interrupted() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_show_says_how_far_it_came(number: signal.Signals) -> None:
+def test_an_interrupted_show_prints_its_progress(number: signal.Signals) -> None:
     with running("--duration", "600") as process:
         read_until(process, "0 of 209 pods bound")
         process.send_signal(number)
@@ -167,7 +167,7 @@ def test_help_teaches() -> None:
         (["--fast", "zone-stockout"], "--fast stands before zone-stockout: write options behind"),
     ],
 )
-def test_a_story_that_cannot_be_told_is_named(arguments: list[str], told: str) -> None:
+def test_an_unknown_story_is_named(arguments: list[str], told: str) -> None:
     done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 2
     assert told in done.output

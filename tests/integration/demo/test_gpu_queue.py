@@ -24,7 +24,7 @@ EXAMPLE = ROOT / "examples" / "gpu-queue"
 MESSAGE = f"quota exceeded: {QUOTA}, requested: requests.{GPU}=1"
 
 
-def test_the_story_is_told_in_order_as_plain_lines() -> None:
+def test_the_story_is_printed_in_order_as_plain_lines() -> None:
     done = run("gpu-queue")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -46,7 +46,7 @@ def test_the_story_is_told_in_order_as_plain_lines() -> None:
     assert times[-1] < 30
 
 
-def test_an_interrupted_story_says_how_far_it_came() -> None:
+def test_an_interrupted_story_prints_its_progress() -> None:
     with running("gpu-queue") as process:
         read_until(process, "running")
         process.send_signal(signal.SIGINT)
@@ -132,7 +132,7 @@ def test_a_pod_that_calls_for_a_node_is_a_fault() -> None:
     assert "for which an autoscaler would buy a node" in stage.board.problems()[0]
 
 
-def test_what_did_not_happen_is_told() -> None:
+def test_what_did_not_happen_is_reported() -> None:
     stage = _Stage()
     stage.pod(1, gates=True)
     problems = stage.board.problems()

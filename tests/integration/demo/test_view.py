@@ -43,7 +43,7 @@ def plain(stage: Stage, width: int, height: int, total: int = 42) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "height"), [(100, 35), (80, 24), (200, 60), (96, 30), (72, 20)])
-def test_it_fits_the_terminal_and_says_everything(stage: Stage, width: int, height: int) -> None:
+def test_it_fits_the_terminal_and_shows_everything(stage: Stage, width: int, height: int) -> None:
     lines = plain(stage, width, height)
     assert len(lines) <= height - FREE_LINES
     assert max(map(len, lines)) <= width

@@ -23,7 +23,7 @@ EXAMPLE = ROOT / "examples" / "zone-stockout"
 LAST = "kubestow demo zone-stockout: 8 bound, 3 by fallback, skew 4"
 
 
-def test_the_story_is_told_in_order_as_plain_lines(tmp_path: Path) -> None:
+def test_the_story_is_printed_in_order_as_plain_lines(tmp_path: Path) -> None:
     done = run("zone-stockout", "--speed", "15", "--log-file", str(tmp_path / "log"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -64,7 +64,7 @@ def test_karpenter_plays_the_other_part(tmp_path: Path) -> None:
         assert re.search(pattern, done.stdout), done.stdout
 
 
-def test_an_interrupted_story_says_how_far_it_came() -> None:
+def test_an_interrupted_story_prints_its_progress() -> None:
     with running("zone-stockout", "--speed", "1") as process:
         read_until(process, "Pending: ")
         process.send_signal(signal.SIGINT)

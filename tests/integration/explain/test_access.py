@@ -60,7 +60,7 @@ async def test_a_token_beats_the_kubeconfig(scheduling: Open, tmp_path: Path) ->
         ("nobody's", ("does not accept these credentials (the given token)", "create token")),
     ],
 )
-async def test_a_refusal_says_who_was_refused_and_what_to_do(
+async def test_a_refusal_names_the_user_and_the_remedy(
     scheduling: Open, token: str, texts: tuple[str, ...]
 ) -> None:
     async with scheduling() as site:
@@ -70,7 +70,7 @@ async def test_a_refusal_says_who_was_refused_and_what_to_do(
         assert text in ended.err
 
 
-async def test_without_any_credentials_the_reason_is_told(scheduling: Open) -> None:
+async def test_without_any_credentials_the_reason_is_printed(scheduling: Open) -> None:
     async with scheduling() as site:
         ended = await site.run("queue", "--server", site.server, "--ca-file", site.ca_file)
     assert ended.code == 1
@@ -82,7 +82,7 @@ async def test_without_any_credentials_the_reason_is_told(scheduling: Open) -> N
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-async def test_a_certificate_nobody_knows_is_refused_with_the_ways_out(
+async def test_an_unknown_certificate_is_rejected_with_the_remedies(
     scheduling: Open, host: str
 ) -> None:
     async with scheduling() as site:
@@ -175,7 +175,7 @@ def test_only_loopback_is_this_machine(server: str, here: bool) -> None:
         (["explain", "web", "--nodes", "-1"], "range 0<=x<=1000"),
     ],
 )
-def test_mistakes_in_arguments_are_told_before_anything_is_asked(
+def test_mistakes_in_arguments_are_reported_before_any_request(
     arguments: list[str], text: str
 ) -> None:
     ended = run(*arguments)
@@ -224,7 +224,7 @@ async def answering(body: bytes) -> AsyncIterator[str]:
         yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_a_server_without_tls_is_told_apart() -> None:
+async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
     async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
         ended = await asyncio.to_thread(run, "queue", "--server", server, "--token", "t")
     assert (ended.code, "no TLS there" in ended.err) == (1, True)
@@ -240,7 +240,7 @@ async def test_a_server_without_tls_is_told_apart() -> None:
         (200, b'{"now": 1}', "is of another version and answered something unknown"),
     ],
 )
-def test_other_answers(
+def test_other_responses(
     monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, text: str
 ) -> None:
     monkeypatch.setattr(endpoint, "request", lambda *_: (status, body))

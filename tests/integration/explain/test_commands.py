@@ -168,7 +168,7 @@ async def test_a_gated_pod_shows_its_gate_and_the_scores_of_nodes(scheduling: Op
     assert row(shown, "    1  NodeResourcesFit")[-1] == "tiny"
 
 
-async def test_a_bound_pod_and_a_pod_of_another_scheduler_say_so(scheduling: Open) -> None:
+async def test_a_bound_pod_and_a_pod_of_another_scheduler_are_explained(scheduling: Open) -> None:
     async with scheduling() as site:
         site.cluster.create(node("n1"))
         site.cluster.create(pod("mine"))
@@ -192,7 +192,7 @@ async def said_of(site: Site, name: str, summary: str) -> dict[str, Any]:
                 return pod
 
 
-async def test_a_pod_that_waits_at_permit_says_so(scheduling: Open) -> None:
+async def test_a_pod_that_waits_at_permit_is_explained(scheduling: Open) -> None:
     gang = plugin("Gang", permit=lambda *_: (Status(Code.WAIT), 600.0))
     async with scheduling(gang) as site:
         site.cluster.create(node("n1"))
@@ -218,7 +218,7 @@ async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
     assert "backoff after an error" in queue
 
 
-async def test_a_replica_that_stands_by_says_so(scheduling: Open) -> None:
+async def test_a_standby_replica_is_noted(scheduling: Open) -> None:
     election = {"leaderElect": True, "resourceName": "taken", "resourceNamespace": "default"}
     async with scheduling(leaderElection=election, before=somebody_leads) as site:
         site.cluster.create(pod("web", gates=["g"]))

@@ -148,7 +148,7 @@ def test_explanations_without_tables(nodes: Examination, told: str) -> None:
     assert told in words(lines(console))
 
 
-def test_in_a_pipe_a_pod_is_one_line_and_long_messages_are_cut_unless_all_is_asked_for() -> None:
+def test_in_a_pipe_a_pod_is_one_line_and_long_messages_are_cut_unless_wide() -> None:
     long = replace(VIEW, message="x" * 500)
     told = {}
     for wide in (False, True):

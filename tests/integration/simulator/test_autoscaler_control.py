@@ -79,8 +79,8 @@ async def test_karpenter_is_a_matter_of_one_setting(
     assert claim["metadata"]["labels"] == {"karpenter.sh/nodepool": "zone-b"}
     await client.post("/_kubestow/clock", {"advance": 20})
     await until(lambda: cluster.store.count("nodeclaims.karpenter.sh") == 0)
-    _, told = await client.get("/api/v1/events?fieldSelector=source%3Dkarpenter")
-    assert {event["reason"] for event in told["items"]} >= {
+    _, shown = await client.get("/api/v1/events?fieldSelector=source%3Dkarpenter")
+    assert {event["reason"] for event in shown["items"]} >= {
         "Nominated",
         "InsufficientCapacityError",
     }
@@ -99,16 +99,22 @@ async def test_settings_are_changed_one_by_one_and_forgotten_together(client: Cl
 
 
 async def test_the_help_shows_every_call_with_an_example_that_works(client: Client) -> None:
-    _, told = await client.get("/_kubestow/")
+    _, shown = await client.get("/_kubestow/")
     for path in (BASE, f"{BASE}/groups", f"{BASE}/groups/NAME"):
-        example = told[f"POST {path}"]["example"]
-        status, answer = await client.post(path.replace("NAME", "zone-b"), example)
-        assert status == 200, answer
-    assert set(told[f"POST {BASE}/groups"]["states"]) == {"ok", "refuse", "stockout", "hang", "off"}
+        example = shown[f"POST {path}"]["example"]
+        status, response = await client.post(path.replace("NAME", "zone-b"), example)
+        assert status == 200, response
+    assert set(shown[f"POST {BASE}/groups"]["states"]) == {
+        "ok",
+        "refuse",
+        "stockout",
+        "hang",
+        "off",
+    }
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "told"),
+    ("path", "body", "shown"),
     [
         ("", {"backof": 1}, "autoscaler: backof: no such field"),
         ("", {"backoff": "long"}, "autoscaler: backoff: Expected `float`, got `str`"),
@@ -139,13 +145,13 @@ async def test_the_help_shows_every_call_with_an_example_that_works(client: Clie
     ],
 )
 async def test_bad_input_is_400_and_names_the_field(
-    client: Client, path: str, body: Any, told: str
+    client: Client, path: str, body: Any, shown: str
 ) -> None:
     await client.post(f"{BASE}/groups", GROUP)
     _, before = await client.get(BASE)
-    status, answer = await client.post(BASE + path, body)
-    assert (status, answer["reason"]) == (400, "BadRequest")
-    assert told in answer["message"]
+    status, response = await client.post(BASE + path, body)
+    assert (status, response["reason"]) == (400, "BadRequest")
+    assert shown in response["message"]
     assert (await client.get(BASE))[1] == before, "nothing is half-applied"
 
 
@@ -155,10 +161,10 @@ async def test_a_body_that_is_no_object_is_400(client: Client, body: bytes) -> N
     assert status == 400
 
 
-async def test_a_group_nobody_knows_is_404_and_names_those_known(client: Client) -> None:
+async def test_an_unknown_group_is_404_with_the_known_names(client: Client) -> None:
     await client.post(f"{BASE}/groups", GROUP)
     for method in ("GET", "POST", "DELETE"):
-        status, answer = await client.call(method, f"{BASE}/groups/nope", {})
-        assert (status, answer["message"]) == (404, "no node group nope; there are: zone-b")
-    status, answer = await client.call("PUT", f"{BASE}/groups", {})
-    assert (status, "lists all calls" in answer["message"]) == (404, True)
+        status, response = await client.call(method, f"{BASE}/groups/nope", {})
+        assert (status, response["message"]) == (404, "no node group nope; there are: zone-b")
+    status, response = await client.call("PUT", f"{BASE}/groups", {})
+    assert (status, "lists all calls" in response["message"]) == (404, True)

@@ -15,17 +15,17 @@ FAULTS = "/_kubestow/faults"
 
 
 @pytest.mark.parametrize("code", [409, 410, 429, 500, 503])
-async def test_an_error_is_answered_and_nothing_done(client: Client, code: int) -> None:
+async def test_an_error_is_returned_and_nothing_done(client: Client, code: int) -> None:
     rule = {"action": "error", "verb": "create", "resource": "pods", "code": code, "times": 1}
     assert (await client.post(FAULTS, {**rule, "retry_after": 7}))[0] == 200
-    status, answer = await client.post(PODS, pod("a"))
-    assert (status, answer["code"]) == (code, code)
+    status, response = await client.post(PODS, pod("a"))
+    assert (status, response["code"]) == (code, code)
     assert client.headers.get("Retry-After") == ("7" if code in (429, 503) else None)
     assert (await client.get(f"{PODS}/a"))[0] == 404
     assert (await client.post(PODS, pod("a")))[0] == 201
 
 
-async def test_a_bind_is_committed_and_its_answer_lost(client: Client) -> None:
+async def test_a_bind_is_committed_and_its_response_lost(client: Client) -> None:
     await client.post(PODS, pod("a"))
     await client.post(FAULTS, {"action": "drop-answer", "resource": "pods/binding", "times": 1})
     with pytest.raises(aiohttp.ClientConnectionError):
@@ -100,7 +100,7 @@ async def test_new_watches_are_refused(client: Client) -> None:
         pass
 
 
-async def test_a_silenced_watch_says_nothing_and_then_everything(
+async def test_a_silenced_watch_sends_nothing_and_then_everything(
     client: Client, cluster: EmbeddedCluster
 ) -> None:
     async with client.watch(PODS) as watch:
@@ -180,16 +180,16 @@ async def test_rules_are_listed_and_removed_one_by_one(client: Client) -> None:
 async def test_control_calls_that_make_no_sense(
     client: Client, path: str, body: object, message: str
 ) -> None:
-    status, answer = await client.post(f"/_kubestow/{path}", body)
+    status, response = await client.post(f"/_kubestow/{path}", body)
     assert status == 400
-    assert message in answer["message"]
+    assert message in response["message"]
 
 
 async def test_clock_and_controllers_are_driven_from_outside(
     client: Client, cluster: EmbeddedCluster
 ) -> None:
-    _, told = await client.post("/_kubestow/clock", {"advance": 5})
-    assert told["epoch"] == START + 5
+    _, found = await client.post("/_kubestow/clock", {"advance": 5})
+    assert found["epoch"] == START + 5
     await client.post("/_kubestow/controllers", {"kubelet": False})
     await client.post(PODS, pod("a", restartPolicy="Never"))
     await client.post(f"{PODS}/a/binding", binding("a", "n1"))

@@ -1,4 +1,4 @@
-"""`fallbackCriteria` over HTTP: what each kind of client is told, and gates switched from outside.
+"""`fallbackCriteria` over HTTP: responses to each kind of client, gates switched from outside.
 
 The texts of a stock server are those of kube-apiserver v1.36; tests/envtest compares them.
 """
@@ -35,16 +35,16 @@ def kept(made: JsonObject) -> object:
 
 
 async def test_a42_a_strict_client_is_refused(client: Client) -> None:
-    status, answer = await client.post(f"{PODS}?fieldValidation=Strict", spread_pod("a", [NPF]))
-    assert (status, answer["reason"]) == (400, "BadRequest")
-    assert answer["message"] == (
+    status, response = await client.post(f"{PODS}?fieldValidation=Strict", spread_pod("a", [NPF]))
+    assert (status, response["reason"]) == (400, "BadRequest")
+    assert response["message"] == (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
         'unknown field "spec.topologySpreadConstraints[0].fallbackCriteria"'
     )
-    status, answer = await client.post(
+    status, response = await client.post(
         f"{DEPLOYMENTS}?fieldValidation=Strict", workload("Deployment", [NPF])
     )
-    assert (status, answer["message"]) == (
+    assert (status, response["message"]) == (
         400,
         (
             'Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: '
@@ -63,8 +63,8 @@ async def test_a42_a_plain_client_is_warned_and_the_field_is_gone(client: Client
 
 async def test_a42_server_side_apply_knows_no_such_field(client: Client) -> None:
     path = f"{PODS}/a?fieldManager=me&force=true"
-    status, answer = await client.patch(path, spread_pod("a", [NPF]), "apply-patch+yaml")
-    assert (status, answer["message"]) == (
+    status, response = await client.patch(path, spread_pod("a", [NPF]), "apply-patch+yaml")
+    assert (status, response["message"]) == (
         500,
         (
             "failed to create typed patch object (default/a; /v1, Kind=Pod): "
@@ -75,9 +75,9 @@ async def test_a42_server_side_apply_knows_no_such_field(client: Client) -> None
 
 
 async def test_a13_native_refuses_criteria_on_a_soft_constraint(native: Client) -> None:
-    status, answer = await native.post(PODS, spread_pod("a", [NPF], "ScheduleAnyway"))
-    assert (status, answer["reason"]) == (422, "Invalid")
-    assert answer["details"]["causes"] == [
+    status, response = await native.post(PODS, spread_pod("a", [NPF], "ScheduleAnyway"))
+    assert (status, response["reason"]) == (422, "Invalid")
+    assert response["details"]["causes"] == [
         {
             "reason": "FieldValueInvalid",
             "field": "spec.topologySpreadConstraints[0].fallbackCriteria",
@@ -118,9 +118,9 @@ async def test_a_stock_server_learns_the_field_with_the_gate(client: Client) -> 
 async def test_bad_gates_are_named(
     client: Client, path: str, body: JsonObject, code: int, told: str
 ) -> None:
-    status, answer = await client.post(f"/_kubestow/{path}", body)
+    status, response = await client.post(f"/_kubestow/{path}", body)
     assert status == code
-    assert told in answer["message"]
+    assert told in response["message"]
 
 
 async def test_fields_beside_it_stay(native: Client) -> None:

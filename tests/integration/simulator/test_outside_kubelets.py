@@ -161,7 +161,7 @@ async def test_allocatable_follows_capacity() -> None:
         await until(lambda: node(cluster)["status"]["allocatable"] == own)
 
 
-async def test_a_node_that_somebody_called_lost_is_ready_again() -> None:
+async def test_a_node_marked_as_lost_is_ready_again() -> None:
     async with bare_cluster() as cluster, kubelets_of(cluster):
         nodes = cluster.resources.of_kind("v1", "Node")
         now = node(cluster)
@@ -190,7 +190,7 @@ async def test_a_write_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch
         assert cluster.faults.describe()[0]["acted"] == 3
 
 
-async def test_the_command_line_says_which_node_is_taken(
+async def test_the_command_line_names_the_node_that_is_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with bare_cluster() as cluster:

@@ -14,8 +14,8 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 async def test_a_pod_from_creation_to_running(client: Client, cluster: EmbeddedCluster) -> None:
     status, made = await client.post(PODS, pod("a"))
     assert (status, made["status"]["phase"]) == (201, "Pending")
-    status, answer = await client.post(f"{PODS}/a/binding", binding("a", "n1"))
-    assert (status, answer["status"]) == (201, "Success")
+    status, response = await client.post(f"{PODS}/a/binding", binding("a", "n1"))
+    assert (status, response["status"]) == (201, "Success")
     await until(lambda: cluster.get("v1", "Pod", "a")["status"]["phase"] == "Running")
     status, again = await client.post(f"{PODS}/a/binding", binding("a", "n1"))
     assert (status, again["reason"]) == (409, "Conflict")
@@ -29,9 +29,9 @@ async def test_a_pod_from_creation_to_running(client: Client, cluster: EmbeddedC
 async def test_status_is_patched_apart_from_the_spec(client: Client) -> None:
     await client.post(PODS, pod("a", gates=("g",)))
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    status, told = await client.patch(f"{PODS}/a/status", {"status": {"conditions": [condition]}})
+    status, shown = await client.patch(f"{PODS}/a/status", {"status": {"conditions": [condition]}})
     assert status == 200
-    assert told["status"]["conditions"][0]["reason"] == "Unschedulable"
+    assert shown["status"]["conditions"][0]["reason"] == "Unschedulable"
     remove = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
     status, free = await client.patch(f"{PODS}/a", remove, "json-patch+json")
     assert (status, "schedulingGates" in free["spec"]) == (200, False)
@@ -113,9 +113,9 @@ async def test_selectors_narrow_lists_and_deletions(client: Client) -> None:
 async def test_requests_that_are_refused(
     client: Client, method: str, path: str, body: object, code: int, reason: str
 ) -> None:
-    status, answer = await client.call(method, path, body)
-    assert (status, answer["reason"]) == (code, reason)
-    assert answer["kind"] == "Status"
+    status, response = await client.call(method, path, body)
+    assert (status, response["reason"]) == (code, reason)
+    assert response["kind"] == "Status"
 
 
 async def test_bodies_in_other_forms(client: Client) -> None:
@@ -164,8 +164,8 @@ async def test_discovery_names_every_resource(client: Client) -> None:
 
 async def test_reviews_scale_eviction_and_apply(client: Client) -> None:
     review = {"spec": {"token": "x"}}
-    status, told = await client.post("/apis/authentication.k8s.io/v1/tokenreviews", review)
-    assert (status, told["status"]["authenticated"]) == (201, True)
+    status, shown = await client.post("/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert (status, shown["status"]["authenticated"]) == (201, True)
     await client.post(PODS, pod("a"))
     assert (await client.post(f"{PODS}/a/eviction", {}))[0] == 201
     assert (await client.get(f"{PODS}/a"))[0] == 404

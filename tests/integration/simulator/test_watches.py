@@ -64,8 +64,8 @@ async def test_bookmarks_carry_the_version_to_resume_from(
 ) -> None:
     async with client.watch(PODS, allowWatchBookmarks="true") as watch:
         await client.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
-        _, told = await client.post("/_kubestow/bookmarks", {})
-        assert told == {"watches": 1}
+        _, body = await client.post("/_kubestow/bookmarks", {})
+        assert body == {"watches": 1}
         kind, obj = await watch.next()
     assert kind == "BOOKMARK"
     assert obj["metadata"] == {"resourceVersion": str(cluster.store.rv)}
@@ -88,7 +88,7 @@ async def test_what_enters_and_leaves_a_selection(client: Client) -> None:
         assert await watch.take(3) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
 
 
-async def test_a_watch_of_one_namespace_hears_nothing_of_others(client: Client) -> None:
+async def test_a_watch_of_one_namespace_gets_no_changes_of_others(client: Client) -> None:
     async with client.watch(PODS) as watch:
         await client.post("/api/v1/namespaces/kube-system/pods", pod("other"))
         await client.post(PODS, pod("mine"))

@@ -34,7 +34,7 @@ def test_no_file_means_no_autoscaler() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("groups: [{name: a, state: broken}]", "groups[0].state: Invalid enum value 'broken'"),
         ("grops: []", "grops: no such field"),
@@ -42,13 +42,13 @@ def test_no_file_means_no_autoscaler() -> None:
         ("a: b: c", "mapping values are not allowed"),
     ],
 )
-def test_a_mistake_names_file_and_field(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_names_file_and_field(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "groups.yaml"
     path.write_text(text, encoding="utf-8")
     done = CliRunner().invoke(command, ["--autoscaler", str(path)])
     assert done.exit_code == 1
     assert f"Error: --autoscaler {path}: " in done.output
-    assert told in done.output
+    assert message in done.output
 
 
 def test_gates_of_the_controllers_are_named_by_their_flag() -> None:

@@ -1,4 +1,4 @@
-"""The commands beside `run`: help, version, config, apiserver."""
+"""The commands other than `run`: help, version, config, apiserver."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_commands_that_do_not_exist_yet_are_not_offered(
         ("kube-scheduler", ["--version=true"], "Kubernetes v1.36."),
     ],
 )
-def test_the_version_is_told(shell: Shell, name: str, arguments: list[str], start: str) -> None:
+def test_the_version_is_printed(shell: Shell, name: str, arguments: list[str], start: str) -> None:
     ended = shell(*arguments, name=name)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(start)
@@ -200,8 +200,8 @@ def test_the_api_server_announces_itself_serves_and_stops(tmp_path: Path) -> Non
     try:
         lines = [process.stdout.readline().split() for _ in range(3)]
         url = lines[0][-1]
-        with urlopen(f"{url}/api/v1/namespaces", timeout=60) as answer:
-            assert json.load(answer)["kind"] == "NamespaceList"
+        with urlopen(f"{url}/api/v1/namespaces", timeout=60) as response:
+            assert json.load(response)["kind"] == "NamespaceList"
         assert lines[1] == ["control:", f"{url}/_kubestow/"]
         assert lines[2] == ["kubeconfig:", str(kubeconfig)]
         written = yaml.safe_load(kubeconfig.read_text())
@@ -243,7 +243,7 @@ def test_a_port_in_use_is_named(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["kubestow", "kube-scheduler"])
-def test_ctrl_c_before_a_command_has_settled_in_is_quiet(
+def test_ctrl_c_while_a_command_starts_is_quiet(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
@@ -254,11 +254,11 @@ def test_ctrl_c_before_a_command_has_settled_in_is_quiet(
     with pytest.raises(SystemExit) as ended:
         main.main([] if name == "kube-scheduler" else ["run"], name)
     assert ended.value.code == 130
-    said = capsys.readouterr()
-    assert not (said.out + said.err).strip()
+    output = capsys.readouterr()
+    assert not (output.out + output.err).strip()
 
 
-def test_the_help_says_that_version_needs_no_argument(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_shows_that_version_needs_no_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main(["--help"], "kubestow")
     assert ended.value.code == 0

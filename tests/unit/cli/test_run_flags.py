@@ -147,7 +147,9 @@ def test_every_flag_is_taken_with_an_equals_sign_and_apart(shell: Shell, flag: F
 
 
 @pytest.mark.parametrize("flag", ORDINARY, ids=lambda flag: flag.name)
-def test_every_flag_changes_something_or_says_that_it_does_not(shell: Shell, flag: Flag) -> None:
+def test_every_flag_changes_an_option_or_warns_that_it_has_no_effect(
+    shell: Shell, flag: Flag
+) -> None:
     value = "false" if flag.default is True or flag.moot is True else example(flag)
     options = shell.options(f"--{flag.name}={value}")
     assert options != RunOptions()
@@ -276,7 +278,7 @@ def test_other_flags_become_options(
             ["--vmodule=a=1"],
             ["--vmodule has no effect: use -v, or raise it while running at /debug/flags/v"],
         ),
-        # What is asked for is so anyway.
+        # The value asks for the present behaviour.
         (["--permit-address-sharing", "--disable-http2-serving"], []),
         (["--contention-profiling=false", "--log-json-split-stream=false"], []),
         (["--emulated-version=1.36"], []),
@@ -290,7 +292,7 @@ def test_other_flags_become_options(
         ),
     ],
 )
-def test_flags_that_do_nothing_are_told(
+def test_flags_without_effect_cause_warnings(
     shell: Shell, arguments: list[str], warnings: list[str]
 ) -> None:
     assert list(shell.options(*arguments).warnings) == warnings
@@ -398,7 +400,7 @@ def test_the_exit_code_is_the_applications(shell: Shell) -> None:
         ),
     ],
 )
-def test_what_stops_the_start_is_told_without_a_traceback(
+def test_errors_at_start_are_printed_without_a_traceback(
     shell: Shell, failure: Exception, lines: list[str]
 ) -> None:
     shell.failure = failure

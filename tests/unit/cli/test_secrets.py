@@ -27,7 +27,7 @@ def test_credentials_are_printed_on_demand_only(shell: Shell, tmp_path: Path) ->
         assert shown.err == ""
 
 
-def test_without_credentials_nothing_is_said(shell: Shell) -> None:
+def test_without_credentials_no_warning_is_printed(shell: Shell) -> None:
     assert shell("config", "show").err == ""
     assert shell("config", "show").out == shell("config", "show", "--show-secrets").out
 

@@ -109,7 +109,7 @@ def test_durations_in_arguments_are_gos() -> None:
         ("EBSLimits", "{}", ['name: Invalid value: "EBSLimits": was invalid in version']),
     ],
 )
-def test_mistakes_are_told_with_their_path(name: str, args: str, expected: list[str]) -> None:
+def test_mistakes_are_reported_with_their_path(name: str, args: str, expected: list[str]) -> None:
     found = problems(configured(name, args))
     assert len(found) == len(expected), found
     for line, start in zip(found, expected, strict=True):
@@ -225,7 +225,7 @@ def test_needed_arguments_must_be_there() -> None:
 def test_references_that_cannot_be_loaded(reference: str, message: str) -> None:
     enabled = f"[{{name: '{reference}'}}, {{name: NoSuch}}]"
     found = problems(f"profiles: [{{plugins: {{filter: {{enabled: {enabled}}}}}}}]")
-    assert len(found) == 2, "the other mistake is told too"
+    assert len(found) == 2, "the other mistake is reported too"
     assert found[0].startswith("profiles[0].plugins.filter.enabled[0].name: ")
     assert message in found[0]
 

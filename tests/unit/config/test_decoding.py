@@ -1,4 +1,4 @@
-"""Decoding trees into Structs: every mistake is told, with its path, and nothing is converted."""
+"""Decoding trees into Structs: every mistake is reported with its path; nothing is converted."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_bad_values(text: str, problem: str) -> None:
     assert sample is not None, "the rest can still be checked"
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     text = "{flag: 1, names: [1, 2], inner: {x: 1}, count: 99, wait: 1s}"
     _, problems = decode(text)
     assert [line.partition(":")[0] for line in problems] == [

@@ -76,7 +76,7 @@ def test_the_lease_is_kept_in_our_own_namespace() -> None:
         ),
     ],
 )
-def test_zero_is_unset_where_upstream_says_so(text: str, expected: str) -> None:
+def test_zero_means_unset_as_upstream(text: str, expected: str) -> None:
     if text.startswith("{"):
         text = text.strip("{}").replace(", ", "\n")
     assert expected in repr(body(text).effective)

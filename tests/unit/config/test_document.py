@@ -106,7 +106,7 @@ def test_aliases_cannot_blow_up() -> None:
         ("#" * (MAX_CHARACTERS + 1), "longer than"),
     ],
 )
-def test_unreadable_text_says_where(text: str, message: str) -> None:
+def test_errors_of_unreadable_text_name_the_place(text: str, message: str) -> None:
     assert message in refusal(text)
 
 

@@ -66,7 +66,7 @@ def test_groups_set_what_is_not_named() -> None:
         assert gates.enabled(name) is expected.get(gate.stage, gate.default), name
 
 
-def test_every_mistake_is_told() -> None:
+def test_every_mistake_is_reported() -> None:
     assert refusal("StorageScoring=true,SidecarContainers=false,NodeDeclaredFeatures,A=maybe") == (
         '--feature-gates: "NodeDeclaredFeatures" has no value; write NodeDeclaredFeatures=true',
         '--feature-gates: "A=maybe": the value must be true or false',

@@ -45,7 +45,7 @@ kubestow:
 """
 
 
-def test_every_mistake_is_told_at_once_with_its_line() -> None:
+def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(BROKEN)
     places = [
@@ -91,7 +91,7 @@ def test_flags_beat_the_file() -> None:
     )
 
 
-def test_mistakes_in_flags_say_where_they_are() -> None:
+def test_mistakes_in_flags_are_marked_as_set_on_the_command_line() -> None:
     assert problems("", overrides={"leaderElection.leaseDuration": "long"}) == (
         (
             'leaderElection.leaseDuration: "long" is not a duration such as "1m30s" or "100ms" '

@@ -1,4 +1,4 @@
-"""The example profiles load, and do what their comments say."""
+"""The example profiles load, and have the effects that their comments describe."""
 
 from __future__ import annotations
 

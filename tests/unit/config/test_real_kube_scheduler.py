@@ -1,4 +1,4 @@
-"""Configurations against the real kube-scheduler: what it accepted, and what it says today.
+"""Configurations against the real kube-scheduler: recorded and present acceptance.
 
 The vectors' configurations need nothing but their files. The tests marked `envtest` run the real
 kube-scheduler with `--write-config-to`, which reads, completes and builds the profiles, then exits.
@@ -85,7 +85,7 @@ def kube_scheduler(tmp_path: Path) -> Completed:
     except BinariesMissingError as error:
         pytest.skip(str(error))
     if not binary.exists():
-        pytest.skip(f"no kube-scheduler beside the other binaries: {binary}")
+        pytest.skip(f"no kube-scheduler among the binaries: {binary}")
     kubeconfig, given, written = (tmp_path / name for name in ("kubeconfig", "given", "written"))
     kubeconfig.write_text(KUBECONFIG, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""A cluster without HTTP or a running loop, for tests of quotas: time moves when told to."""
+"""A cluster without HTTP or a running loop, for tests of quotas: time moves on request."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_hooks_then_policies_then_webhooks(chain: Chain) -> None:
     admission.add("policy", "policy", chain.hook("policy"), tables=["pods"])
     admission.add("mutating", "hook", chain.hook("hook"), tables=["pods"])
     chain.create()
-    assert chain.calls == ["hook", "policy", "webhook"], "nothing changed, nobody is asked again"
+    assert chain.calls == ["hook", "policy", "webhook"], "nothing changed, no hook is called again"
 
 
 def test_what_ran_before_a_change_runs_once_more(chain: Chain) -> None:
@@ -65,7 +65,7 @@ def test_a_change_in_the_second_round_begins_no_third(chain: Chain) -> None:
     for name in ("a", "b"):
         chain.api.admission.add("webhook", name, grow, tables=["pods"], if_needed=True)
     chain.create()
-    # The first is asked again because of the second, and that one because of the first's change.
+    # The first is called again because of the second, and that one because of the first's change.
     assert len(chain.calls) == 4
 
 
@@ -82,7 +82,7 @@ def test_a_policy_sees_what_an_earlier_one_did(chain: Chain) -> None:
     assert seen[0] is True
 
 
-def test_what_is_removed_is_not_asked(chain: Chain) -> None:
+def test_a_removed_hook_is_not_called(chain: Chain) -> None:
     admission = chain.api.admission
     admission.add("policy", "p", chain.hook("p"), tables=["pods"])
     admission.add("webhook", "w", chain.hook("w"), tables=["pods"])

@@ -43,7 +43,7 @@ def test_an_update_needs_the_current_version_if_it_names_one(api: Api) -> None:
         api.update(row, "default", "a", {"metadata": {"name": "b"}})
 
 
-def test_what_the_body_says_of_itself_must_fit_the_path(api: Api) -> None:
+def test_the_body_must_match_the_path(api: Api) -> None:
     row = _row(api, "v1", "ConfigMap")
     with pytest.raises(ApiError, match="cannot be handled as a ConfigMap"):
         api.create(row, "default", {"kind": "Secret", "metadata": {"name": "a"}})
@@ -168,7 +168,7 @@ def test_a_priority_class_never_changes_its_value(api: Api) -> None:
         api.patch(row, "", "p", {"value": 2}, MERGE_PATCH)
 
 
-def test_reviews_allow_everything_unless_told_otherwise() -> None:
+def test_reviews_allow_everything_by_default() -> None:
     assert Reviewer().review("TokenReview", {"spec": {"token": "x"}})["status"]["authenticated"]
     assert Reviewer().review("SubjectAccessReview", {})["status"] == {"allowed": True}
     strict = Reviewer(authenticate=lambda _token: None, allow=lambda spec: spec.get("user") == "me")

@@ -1,4 +1,4 @@
-"""The autoscaler simulator in virtual time: whom it helps, what it says, when it gives up."""
+"""The autoscaler simulator in virtual time: scale-ups, events, timeouts."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_a_group_grows_and_its_node_comes_after_a_while(town: Town) -> None:
     assert town.reasons("Pod") == ["TriggeredScaleUp"]
 
 
-def test_a_pod_that_fits_on_a_node_is_not_told_anything(town: Town) -> None:
+def test_a_pod_that_fits_on_a_node_gets_no_event(town: Town) -> None:
     town.configure(group("b"))
     town.pod("second", topologySpreadConstraints=[spread(maxSkew=2)])
     town.pass_time(20)
     assert town.events() == []
 
 
-def test_the_new_node_is_as_the_template_says(town: Town, api: Api) -> None:
+def test_the_new_node_follows_the_template(town: Town, api: Api) -> None:
     taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
     template = {"labels": {"x": "y"}, "taints": taints, "allocatable": {"cpu": 8, "pods": "5"}}
     town.configure({"name": "g", "zone": "b", "template": template, "min": 1})
@@ -99,7 +99,7 @@ def test_a_stocked_out_group_is_tried_fails_and_is_left_alone(town: Town) -> Non
     assert town.autoscaler.describe()["groups"][0]["backoffUntil"]
 
 
-def test_a_refused_request_says_nothing_on_pods_in_that_loop(town: Town) -> None:
+def test_a_refused_request_causes_no_event_on_pods_in_that_loop(town: Town) -> None:
     town.configure(group("b", state="refuse"))
     wait_strictly(town)
     town.pass_time(10)
@@ -139,7 +139,7 @@ def test_a_node_that_never_comes_is_given_up_after_fifteen_minutes(town: Town) -
         ({"state": "off"}, {}, ""),
     ],
 )  # fmt: skip
-def test_what_no_group_can_help_is_told_why(
+def test_a_pod_that_no_group_can_help_gets_the_reason(
     town: Town, fields: dict[str, Any], spec: dict[str, Any], message: str
 ) -> None:
     town.configure({**group("b"), **fields})
@@ -165,7 +165,7 @@ def test_the_first_group_that_fits_grows_and_the_others_wait(town: Town) -> None
     town.pod("hopeless", nodeSelector={"disk": "ssd"})
     wait_strictly(town, nodeSelector={"topology.kubernetes.io/zone": "b"})
     town.pass_time(10)
-    # In the order of groups; a loop in which one grew says nothing of the rest.
+    # In the order of groups; a loop in which one grew sends no event about the rest.
     assert town.events("Pod") == [
         ("TriggeredScaleUp", "pod triggered scale-up: [{b 0->1 (max: 10)}]")
     ]
@@ -205,7 +205,7 @@ def test_the_cluster_does_not_grow_over_its_limit(town: Town) -> None:
         {"schedulingGates": [{"name": "example.com/g"}]},
     ],
 )
-def test_pods_that_nobody_called_unschedulable_are_not_its_affair(
+def test_pods_without_an_unschedulable_condition_are_ignored(
     town: Town, unlooked: dict[str, Any]
 ) -> None:
     town.configure(group("b"))
@@ -225,7 +225,7 @@ def test_a_nominated_pod_is_left_to_preemption_and_counts_on_its_node(town: Town
     assert town.reasons() == ["NotTriggerScaleUp"], "2 of 4 CPUs are taken on a1"
 
 
-def test_a_pod_is_told_a_reason_once_in_five_minutes(town: Town) -> None:
+def test_a_pod_gets_a_reason_once_in_five_minutes(town: Town) -> None:
     """Suppressed repeats count: the next event that is sent has the total."""
     town.configure(group("b", max=0))
     wait_strictly(town)
@@ -235,7 +235,7 @@ def test_a_pod_is_told_a_reason_once_in_five_minutes(town: Town) -> None:
     assert _counts(town) == [31]
 
 
-def test_with_duplicates_recorded_a_pod_is_told_25_times_and_then_seldom(town: Town) -> None:
+def test_with_duplicates_recorded_a_pod_gets_25_events_and_then_few(town: Town) -> None:
     town.configure(group("b", max=0), limitEvents=False)
     wait_strictly(town)
     town.pass_time(250)
@@ -249,7 +249,7 @@ def test_with_duplicates_recorded_a_pod_is_told_25_times_and_then_seldom(town: T
 
 
 def test_another_message_of_the_same_reason_is_left_out_as_well(town: Town) -> None:
-    """The next group takes over, and no event on the pod says so."""
+    """The next group takes over, without an event on the pod."""
     town.configure(group("b", state="stockout"), group("c", zone="b"))
     wait_strictly(town, nodeSelector={"topology.kubernetes.io/zone": "b"})
     town.pass_time(60)
@@ -329,7 +329,7 @@ def test_native_writes_the_condition_in_each_loop(town: Town) -> None:
     assert (entry["manager"], entry["subresource"]) == ("cluster-autoscaler", "status")
     town.pass_time(60)
     again = town.api.get(town.api.resources.of_kind("v1", "Pod"), "default", "second")
-    assert again.rv == pod.rv, "a condition that says the same is not written again"
+    assert again.rv == pod.rv, "an equal condition is not written again"
 
 
 def test_native_simulates_a_relaxed_pod_relaxed(town: Town) -> None:
@@ -362,7 +362,7 @@ def karpenter(town: Town, *groups: JsonObject, **settings: Any) -> None:
 def claims(town: Town) -> dict[str, dict[str, str]]:
     """Conditions of each NodeClaim."""
     return {
-        each.name: {told["type"]: told["status"] for told in each.obj["status"]["conditions"]}
+        each.name: {one["type"]: one["status"] for one in each.obj["status"]["conditions"]}
         for each in town.api.store.items("nodeclaims.karpenter.sh")
     }
 
@@ -442,7 +442,7 @@ def test_karpenter_nominates_ten_pods_at_once_and_hides_the_others(town: Town) -
     assert sum(_counts(town)) == 20
 
 
-def test_karpenter_says_on_which_claim_each_pod_is_meant_to_run(town: Town) -> None:
+def test_karpenter_names_the_claim_on_which_each_pod_is_to_run(town: Town) -> None:
     karpenter(town, group("b", max=10))
     for name in ("p", "q"):
         town.pod(name, cpu="4", nodeSelector={"topology.kubernetes.io/zone": "b"})
@@ -462,7 +462,7 @@ def test_karpenter_provides_for_all_pods_in_one_loop_and_tells_the_others(town: 
     assert sorted(town.reasons("Pod")) == ["FailedScheduling", "Nominated", "Nominated"]
 
 
-def test_a_pod_that_nobody_understands_stops_nothing(town: Town) -> None:
+def test_a_malformed_pod_stops_nothing(town: Town) -> None:
     town.configure(group("b"))
     expressions = [{"key": "x", "operator": "Nope", "values": []}]
     town.pod("odd", topologySpreadConstraints=[

@@ -1,6 +1,6 @@
-"""The autoscaler's simulation says what the scheduler's own plugins say, world by world.
+"""The autoscaler's simulation agrees with the scheduler's own plugins, world by world.
 
-Resources are left to table tests (`test_autoscaler`): a pod that asks for nothing fits anywhere.
+Resources are left to table tests (`test_autoscaler`): a pod without requests fits anywhere.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_it_agrees_with_the_plugins(data: st.DataObject) -> None:
     cluster.intern(pod)
     handle = cluster.handle()
     filters: list[Any] = [NodeUnschedulable(None, handle), TaintToleration(None, handle)]
-    # These two skip pods that ask nothing of them, and are not to be asked then.
+    # These two skip pods without their constraints, and must not be called then.
     if pod.spec.node_selector:
         filters.append(NodeAffinity(NodeAffinityArgs(), handle))
     if candidate.spreads:
@@ -117,9 +117,9 @@ def test_an_estimate_fits_what_it_promises(sizes: list[int], most: int) -> None:
     template = SimNode.of(node("new", labels={HOST: "new"}))
     waiting = []
     for number, size in enumerate(sizes):
-        asked = {"name": "c", "resources": {"requests": {"cpu": str(size)}}}
+        container = {"name": "c", "resources": {"requests": {"cpu": str(size)}}}
         meta = {"name": f"p{number}", "uid": f"u{number}"}
-        waiting.append(Candidate(api_pod({"containers": [asked]}, metadata=meta)))
+        waiting.append(Candidate(api_pod({"containers": [container]}, metadata=meta)))
     found = estimate(World([]), waiting, template, most)
     assert found.nodes <= most
     promised = [candidate.amounts["cpu"] for candidate in found.pods]

@@ -163,7 +163,7 @@ def test_a48_a_gate_that_is_off_clears_the_field_without_a_word(
     made = api.create(row, "default", spread_pod("a", [NPF]), options).obj
     assert criteria_of(made) is None
     assert options.warnings == []
-    # What nobody can use needs not be valid.
+    # A value without effect need not be valid.
     create(api, spread_pod("b", ["Nope"], "ScheduleAnyway"))
 
 

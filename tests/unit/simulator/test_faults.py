@@ -35,8 +35,8 @@ def test_a_rule_passes_some_and_then_acts_some_times() -> None:
     faults = Faults()
     faults.add(FaultRule(action="error", after=2, times=2))
     assert [_act(faults) for _ in range(6)] == [None, None, "error", "error", None, None]
-    (told,) = faults.describe()
-    assert (told["matched"], told["acted"]) == (6, 2)
+    (listed,) = faults.describe()
+    assert (listed["matched"], listed["acted"]) == (6, 2)
 
 
 def test_the_first_rule_that_acts_wins_and_a_spent_one_makes_way() -> None:
@@ -46,16 +46,16 @@ def test_the_first_rule_that_acts_wins_and_a_spent_one_makes_way() -> None:
     assert [_act(faults), _act(faults)] == ["error", "cut"]
 
 
-def test_rules_are_removed_by_identity_and_listeners_told() -> None:
+def test_rules_are_removed_by_identity_and_listeners_called() -> None:
     faults = Faults()
-    told: list[int] = []
-    faults.on_change(lambda: told.append(len(faults.describe())))
+    listed: list[int] = []
+    faults.on_change(lambda: listed.append(len(faults.describe())))
     first = faults.add(FaultRule(action="cut"))
     faults.add(FaultRule(action="delay"))
     assert faults.remove(first)
     assert not faults.remove(first)
     faults.clear()
-    assert told == [1, 2, 1, 1, 0]
+    assert listed == [1, 2, 1, 1, 0]
 
 
 def test_only_rules_without_a_name_stand_over_a_whole_stream() -> None:
@@ -80,6 +80,6 @@ def test_only_rules_without_a_name_stand_over_a_whole_stream() -> None:
         ("cut", "Expected `object`"),
     ],
 )
-def test_a_rule_that_makes_no_sense_says_why(data: object, message: str) -> None:
+def test_an_invalid_rule_is_rejected_with_the_reason(data: object, message: str) -> None:
     with pytest.raises(FaultError, match=message):
         parse_rule(data)

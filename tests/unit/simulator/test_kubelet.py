@@ -51,7 +51,7 @@ def _phase(decision: Decision) -> str | None:
     return decision.action.patch["phase"] if isinstance(decision.action, PatchStatus) else None
 
 
-def test_a_pod_without_a_node_is_nobodys() -> None:
+def test_a_pod_without_a_node_has_no_kubelet() -> None:
     assert decide(pod("a"), START) == Decision()
 
 

@@ -123,8 +123,8 @@ def test_rc7_a_pod_that_is_not_ready_in_time_is_deleted_for_good() -> None:
     bench.clock.advance(1)
     bench.settle()
     assert [change.type for change in changes][-1] == "DELETED"
-    told = changes[-1].version.obj["status"]["conditions"]
-    assert TERMINATION_TARGET in [condition["type"] for condition in told]
+    found = changes[-1].version.obj["status"]["conditions"]
+    assert TERMINATION_TARGET in [condition["type"] for condition in found]
     bench.clock.advance(1000)
     bench.settle()
     assert bench.api.store.items("pods") == []

@@ -194,7 +194,7 @@ _BEFORE: JsonObject = {
 }
 
 
-def test_apply_removes_what_its_manager_no_longer_wants_and_nothing_else() -> None:
+def test_apply_removes_only_what_its_manager_dropped() -> None:
     wanted = {"spec": {"containers": [{"name": "d", "image": "2"}]}}
     assert Merger(new_first=False).apply(_LIVE, wanted, _BEFORE) == {
         "metadata": {"labels": {"theirs": "2"}},

@@ -107,7 +107,7 @@ def test_names_are_generated_and_namespaces_must_exist(api: Api) -> None:
         _create(api, {"spec": {"containers": [{"name": "c"}]}})
 
 
-def test_a_gated_pod_says_so_and_keeps_saying_so_when_ungated(api: Api) -> None:
+def test_a_gated_pod_keeps_its_condition_when_ungated(api: Api) -> None:
     made = _create(api, pod("a", gates=("x.io/a", "b")))
     (condition,) = made["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
@@ -209,12 +209,12 @@ def test_what_may_change_once_free(api: Api, patch: JsonObject, message: str | N
 def test_status_and_spec_are_written_apart(api: Api) -> None:
     _create(api, pod("a"))
     status = {"conditions": [{"type": "X", "status": "True"}], "nominatedNodeName": "n"}
-    told = _patch(
+    patched = _patch(
         api, "a", {"status": status, "spec": {"nodeName": "z"}}, STRATEGIC_PATCH, "status"
     )
-    assert told["status"]["nominatedNodeName"] == "n"
-    assert "nodeName" not in told["spec"]
-    assert told["metadata"]["generation"] == 1
+    assert patched["status"]["nominatedNodeName"] == "n"
+    assert "nodeName" not in patched["spec"]
+    assert patched["metadata"]["generation"] == 1
     changed = _patch(api, "a", {"metadata": {"labels": {"l": "1"}}, "status": {"phase": "Failed"}})
     assert changed["status"]["phase"] == "Pending"
     assert changed["metadata"]["labels"] == {"l": "1"}

@@ -78,7 +78,7 @@ def test_every_kind_prints_an_empty_object() -> None:
         assert "Age" in cells or row.kind == "Event"
 
 
-def test_rows_carry_what_was_asked_for() -> None:
+def test_rows_hold_the_requested_object() -> None:
     obj = pod("a")
     assert "object" not in table("pods", [obj], START, include="None")["rows"][0]
     assert table("pods", [obj], START, include="Object")["rows"][0]["object"] is obj

@@ -34,7 +34,7 @@ def test_a_dry_run_is_checked_and_not_charged() -> None:
     assert bench.refusal("p", "3")
 
 
-def test_a_quota_that_nobody_counted_yet_limits_nothing() -> None:
+def test_a_quota_without_usage_limits_nothing() -> None:
     bench = Bench(controllers=[])
     bench.quota({"requests.cpu": "1"})
     assert bench.refusal("p", "5") == ""

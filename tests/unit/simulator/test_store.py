@@ -117,7 +117,7 @@ def test_a_subscriber_that_writes_does_not_disorder_the_others() -> None:
     assert seen[0][1] < seen[1][1]
 
 
-def test_an_unsubscribed_subscriber_hears_nothing_more() -> None:
+def test_an_unsubscribed_subscriber_is_not_called_again() -> None:
     store = Store()
     seen: list[Change] = []
     undo = store.subscribe(None, lambda _table, change: seen.append(change))
