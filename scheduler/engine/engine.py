@@ -199,10 +199,10 @@ class Engine:
         if isinstance(error, NoNodesError):
             return failure.no_nodes(str(error), error.unschedulable_reason)
         if isinstance(error, AttemptError):
-            return failure.from_error(error)
+            return failure.from_status(error.status)
         attempt.fault = error
         self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
-        return failure.from_error(failed(f"scheduling cycle: {error!r}", error))
+        return failure.from_status(failed(f"scheduling cycle: {error!r}", error).status)
 
     # -- the budget of a cycle -------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Engine:
         try:
             attempt.pod = self.cache.assume_pod(attempt.pod, attempt.result.node_name)
         except CacheError as error:
-            attempt.failure = failure.from_error(failed(str(error), error))
+            attempt.failure = failure.from_status(failed(str(error), error).status)
             attempt.result = None
             return
         self._nominator.delete_nominated_pod_if_exists(attempt.pod)

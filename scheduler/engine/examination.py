@@ -10,8 +10,9 @@ It costs one pass over all nodes without reuse, on the owner's loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -114,32 +115,23 @@ def examine(
     if not table.node_count:
         return Examination(0, 0, notes=(NO_NODES,), explanations=explanations)
     state = CycleState(now)
-    search = _CompleteSearch(framework, table, nominator)
+    found, ranking, error = _Outcome(), _Ranking(), None
     try:
-        found = search.examine(state, pod, examples)
-        if not len(found.feasible) and framework.relax(state, pod):
-            state.skip_filter.clear()
-            found = search.examine(state, pod, examples)
+        found = _CompleteSearch(framework, table, nominator).examine(state, pod, examples)
+        if len(found.feasible):
+            ranking = _rank(framework, table, state, pod, found.feasible, top)
     except AttemptError as raised:
-        return Examination(
-            table.node_count,
-            0,
-            skipped_filters=tuple(sorted(state.skip_filter)),
-            error=str(raised),
-            error_plugin=raised.status.plugin,
-            explanations=explanations,
-        )
+        error = raised
     notes = list(_notes(found, nodes_to_find, scores=bool(framework.score)))
-    best, tied, weights, error = _rank(framework, table, state, pod, found.feasible, top)
     if error is not None and len(found.feasible) == 1:
         notes.append("scoring failed, but does not matter while one node fits")
     return Examination(
         nodes=table.node_count,
         feasible=len(found.feasible),
         rejections=found.rejections,
-        best=best,
-        tied=tied,
-        weights=weights,
+        best=ranking.best,
+        tied=ranking.tied,
+        weights=dict(ranking.weights),
         skipped_filters=tuple(sorted(state.skip_filter)),
         skipped_scores=tuple(sorted(state.skip_score)),
         error="" if error is None else str(error),
@@ -153,10 +145,18 @@ def examine(
 class _Outcome:
     """The results of Filter for all nodes."""
 
-    feasible: Rows
-    rejections: tuple[Rejection, ...]
+    feasible: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    rejections: tuple[Rejection, ...] = ()
     #: The node that a cycle takes because the pod is nominated to it.
     nominated: str = ""
+
+
+class _Ranking(NamedTuple):
+    """The results of Score for the feasible nodes; see `Examination`."""
+
+    best: tuple[NodeScore, ...] = ()
+    tied: int = 0
+    weights: Mapping[str, int] = {}
 
 
 def _notes(found: _Outcome, nodes_to_find: int | None, *, scores: bool) -> Iterator[str]:
@@ -182,6 +182,13 @@ class _CompleteSearch(Search):
 
     def examine(self, state: CycleState, pod: Pod, examples: int) -> _Outcome:
         """Return the results of all nodes. Raises AttemptError when a plugin fails."""
+        found = self._examine(state, pod, examples)
+        if not len(found.feasible) and self._framework.relax(state, pod):
+            state.skip_filter.clear()
+            found = self._examine(state, pod, examples)
+        return found
+
+    def _examine(self, state: CycleState, pod: Pod, examples: int) -> _Outcome:
         table = self._table
         names = table.names
         groups = _Groups(examples)
@@ -190,7 +197,7 @@ class _CompleteSearch(Search):
             diagnosis = rejected_by_pre_filter(left, Diagnosis(table.node_count)).diagnosis
             status = _attributed(diagnosis.statuses.absent, diagnosis.unschedulable_plugins)
             groups.add(status, [names[row] for row in table.rows])
-            return _Outcome(np.zeros(0, dtype=np.intp), groups.sorted())
+            return _Outcome(rejections=groups.sorted())
         rows = table.rows
         if left.names is not None:
             rows = self._rows_of(left.names)
@@ -262,27 +269,19 @@ class _Groups:
 
 def _rank(
     framework: Framework, table: NodeTable, state: CycleState, pod: Pod, feasible: Rows, top: int
-) -> tuple[tuple[NodeScore, ...], int, dict[str, int], AttemptError | None]:
-    """Return the best nodes, how many share the highest total, the weights, and the error.
-
-    Scores are computed without reuse.
-    """
+) -> _Ranking:
+    """Score the feasible nodes, without reuse. Raises AttemptError when a plugin fails."""
     scoring = Scoring(framework, table)
-    if not len(feasible):
-        return (), 0, {}, None
+    if scoring.slots:
+        framework.run_pre_score(state, pod, table, feasible)
     columns: dict[str, tuple[Int64Column, Int64Column, Int64Column]] = {}
     total = np.zeros(len(feasible), dtype=np.int64)
-    try:
-        if scoring.slots:
-            framework.run_pre_score(state, pod, table, feasible)
-        for slot in scoring.slots:
-            if slot.name not in state.skip_score:
-                raw, normalized = scoring.scores_of(slot, state, pod, feasible)
-                weighted = slot.weight * normalized
-                columns[slot.name] = raw, normalized, weighted
-                total += weighted
-    except AttemptError as raised:
-        return (), 0, {}, raised
+    for slot in scoring.slots:
+        if slot.name not in state.skip_score:
+            raw, normalized = scoring.scores_of(slot, state, pod, feasible)
+            weighted = slot.weight * normalized
+            columns[slot.name] = raw, normalized, weighted
+            total += weighted
     weights = {slot.name: slot.weight for slot in scoring.slots if slot.name in columns}
     names, totals = [table.names[row] for row in feasible.tolist()], total.tolist()
     order = sorted(range(len(names)), key=lambda i: (-totals[i], names[i]))
@@ -297,4 +296,4 @@ def _rank(
         )
         for i in order[:top]
     )
-    return best, totals.count(totals[order[0]]), weights, None
+    return _Ranking(best, totals.count(totals[order[0]]), weights)

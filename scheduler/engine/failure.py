@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.diagnosis import FitError
-from scheduler.engine.errors import AttemptError
 from scheduler.framework import (
     CLEAR_NOMINATION,
     CycleState,
@@ -117,7 +116,10 @@ def from_fit_error(
 
 
 def from_status(status: Status) -> Failure:
-    """Build the failure of PreBind or Bind: without a plugin, so the pod takes error backoff."""
+    """Build the failure of an attempt that ended with `status`, as of PreBind or Bind.
+
+    Without a plugin, so the pod takes error backoff.
+    """
     own = status.condition_reason or REASON_UNSCHEDULABLE
     return Failure(
         reason=own if status.rejected else REASON_SCHEDULER_ERROR,
@@ -125,11 +127,6 @@ def from_status(status: Status) -> Failure:
         nominating=CLEAR_NOMINATION,
         rejected=status.rejected,
     )
-
-
-def from_error(attempt_error: AttemptError) -> Failure:
-    """Build the failure of an attempt in which a plugin failed."""
-    return from_status(attempt_error.status)
 
 
 def node_changed(node_name: str, status: Status) -> Failure:

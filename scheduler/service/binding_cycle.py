@@ -19,7 +19,7 @@ from scheduler.client.binding import PodMovedOnError
 from scheduler.engine import Attempt, Engine, Failure, WaitingPod
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.errors import AttemptError, failed
-from scheduler.engine.failure import from_error, from_status
+from scheduler.engine.failure import from_status
 from scheduler.engine.plugin_calls import BIND, PRE_BIND, PRE_BIND_PRE_FLIGHT, call_errors
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
@@ -115,10 +115,10 @@ class BindingCycle:
         try:
             failure = await self._bind(attempt)
         except AttemptError as error:
-            failure = from_error(error)
+            failure = from_status(error.status)
         except Exception as error:  # noqa: BLE001 - task boundary: a fault must not lose the pod
             _log.exception("binding cycle failed", pod=attempt.pod.key)
-            failure = from_error(failed(f"binding cycle: {error!r}", error))
+            failure = from_status(failed(f"binding cycle: {error!r}", error).status)
         if failure is None:
             self._inbox.submit(partial(self._succeeded, attempt))
         else:
@@ -244,7 +244,7 @@ class BindingCycle:
             return None
         if status.rejected:
             return rejected_on_node(status, attempt.node_name)
-        return from_error(failed(f"waiting on permit for pod: {status.message}"))
+        return from_status(failed(f"waiting on permit for pod: {status.message}").status)
 
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         started = self._clock.monotonic()
