@@ -20,7 +20,7 @@ from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import ResourceQuotaArgs
 from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.deferral import REASON_VALIDATED, is_deferred
-from plugins.resource_quota.keys import InvalidKey, human
+from plugins.resource_quota.keys import human
 from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.messages import Violation, message, quota_reference
 from plugins.resource_quota.upkeep import Audit, Sweep
@@ -80,9 +80,8 @@ class QuotaEnforcement:
         self._on_given_up: Callable[[Pod], None] = lambda _pod: None
         self._share: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
         self._findings: list[tuple[ObjectReference, str, str]] = []
-        self._reported: dict[tuple[str, str], tuple[InvalidKey, ...]] = {}
-        #: By namespace and name: UID and built-in compute names.
-        self._built_in: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
+        #: By namespace and name of each quota: UID and terms.
+        self._known: dict[str, dict[str, tuple[str, QuotaTerms]]] = {}
         self._conflicting: set[str] = set()
         self._touched: dict[Account, None] = {}
         #: Accounts from which more is taken than allowed, to be reported.
@@ -304,10 +303,13 @@ class QuotaEnforcement:
                 self._activate()
             self._report(new, terms)
         elif old is not None:
-            self.ledger.remove_quota(old.metadata.namespace, old.metadata.name)
-            self._reported.pop((old.metadata.namespace, old.metadata.name), None)
-            self._note_built_in(old, ())
-            self._conflicting.discard(old.metadata.uid)
+            meta = old.metadata
+            self.ledger.remove_quota(meta.namespace, meta.name)
+            known = self._known.get(meta.namespace, {})
+            known.pop(meta.name, None)
+            if not known:
+                self._known.pop(meta.namespace, None)
+            self._conflicting.discard(meta.uid)
 
     def _changed(self, account: Account) -> None:
         self._touched[account] = None
@@ -328,40 +330,29 @@ class QuotaEnforcement:
     # -- findings --------------------------------------------------------------------------------
 
     def _report(self, quota: Quota, terms: QuotaTerms) -> None:
-        """Report what is wrong with a quota once, and again when it changes."""
+        """Report unreadable keys of a quota, and again when they change; then conflicts."""
         meta = quota.metadata
-        key = meta.namespace, meta.name
-        if terms.invalid != self._reported.get(key, ()):
-            self._reported[key] = terms.invalid
-            if terms.invalid:
-                # One Event for all keys: Events of one reason become a series with one note.
-                ignored = "the key is" if len(terms.invalid) == 1 else "these keys are"
-                named = "; ".join(map(str, terms.invalid))
-                note = f"quota {meta.name}: {named}; {ignored} ignored, the others are not"
-                self._find(meta.namespace, meta.name, meta.uid, INVALID_KEY, note)
-        self._note_built_in(quota, terms.built_in)
-        self._report_conflicts(meta.namespace)
-
-    def _note_built_in(self, quota: Quota, keys: tuple[str, ...]) -> None:
-        meta = quota.metadata
-        known = self._built_in.setdefault(meta.namespace, {})
-        if keys:
-            known[meta.name] = meta.uid, keys
-        else:
-            known.pop(meta.name, None)
-        if not known:
-            del self._built_in[meta.namespace]
+        known = self._known.setdefault(meta.namespace, {})
+        before = known[meta.name][1].invalid if meta.name in known else ()
+        known[meta.name] = meta.uid, terms
+        if terms.invalid and terms.invalid != before:
+            # One Event for all keys: Events of one reason become a series with one note.
+            ignored = "the key is" if len(terms.invalid) == 1 else "these keys are"
+            named = "; ".join(map(str, terms.invalid))
+            note = f"quota {meta.name}: {named}; {ignored} ignored, the others are not"
+            self._find(meta.namespace, meta.name, meta.uid, INVALID_KEY, note)
+        if self.ledger.limits_pods_of(meta.namespace):
+            self._report_conflicts(meta.namespace)
 
     def _report_conflicts(self, namespace: str) -> None:
         """Report built-in compute names in a namespace with deferred keys, once per quota."""
-        if not self.ledger.limits_pods_of(namespace):
-            return
-        for name, (uid, keys) in self._built_in.get(namespace, {}).items():
-            if uid not in self._conflicting:
+        for name, (uid, terms) in self._known[namespace].items():
+            if terms.built_in and uid not in self._conflicting:
                 self._conflicting.add(uid)
                 note = (
-                    f"quota {name} limits {', '.join(keys)} in a namespace with deferred quotas: "
-                    "the API server charges gated pods by it, and refuses those over the limit"
+                    f"quota {name} limits {', '.join(terms.built_in)} in a namespace with deferred "
+                    "quotas: the API server charges gated pods by it, and refuses those over the "
+                    "limit"
                 )
                 self._find(namespace, name, uid, BUILT_IN_CONFLICT, note)
 

@@ -14,13 +14,11 @@ def test_nothing_is_stored_for_a_namespace_whose_quotas_are_deleted() -> None:
     enforcement = fixture.plugin.enforcement
     assert enforcement is not None
     plain, built_in = quota("plain"), quota("built-in", hard={"=requests.cpu": 1})
-    fixture.deliver(plain)
-    assert not enforcement._built_in
-    fixture.deliver(built_in)
-    assert enforcement._built_in.keys() == {"default"}
+    fixture.deliver(plain, built_in)
+    assert enforcement._known.keys() == {"default"}
     for each in (plain, built_in):
         fixture.handle.callbacks["resourcequotas"](each, None)
-    assert not enforcement._built_in
+    assert not enforcement._known
 
 
 def test_the_event_of_an_exceeded_quota_counts_all_pods() -> None:
