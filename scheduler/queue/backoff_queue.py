@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.framework.queued import QueuedPodInfo
@@ -25,20 +26,17 @@ SortKey = Callable[[QueuedPodInfo], Any]
 NO_BACKOFF = -math.inf
 
 
+@dataclass(frozen=True, slots=True)
 class BackoffPolicy:
     """Backoff arithmetic. Pure, except that it caches the expiry in the pod's record."""
 
-    __slots__ = ("aligned", "initial", "maximum")
-
-    def __init__(self, initial: float, maximum: float, *, aligned: bool = True) -> None:
-        """Take limits in seconds; a `maximum` of 0 disables backoff.
-
-        With `aligned`, pods are released in windows of one whole second, each window in the order
-        of the active queue, instead of one by one as their backoff ends.
-        """
-        self.initial = initial
-        self.maximum = maximum
-        self.aligned = aligned
+    initial: float
+    """Seconds."""
+    maximum: float
+    """Seconds; 0 disables backoff."""
+    aligned: bool = field(default=True, kw_only=True)
+    """Release pods in windows of one whole second, each window in the order of the active queue,
+    instead of one by one as their backoff ends."""
 
     def duration(self, count: int) -> float:
         """Return seconds to wait: `initial`, doubled with each further failure, up to `maximum`."""

@@ -66,18 +66,20 @@ class InFlightEvent:
 class InFlight:
     """Popped pods, and the events since the first of them was popped."""
 
-    __slots__ = ("_dropped", "_events", "_first", "_limit", "_metrics", "_next", "_pods")
+    __slots__ = ("_first", "_limit", "_metrics", "_next", "_pods", "dropped", "events")
 
     def __init__(self, metrics: QueueMetrics, limit: int = IN_FLIGHT_EVENT_LIMIT) -> None:
         self._metrics = metrics
         self._limit = limit
         # In order of popping. Not a dict: its first key is found in O(n) after many deletions.
         self._pods: OrderedDict[str, tuple[int, QueuedPodInfo]] = OrderedDict()
-        self._events: deque[InFlightEvent] = deque()
+        #: Events kept, oldest first.
+        self.events: deque[InFlightEvent] = deque()
         #: Number of the first event kept, and number of the next event.
         self._first = 0
         self._next = 0
-        self._dropped = 0
+        #: Number of events dropped because of the limit.
+        self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -87,21 +89,6 @@ class InFlight:
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return (info for _, info in self._pods.values())
-
-    @property
-    def events(self) -> tuple[InFlightEvent, ...]:
-        """Events kept, oldest first."""
-        return tuple(self._events)
-
-    @property
-    def event_count(self) -> int:
-        """Number of events kept."""
-        return len(self._events)
-
-    @property
-    def dropped(self) -> int:
-        """Number of events dropped because of the limit."""
-        return self._dropped
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return the record of a pod in flight; None for others."""
@@ -117,32 +104,32 @@ class InFlight:
         """Keep an event for the pods in flight, if any; beyond the limit the oldest is dropped."""
         if not self._pods:
             return
-        self._events.append(event)
+        self.events.append(event)
         self._next += 1
         self._metrics.inflight_events(event.label, 1)
-        if len(self._events) > self._limit:
+        if len(self.events) > self._limit:
             self._first += 1
-            self._dropped += 1
-            self._metrics.inflight_events(self._events.popleft().label, -1)
+            self.dropped += 1
+            self._metrics.inflight_events(self.events.popleft().label, -1)
 
     def events_for(self, uid: str) -> list[InFlightEvent] | None:
         """Return the events since the pod was popped; None if dropped, or if not in flight."""
         entry = self._pods.get(uid)
         if entry is None or entry[0] < self._first:
             return None
-        return list(islice(self._events, entry[0] - self._first, None))
+        return list(islice(self.events, entry[0] - self._first, None))
 
     def finish(self, uid: str) -> None:
         """End the pod's attempt, and drop the events that no attempt needs any more. Idempotent."""
         if self._pods.pop(uid, None) is None:
             return
         self._metrics.inflight_events(POD_POPPED, -1)
-        if not self._events:
+        if not self.events:
             return
         needed = next(iter(self._pods.values()))[0] if self._pods else self._next
         released: Counter[str] = Counter()
         while self._first < needed:
-            released[self._events.popleft().label] += 1
+            released[self.events.popleft().label] += 1
             self._first += 1
         for label, count in released.items():
             self._metrics.inflight_events(label, -count)
@@ -150,13 +137,13 @@ class InFlight:
     def violations(self) -> list[str]:
         """Return the broken invariants, for `validate()`."""
         found: list[str] = []
-        if self._next - self._first != len(self._events):
+        if self._next - self._first != len(self.events):
             found.append("in flight: events are misnumbered")
-        if self._events and not self._pods:
-            found.append(f"in flight: {len(self._events)} events are kept for no pod")
+        if self.events and not self._pods:
+            found.append(f"in flight: {len(self.events)} events are kept for no pod")
         starts = [start for start, _ in self._pods.values()]
         if starts != sorted(starts):
             found.append("in flight: pods are out of order")
-        if starts and self._events and starts[0] > self._first:
+        if starts and self.events and starts[0] > self._first:
             found.append("in flight: events older than the first pod are kept")
         return found

@@ -12,17 +12,9 @@ from itertools import islice
 from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.accounts import NamespaceAccounts
-from scheduler.queue.backoff_queue import BackoffPolicy
-from scheduler.queue.in_flight import InFlight
-from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.pre_enqueue import PreEnqueueRunner
-from scheduler.queue.queueing_hints import HintIndex
-from scheduler.queue.signals import Signals
-from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import QueueState, SubQueues
+from scheduler.queue.parts import QueueParts
+from scheduler.queue.sub_queues import QueueState
 from scheduler.queue.unschedulable_pods import Group
-from scheduler.queue.wakeups import Wakeups
 
 _ACTIVE: Final = "waiting for its turn"
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
@@ -110,32 +102,15 @@ class QueueInvariantError(AssertionError):
         super().__init__("; ".join(violations))
 
 
-class QueueIntrospection:
-    """The read side of `SchedulingQueue`, whose `__init__` sets these attributes."""
-
-    nominator: QueueNominator
-    signals: Signals
-    _accounts: NamespaceAccounts
-    _clock: SteadyClock
-    _closed: bool
-    _cycle: int
-    _early_pop: bool
-    _events: int
-    _events_ignored: int
-    _hints: HintIndex
-    _in_flight: InFlight
-    _max_in_unschedulable: float | None
-    _policy: BackoffPolicy
-    _pre_enqueue: PreEnqueueRunner
-    _sub_queues: SubQueues
-    _wakeups: Wakeups
+class QueueIntrospection(QueueParts):
+    """The read side of `SchedulingQueue`."""
 
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and self._sub_queues.state(uid) is not None
 
     def statistics(self) -> QueueStatistics:
         """Return counts; O(1) except for the deferred namespaces, which are few."""
-        sub_queues, hints = self._sub_queues, self._hints.counts
+        sub_queues, hints, gates = self._sub_queues, self._hints, self._pre_enqueue
         return QueueStatistics(
             active=len(sub_queues.active),
             backoff=len(sub_queues.backoff),
@@ -143,17 +118,17 @@ class QueueIntrospection:
             unschedulable=len(sub_queues.unschedulable) - sub_queues.unschedulable.gated,
             gated=sub_queues.unschedulable.gated,
             in_flight=len(self._in_flight),
-            in_flight_events=self._in_flight.event_count,
+            in_flight_events=len(self._in_flight.events),
             in_flight_events_dropped=self._in_flight.dropped,
             nominated=len(self.nominator),
             scheduling_cycle=self._cycle,
             events=self._events,
             events_ignored=self._events_ignored,
             hint_calls=hints.calls,
-            hint_answers_shared=hints.shared,
+            hint_answers_shared=hints.shared_results,
             hint_errors=hints.errors,
-            pre_enqueue_runs=self._pre_enqueue.counts.runs,
-            pre_enqueue_errors=self._pre_enqueue.counts.errors,
+            pre_enqueue_runs=gates.runs,
+            pre_enqueue_errors=gates.errors,
             clock_jumps=self._clock.jumps,
             closed=self._closed,
             wakeups_left=self._wakeups.backlog,
@@ -209,8 +184,8 @@ class QueueIntrospection:
             for info in self._in_flight
             if info.uid in self
         ]
-        backoff = self._sub_queues.backoff
-        ready = len(self._sub_queues.active) or (self._early_pop and backoff.poppable)
+        early = self._options.pop_from_backoff and self._sub_queues.backoff.poppable
+        ready = early or len(self._sub_queues.active)
         if self.signals.waiting_for_pod and ready:
             found.append("a pod could be popped, but on_ready was not called")
         if found:
@@ -255,7 +230,7 @@ class QueueIntrospection:
             if retry is None:
                 return None, ""
             return retry, _GATE_ERROR if info.gate_errors else _REQUESTED_BY_GATE
-        longest = self._max_in_unschedulable
+        longest = self._options.max_in_unschedulable
         flush = None if longest is None else info.timestamp + longest
         if retry is not None and (flush is None or retry <= flush):
             return retry, _REQUESTED

@@ -17,9 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.api.pod import Pod
-from scheduler.framework.plugin import (
-    NominatingInfo,
-)
+from scheduler.framework.plugin import NominatingInfo
 
 PodLister = Callable[[str, str], Pod | None]
 """`lister(namespace, name)`: the newest pod that the informer knows; None when it was deleted."""
@@ -51,7 +49,7 @@ class QueueNominator:
 
     __slots__ = (
         "_by_node", "_cleared", "_listeners", "_lister", "_node_listeners", "_node_of",
-        "_on_error", "_under_way", "_version", "_writes",
+        "_on_error", "_under_way", "_writes", "version",
     )  # fmt: skip
 
     def __init__(
@@ -75,15 +73,11 @@ class QueueNominator:
         self._cleared: dict[str, str] = {}
         #: By UID; only of pods that the informer knew, until it shows them deleted or bound.
         self._writes: dict[str, _Writes] = {}
-        self._version = 0
+        #: Grows whenever a nomination or a nominated pod changes.
+        self.version = 0
 
     def __len__(self) -> int:
         return len(self._node_of)
-
-    @property
-    def version(self) -> int:
-        """A number that grows whenever a nomination or a nominated pod changes."""
-        return self._version
 
     def subscribe(self, listener: NominationListener) -> None:
         """Call the listener when a nomination is set, moved or ended."""
@@ -204,7 +198,7 @@ class QueueNominator:
         before = self._node_of.get(uid, "")
         if not before and not node_name:
             return
-        self._version += 1
+        self.version += 1
         if before == node_name:
             self._by_node[node_name][uid] = pod
             self._notify_nodes(node_name)

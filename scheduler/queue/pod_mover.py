@@ -17,7 +17,7 @@ from scheduler.framework.status import Code, Status, error
 from scheduler.queue.backoff_queue import BackoffPolicy
 from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.pre_enqueue import PreEnqueueRunner
-from scheduler.queue.queueing_hints import SKIP, HintIndex, QueueingDecision, QueueingStrategy
+from scheduler.queue.queueing_hints import SKIP, QueueingDecision, QueueingStrategy
 from scheduler.queue.signals import Signals
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.sub_queues import QueueState, SubQueues
@@ -40,7 +40,6 @@ class PodMover:
     policy: BackoffPolicy
     sub_queues: SubQueues
     pre_enqueue: PreEnqueueRunner
-    hints: HintIndex
     nominator: QueueNominator
     signals: Signals
     timetable: Timetable

@@ -7,13 +7,10 @@ caller updates the pod's record and moves the pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
-from scheduler.framework.plugin import (
-    PreEnqueuePlugin,
-)
+from scheduler.framework.plugin import PreEnqueuePlugin
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error, status_or_none
 from scheduler.queue.metrics import QueueMetrics
@@ -27,18 +24,10 @@ _SUCCESS: Final = Status(Code.SUCCESS)
 _SAMPLE_EVERY: Final = 10
 
 
-@dataclass(slots=True)
-class PreEnqueueCounts:
-    """PreEnqueue runs since the start."""
-
-    runs: int = 0
-    errors: int = 0
-
-
 class PreEnqueueRunner:
     """The PreEnqueue plugins of all profiles."""
 
-    __slots__ = ("_metrics", "_on_error", "_plugins", "_timer", "_with_held", "counts")
+    __slots__ = ("_metrics", "_on_error", "_plugins", "_timer", "_with_held", "errors", "runs")
 
     def __init__(
         self,
@@ -59,7 +48,8 @@ class PreEnqueueRunner:
         self._metrics = metrics
         self._timer = timer
         self._on_error = on_error
-        self.counts = PreEnqueueCounts()
+        #: Number since the start.
+        self.runs = self.errors = 0
 
     def run(self, info: QueuedPodInfo) -> tuple[str, Status] | None:
         """Return the first rejection and the plugin that made it; None when all let the pod in.
@@ -70,9 +60,9 @@ class PreEnqueueRunner:
         plugins = self._plugins.get(profile, ())
         if info.gating_plugin:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
-        self.counts.runs += 1
+        self.runs += 1
         timer = self._timer
-        sampled = timer if self.counts.runs % _SAMPLE_EVERY == 0 else None
+        sampled = timer if self.runs % _SAMPLE_EVERY == 0 else None
         run_started = timer() if timer else 0.0
         rejection: tuple[str, Status] | None = None
         for plugin in plugins:
@@ -102,7 +92,7 @@ class PreEnqueueRunner:
             held = plugin.held(changed)
             return [info for uid, info in group.members.items() if uid not in held]
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call
-            self.counts.errors += 1
+            self.errors += 1
             self.report(plugin.name, PRE_ENQUEUE, sample.pod, cause)
             return list(group.members.values())
 
@@ -115,11 +105,11 @@ class PreEnqueueRunner:
         try:
             status = status_or_none(plugin.pre_enqueue(pod))
         except Exception as cause:  # noqa: BLE001 - boundary: plugin call
-            self.counts.errors += 1
+            self.errors += 1
             self.report(plugin.name, PRE_ENQUEUE, pod, cause)
             return error(cause).by(plugin.name)
         if status is None or status.success:
             return None
         if status.code is Code.ERROR:
-            self.counts.errors += 1
+            self.errors += 1
         return status.by(plugin.name)

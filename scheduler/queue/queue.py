@@ -15,8 +15,7 @@ scheduling_queue.go: PriorityQueue; docs/differences.md lists the differences.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
@@ -29,33 +28,13 @@ from scheduler.framework.events import (
     ActionType,
     ClusterEvent,
 )
-from scheduler.framework.handle import Clock
-from scheduler.framework.plugin import (
-    PreEnqueuePlugin,
-)
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.accounts import NamespaceAccounts
-from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
-from scheduler.queue.cluster_events import DEFAULT_FEATURES, EventFeatures, pod_events
-from scheduler.queue.in_flight import InFlight, InFlightEvent, PreCheck
+from scheduler.queue.cluster_events import pod_events
+from scheduler.queue.in_flight import InFlightEvent, PreCheck
 from scheduler.queue.introspection import QueueIntrospection
-from scheduler.queue.metrics import QueueMetrics
-from scheduler.queue.nominator import PodLister, QueueNominator
-from scheduler.queue.pod_mover import PodMover
-from scheduler.queue.pre_enqueue import PreEnqueueRunner
-from scheduler.queue.queueing_hints import (
-    AFTER_BACKOFF,
-    SKIP,
-    HintIndex,
-    PluginErrorListener,
-    QueueingHintMap,
-)
-from scheduler.queue.retry_suppressor import RetrySuppressor
-from scheduler.queue.signals import Signals
-from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES, QueueState, SubQueues
-from scheduler.queue.timetable import Timetable
-from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS, Wakeups
+from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP
+from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES, QueueState
+from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS
 
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
@@ -75,109 +54,7 @@ class AlreadyQueuedError(ValueError):
 
 
 class SchedulingQueue(QueueIntrospection):
-    """All pending pods of our profiles; see the module's docstring."""
-
-    def __init__(  # noqa: PLR0913 - one option per setting
-        self,
-        clock: Clock,
-        sort_key: SortKey,
-        pre_enqueue: Mapping[str, Sequence[PreEnqueuePlugin]],
-        hints: Mapping[str, QueueingHintMap],
-        *,
-        pod_lister: PodLister,
-        nomination_under_way: Callable[[str], bool] = lambda _uid: False,
-        initial_backoff: float = 1.0,
-        max_backoff: float = 10.0,
-        max_in_unschedulable: float | None = 300.0,
-        pop_from_backoff: bool = True,
-        time_based_hint_period: float = 30.0,
-        cycle_budget: float = math.inf,
-        slice_seconds: float = math.inf,
-        metrics: QueueMetrics | None = None,
-        features: EventFeatures = DEFAULT_FEATURES,
-        timer: Callable[[], float] | None = None,
-        on_plugin_error: PluginErrorListener | None = None,
-    ) -> None:
-        """Times are in seconds.
-
-        Args:
-            clock: wall clock for all times; monotonic clock to measure jumps of the wall clock.
-            sort_key: the QueueSort plugin's; smaller is popped first.
-            pre_enqueue: profile -> its PreEnqueue plugins, in order.
-            hints: profile -> the events that its plugins registered (`build_hint_map`).
-            pod_lister: returns the newest pod that the informer knows, for the nominator.
-            nomination_under_way: returns whether a write of a pod's nomination (by UID) is queued
-                or in flight.
-            initial_backoff: wait after the first failure; doubles with each one.
-            max_backoff: longest backoff; 0 disables backoff.
-            max_in_unschedulable: a pod unschedulable for longer is retried; None disables that.
-            pop_from_backoff: feature gate SchedulerPopFromBackoffQ: backoff ends in windows of one
-                second, PreEnqueue runs before backoff, and a pod in backoff may be popped when
-                nothing is active.
-            time_based_hint_period: time between two Time events.
-            cycle_budget: CPU time that one scheduling cycle may use; the basis of `charge`.
-            slice_seconds: work for many pods beyond this time is postponed to the next `run_due`.
-            metrics: receives every move.
-            features: feature gates that decide which updates count as events of their own.
-            timer: returns seconds, to measure hints and PreEnqueue plugins; None: not measured.
-            on_plugin_error: receives every exception that a plugin raised, for the log.
-        """
-        self._metrics = metrics or QueueMetrics()
-        self._policy = BackoffPolicy(initial_backoff, max_backoff, aligned=pop_from_backoff)
-        self._early_pop = pop_from_backoff
-        #: Callbacks for the scheduling loop.
-        self.signals = Signals()
-        self._max_in_unschedulable = max_in_unschedulable
-        self._features = features
-        self._clock = SteadyClock(clock, self._clock_jumped)
-        self._hints = HintIndex(hints, self._metrics, timer, on_plugin_error)
-        self._accounts = NamespaceAccounts(clock.monotonic, cycle_budget)
-        self._sub_queues = SubQueues(
-            self._policy,
-            sort_key,
-            self._metrics,
-            self._hints.required_keys,
-            self._accounts.over_limit,
-        )
-        self._in_flight = InFlight(self._metrics)
-        self._retry_suppressor = RetrySuppressor()
-        self._pre_enqueue = PreEnqueueRunner(pre_enqueue, self._metrics, timer, on_plugin_error)
-        #: Nominations of pending pods.
-        self.nominator = QueueNominator(
-            pod_lister,
-            lambda pod, error: self._pre_enqueue.report("", "nomination listener", pod, error),
-            nomination_under_way,
-        )
-        self._timetable = Timetable(
-            clock.now(),
-            flush=max_in_unschedulable is not None,
-            hint_period=time_based_hint_period,
-            time_plugins=self._hints.subscription(TIME_TICK).plugins,
-        )
-        self._mover = PodMover(
-            clock=self._clock,
-            policy=self._policy,
-            sub_queues=self._sub_queues,
-            pre_enqueue=self._pre_enqueue,
-            hints=self._hints,
-            nominator=self.nominator,
-            signals=self.signals,
-            timetable=self._timetable,
-        )
-        self._wakeups = Wakeups(
-            sub_queues=self._sub_queues,
-            hints=self._hints,
-            pre_enqueue=self._pre_enqueue,
-            mover=self._mover,
-            accounts=self._accounts,
-            signals=self.signals,
-            monotonic=clock.monotonic,
-            slice_seconds=slice_seconds,
-        )
-        self._cycle = 0
-        self._events = 0
-        self._events_ignored = 0
-        self._closed = False
+    """All pending pods of our profiles; `QueueParts` documents the arguments."""
 
     def __len__(self) -> int:
         """Return the number of pods in the sub-queues; those in flight do not count."""
@@ -225,7 +102,7 @@ class SchedulingQueue(QueueIntrospection):
 
     def _update_in_flight(self, old: Pod, new: Pod) -> None:
         only = frozenset((new.uid,))
-        for event in pod_events(new, old, self._features):
+        for event in pod_events(new, old, self._options.features):
             subscription = self._hints.subscription(event)
             if subscription.plugins:
                 self._in_flight.record(
@@ -249,7 +126,7 @@ class SchedulingQueue(QueueIntrospection):
             self._mover.requeue(info, AFTER_BACKOFF, UNKNOWN_EVENTS)
             return
         requeued = False
-        for event in pod_events(new, old, self._features):
+        for event in pod_events(new, old, self._options.features):
             subscription = self._hints.subscription(event)
             if not subscription.plugins:
                 continue
@@ -274,7 +151,7 @@ class SchedulingQueue(QueueIntrospection):
         Also None when many pods of deferred namespaces had to be set aside first; `on_ready` is
         then called at once.
         """
-        info = self._sub_queues.pop(self._retry_suppressor, early=self._early_pop)
+        info = self._sub_queues.pop(self._retry_suppressor, early=self._options.pop_from_backoff)
         if info is None:
             self.signals.waiting_for_pod = True
             if self._sub_queues.active.pop_again:
@@ -410,11 +287,11 @@ class SchedulingQueue(QueueIntrospection):
         """Allow early retries of suppressed pods after an event, now or in the next round."""
         if self._retry_suppressor.event_happened(self._clock.now()):
             self._release_suppressed()
-        elif self._early_pop and self._retry_suppressor.due is not None:
+        elif self._options.pop_from_backoff and self._retry_suppressor.due is not None:
             self.signals.due(self._retry_suppressor.due)
 
     def _release_suppressed(self) -> None:
-        if self._early_pop and self._sub_queues.backoff.release():
+        if self._options.pop_from_backoff and self._sub_queues.backoff.release():
             self.signals.ready()
 
     # ---------------------------------------------------------------------------------------- time
@@ -461,9 +338,10 @@ class SchedulingQueue(QueueIntrospection):
 
     def flush_unschedulable_left_over(self) -> None:
         """Retry pods that were unschedulable for too long, in case a hint was wrong."""
-        if self._max_in_unschedulable is None:
+        longest = self._options.max_in_unschedulable
+        if longest is None:
             return
-        latest = self._clock.now() - self._max_in_unschedulable
+        latest = self._clock.now() - longest
         left_over = [
             info
             for group in self._sub_queues.unschedulable.groups(gated=False)
@@ -486,13 +364,3 @@ class SchedulingQueue(QueueIntrospection):
         self._closed = True
         for info in list(self._in_flight):
             self.done(info.uid)
-
-    def _clock_jumped(self, jump: float) -> None:
-        self._timetable.shift(jump)
-        self._retry_suppressor.shift(jump)
-        queued = list(self._sub_queues)
-        for info in (*queued, *self._in_flight):
-            self._policy.shift(info, jump)
-        for info in queued:
-            self._mover.refresh(info)
-        self.signals.clock_rewound()

@@ -27,9 +27,7 @@ from scheduler.framework.events import (
     HintKeys,
     QueueingHint,
 )
-from scheduler.framework.extension_points import (
-    EVENT_POINTS,
-)
+from scheduler.framework.extension_points import EVENT_POINTS
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import ConfigurationError
 from scheduler.queue.in_flight import InFlightEvent
@@ -42,22 +40,16 @@ HINT: Final = "hint"
 PluginErrorListener = Callable[[str, str, Pod, Exception], None]
 """`listener(plugin, what, pod, error)`; `what` is the extension point or function that raised."""
 
-_DEFAULT_RESOURCES: Final = (
-    EventResource.POD,
-    EventResource.NODE,
-    EventResource.PERSISTENT_VOLUME,
-    EventResource.PERSISTENT_VOLUME_CLAIM,
-    EventResource.CSI_NODE,
-    EventResource.CSI_DRIVER,
-    EventResource.CSI_STORAGE_CAPACITY,
-    EventResource.STORAGE_CLASS,
-    EventResource.VOLUME_ATTACHMENT,
-    EventResource.RESOURCE_CLAIM,
-    EventResource.RESOURCE_SLICE,
-    EventResource.DEVICE_CLASS,
+_NO_KINDS: Final = (
+    EventResource.ASSIGNED_POD,
+    EventResource.UNSCHEDULABLE_POD,
+    EventResource.WILDCARD,
+    EventResource.TIME,
 )
 DEFAULT_EVENTS: Final = tuple(
-    ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL)) for resource in _DEFAULT_RESOURCES
+    ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL))
+    for resource in EventResource
+    if resource not in _NO_KINDS
 )
 """Events of a plugin that does not implement `events_to_register`: all of every resource."""
 
@@ -247,21 +239,12 @@ class EventSubscription:
         return found
 
 
-@dataclass(slots=True)
-class HintCounts:
-    """Number of hint evaluations since the start."""
-
-    calls: int = 0
-    #: Results reused from a call for a pod of the same signature, labels and namespace.
-    shared: int = 0
-    errors: int = 0
-
-
 class HintIndex:
     """All registrations of all profiles, looked up by event."""
 
     __slots__ = (
-        "_keyed", "_metrics", "_on_error", "_profiles", "_subscriptions", "_timer", "counts",
+        "_keyed", "_metrics", "_on_error", "_profiles", "_subscriptions", "_timer", "calls",
+        "errors", "shared_results",
     )  # fmt: skip
 
     def __init__(
@@ -282,7 +265,9 @@ class HintIndex:
             for each in registrations:
                 if each.keys is not None:
                     self._keyed.setdefault(each.plugin, []).append((profile, each))
-        self.counts = HintCounts()
+        #: Since the start: calls of hints, those that raised, and results reused from a call for a
+        #: pod of the same signature, labels and namespace.
+        self.calls = self.errors = self.shared_results = 0
 
     def subscription(self, event: ClusterEvent) -> EventSubscription:
         """Return the plugins that registered the event; computed once per distinct event."""
@@ -416,7 +401,7 @@ class HintIndex:
         if result is None:
             result = event.hint_results[key] = self._call(each, each.hint, event, pod)
         else:
-            self.counts.shared += 1
+            self.shared_results += 1
         return result
 
     def _call(
@@ -426,14 +411,14 @@ class HintIndex:
         event: InFlightEvent,
         pod: Pod,
     ) -> QueueingHint:
-        self.counts.calls += 1
+        self.calls += 1
         started = self._timer() if self._timer else 0.0
         result: QueueingHint | None
         try:
             result = hint(pod, event.old, event.new)
         except Exception as error:  # noqa: BLE001 - boundary: plugin call
             result = None
-            self.counts.errors += 1
+            self.errors += 1
             self._metrics.hint_error(each.plugin, event.label)
             if self._on_error:
                 self._on_error(each.plugin, HINT, pod, error)

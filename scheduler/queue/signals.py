@@ -8,6 +8,7 @@ most one for each result.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Status
@@ -16,22 +17,20 @@ GateListener = Callable[[QueuedPodInfo, Status], None]
 """`listener(info, status)`; the status names its plugin."""
 
 
+@dataclass(slots=True, eq=False)
 class Signals:
     """The callbacks, and when to call them."""
 
-    __slots__ = ("_armed", "on_gated", "on_ready", "on_timer", "waiting_for_pod")
-
-    def __init__(self) -> None:
-        #: Called once after `pop` returned None, as soon as `pop` would return a pod.
-        self.on_ready: Callable[[], None] | None = None
-        #: Called when the result of `next_wakeup` has become earlier than it was: call it again.
-        self.on_timer: Callable[[], None] | None = None
-        #: Called with a pod's record and the rejection whenever a PreEnqueue plugin gates the pod,
-        #: or gates it again, so that a pod condition can be written. Must not call the queue.
-        self.on_gated: GateListener | None = None
-        #: The last `pop` returned None, and `on_ready` was not called since.
-        self.waiting_for_pod = True
-        self._armed: float | None = None
+    #: Called once after `pop` returned None, as soon as `pop` would return a pod.
+    on_ready: Callable[[], None] | None = None
+    #: Called when the result of `next_wakeup` has become earlier than it was: call it again.
+    on_timer: Callable[[], None] | None = None
+    #: Called with a pod's record and the rejection whenever a PreEnqueue plugin gates the pod, or
+    #: gates it again, so that a pod condition can be written. Must not call the queue.
+    on_gated: GateListener | None = None
+    #: The last `pop` returned None, and `on_ready` was not called since.
+    waiting_for_pod: bool = True
+    _armed: float | None = field(default=None, init=False)
 
     def ready(self) -> None:
         """Report that `pop` would return a pod."""

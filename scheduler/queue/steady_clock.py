@@ -35,12 +35,10 @@ class SteadyClock:
     def now(self) -> float:
         """Return wall clock seconds."""
         wall, monotonic = self._clock.now(), self._clock.monotonic()
-        if wall < self._wall - TOLERANCE:
-            elapsed = max(0.0, monotonic - self._monotonic)
-            jump = wall - (self._wall + elapsed)
-            self._wall, self._monotonic = wall, monotonic
+        wall_before, monotonic_before = self._wall, self._monotonic
+        self._wall, self._monotonic = wall, monotonic
+        if wall < wall_before - TOLERANCE:
             self.jumps += 1
-            self._on_jump(jump)
-        else:
-            self._wall, self._monotonic = wall, monotonic
+            elapsed = max(0.0, monotonic - monotonic_before)
+            self._on_jump(wall - (wall_before + elapsed))
         return wall

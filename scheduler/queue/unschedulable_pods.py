@@ -61,7 +61,7 @@ def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
 class UnschedulablePods:
     """Pods by UID, in groups indexed by plugin and by hint key."""
 
-    __slots__ = ("_gated", "_group_of", "_groups", "_index", "_required_keys")
+    __slots__ = ("_group_of", "_groups", "_index", "_required_keys", "gated")
 
     def __init__(self, required_keys: RequiredKeys) -> None:
         self._required_keys = required_keys
@@ -69,18 +69,14 @@ class UnschedulablePods:
         self._group_of: dict[str, Group] = {}
         #: Plugin name, or (registration, hint key) -> groups by their key.
         self._index: dict[Hashable, dict[Hashable, Group]] = {}
-        self._gated = 0
+        #: Number of pods held by a PreEnqueue plugin.
+        self.gated = 0
 
     def __len__(self) -> int:
         return len(self._group_of)
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return (group.members[uid] for uid, group in self._group_of.items())
-
-    @property
-    def gated(self) -> int:
-        """Number of pods held by a PreEnqueue plugin."""
-        return self._gated
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return the pod's record; None when it is not here."""
@@ -111,7 +107,7 @@ class UnschedulablePods:
                 self._index.setdefault(index_key, {})[key] = group
         group.members[uid] = info
         self._group_of[uid] = group
-        self._gated += group.gated
+        self.gated += group.gated
 
     def remove(self, uid: str) -> QueuedPodInfo | None:
         """Take a pod out; None when it is not here."""
@@ -119,7 +115,7 @@ class UnschedulablePods:
         if group is None:
             return None
         info = group.members.pop(uid)
-        self._gated -= group.gated
+        self.gated -= group.gated
         if not group.members:
             self._drop(group)
         elif group.sample is info:
@@ -166,7 +162,7 @@ class UnschedulablePods:
                 found.append(f"unschedulable pods: pod {info.key} changed without a new put")
         if sum(len(group.members) for group in self._groups.values()) != len(self._group_of):
             found.append("unschedulable pods: groups and pods do not add up")
-        if sum(info.gated for info in self) != self._gated:
+        if sum(info.gated for info in self) != self.gated:
             found.append("unschedulable pods: the number of gated pods is wrong")
         expected = {(each, key) for key, group in self._groups.items() for each in group.index_keys}
         if expected != {(each, key) for each, groups in self._index.items() for key in groups}:

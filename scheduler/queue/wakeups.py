@@ -28,7 +28,6 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.pod_mover import PodMover
-from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import (
     AFTER_BACKOFF,
     SKIP,
@@ -36,8 +35,7 @@ from scheduler.queue.queueing_hints import (
     HintIndex,
     QueueingDecision,
 )
-from scheduler.queue.signals import Signals
-from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES, SubQueues
+from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES
 from scheduler.queue.unschedulable_pods import Group
 
 MAX_EVENTS: Final = 8
@@ -54,6 +52,7 @@ DUE_NOW: Final = 0.0
 """A wall clock time that has passed even if the clock was just set back a little."""
 
 _Move = tuple[QueuedPodInfo, QueueingDecision, str]
+_Lane = dict[Group, list[InFlightEvent]]
 
 
 class TimeSlice:
@@ -77,24 +76,20 @@ class TimeSlice:
         return self._monotonic() >= self._end
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Wakeups:
     """Evaluates events for unschedulable pods, and keeps postponed work."""
 
-    sub_queues: SubQueues
-    hints: HintIndex
-    pre_enqueue: PreEnqueueRunner
     mover: PodMover
+    hints: HintIndex
     accounts: NamespaceAccounts
-    signals: Signals
     monotonic: Callable[[], float]
     #: Infinite: nothing is postponed.
     slice_seconds: float
-    #: Postponed groups and their events; an empty list: move all pods. Keyed by the group itself,
-    #: because another group may get the same `Group.key` later.
-    _pending_groups: dict[Group, list[InFlightEvent]] = field(default_factory=dict, init=False)
-    #: The same for groups of deferred namespaces, which come last.
-    _deferred_groups: dict[Group, list[InFlightEvent]] = field(default_factory=dict, init=False)
+    #: Postponed groups and their events, those of deferred namespaces in the second lane, which
+    #: comes last. An empty list of events: move all pods. Keyed by the group itself, because
+    #: another group may get the same `Group.key` later.
+    _lanes: tuple[_Lane, _Lane] = field(default_factory=lambda: ({}, {}), init=False)
     _prune_at: int = field(default=PRUNE_FROM, init=False)
     #: Pods that hints decided to move.
     _moves: deque[_Move] = field(default_factory=deque, init=False)
@@ -102,7 +97,8 @@ class Wakeups:
     @property
     def backlog(self) -> int:
         """Number of postponed groups and moves."""
-        return len(self._pending_groups) + len(self._deferred_groups) + len(self._moves)
+        pending, deferred = self._lanes
+        return len(pending) + len(deferred) + len(self._moves)
 
     def time_slice(self) -> TimeSlice:
         """Begin a time slice."""
@@ -110,14 +106,15 @@ class Wakeups:
 
     def is_postponed(self, uid: str) -> bool:
         """Whether the group of an unschedulable pod is postponed."""
-        if not self._pending_groups and not self._deferred_groups:
+        pending, deferred = self._lanes
+        if not pending and not deferred:
             return False
-        group = self.sub_queues.unschedulable.group_of(uid)
-        return group in self._pending_groups or group in self._deferred_groups
+        group = self.mover.sub_queues.unschedulable.group_of(uid)
+        return group in pending or group in deferred
 
     def start(self, event: InFlightEvent, subscription: EventSubscription) -> int:
         """Move the unschedulable pods that the event may help; return how many moved at once."""
-        groups = self.sub_queues.unschedulable.candidates(event, subscription)
+        groups = self.mover.sub_queues.unschedulable.candidates(event, subscription)
         if not groups:
             return 0
         moved = 0
@@ -133,7 +130,7 @@ class Wakeups:
                     break
             moved = self._apply(moves, time_slice)
         if self.backlog:
-            self.signals.due(DUE_NOW)
+            self.mover.signals.due(DUE_NOW)
         return moved
 
     def move(self, infos: Iterable[QueuedPodInfo], decision: QueueingDecision, label: str) -> None:
@@ -148,7 +145,7 @@ class Wakeups:
         moves, self._moves = self._moves, deque()
         self._apply(moves, time_slice)
         # At least one group each time: slices that are late from the start must still progress.
-        while not self._moves and (lane := self._pending_groups or self._deferred_groups):
+        while not self._moves and (lane := self._lanes[0] or self._lanes[1]):
             group = next(iter(lane))
             events = lane.pop(group)
             started = self.monotonic()
@@ -166,31 +163,25 @@ class Wakeups:
 
     def _postpone(self, groups: Iterable[Group], event: InFlightEvent) -> None:
         over_limit = self.accounts.over_limit()
+        pending, deferred = self._lanes
         for group in groups:
-            events = self._pending_groups.get(group)
+            events = pending.get(group)
             if events is None:
-                events = self._deferred_groups.get(group)
+                events = deferred.get(group)
             if events is None:
-                deferred = group.sample.pod.metadata.namespace in over_limit
-                lane = self._deferred_groups if deferred else self._pending_groups
+                lane = deferred if group.sample.pod.metadata.namespace in over_limit else pending
                 lane[group] = [event]
             elif len(events) >= MAX_EVENTS:
                 events.clear()
             elif events:
                 events.append(event)
-        if len(self._pending_groups) + len(self._deferred_groups) > self._prune_at:
-            self._prune()
-
-    def _prune(self) -> None:
-        # A standby replica never resumes, and its gated pods come and go: without pruning, groups
-        # without pods would accumulate.
-        self._pending_groups = {
-            g: events for g, events in self._pending_groups.items() if g.members
-        }
-        self._deferred_groups = {
-            g: events for g, events in self._deferred_groups.items() if g.members
-        }
-        self._prune_at = PRUNE_FROM + 2 * (len(self._pending_groups) + len(self._deferred_groups))
+        if len(pending) + len(deferred) > self._prune_at:
+            # A standby replica never resumes, and its gated pods come and go: without pruning,
+            # groups without pods would accumulate.
+            for lane in self._lanes:
+                for group in [each for each in lane if not each.members]:
+                    del lane[group]
+            self._prune_at = PRUNE_FROM + 2 * (len(pending) + len(deferred))
 
     def _evaluate(self, group: Group, event: InFlightEvent, moves: deque[_Move]) -> None:
         """Evaluate the hints for a group, and append the pods to be moved to `moves`."""
@@ -206,7 +197,7 @@ class Wakeups:
                 return
         # A copy of the members, because a hint may call the queue.
         if group.gated:
-            members = self.pre_enqueue.may_ungate(group, event.old or event.new)
+            members = self.mover.pre_enqueue.may_ungate(group, event.old or event.new)
         else:
             members = list(group.members.values())
         for info in members:
@@ -218,11 +209,11 @@ class Wakeups:
                 moves.append((info, decision, event.label))
 
     def _apply(self, moves: deque[_Move], time_slice: TimeSlice) -> int:
-        moved = 0
+        moved, unschedulable = 0, self.mover.sub_queues.unschedulable
         while moves:
             info, decision, label = moves.popleft()
             # A PreEnqueue plugin or a listener may have called the queue and moved the pod already.
-            if self.sub_queues.unschedulable.get(info.uid) is info:
+            if unschedulable.get(info.uid) is info:
                 moved += self._move(info, decision, label)
             if moves and time_slice.over():
                 moves.extend(self._moves)

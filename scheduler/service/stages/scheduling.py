@@ -15,7 +15,7 @@ from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import ActionType
-from scheduler.queue import SchedulingQueue, build_hint_map, registered_resources
+from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.failure_handler import FailureHandler
@@ -136,15 +136,17 @@ def _queue(
         hints,
         pod_lister=state.listers.pod,
         nomination_under_way=connections.dispatcher.nomination_under_way,
-        initial_backoff=float(configuration.effective.pod_initial_backoff_seconds),
-        max_backoff=float(configuration.effective.pod_max_backoff_seconds),
-        max_in_unschedulable=seconds(max_in_unschedulable) or None,
-        pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
-        cycle_budget=budget.seconds,
-        slice_seconds=seconds(settings.scheduling_time_slice),
-        time_based_hint_period=seconds(settings.time_based_hint_period),
+        options=QueueOptions(
+            initial_backoff=float(configuration.effective.pod_initial_backoff_seconds),
+            max_backoff=float(configuration.effective.pod_max_backoff_seconds),
+            max_in_unschedulable=seconds(max_in_unschedulable) or None,
+            pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+            cycle_budget=budget.seconds,
+            slice_seconds=seconds(settings.scheduling_time_slice),
+            time_based_hint_period=seconds(settings.time_based_hint_period),
+            features=features,
+        ),
         metrics=connections.metrics.queue,
-        features=features,
         timer=connections.clock.monotonic,
         on_plugin_error=_log_plugin_error,
     )

@@ -20,7 +20,8 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-from scheduler.queue import SchedulingQueue, build_hint_map
+from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map
+from scheduler.queue.backoff_queue import SortKey
 from scheduler.queue.metrics import QueueMetrics
 
 PROFILE = "kubestow"
@@ -233,28 +234,36 @@ class Recorder(QueueMetrics):
 class World:
     """A queue on a clock moved by hand, validated after every step that goes through here."""
 
-    def __init__(self, *plugins: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *plugins: Any,
+        profiles: dict[str, Sequence[Any]] | None = None,
+        sort_key: SortKey = priority_sort,
+        timer: Callable[[], float] | None = None,
+        **options: Any,
+    ) -> None:
+        """Take the plugins of the only profile, or `profiles`; `options` are `QueueOptions`."""
         self.clock = FakeClock()
         self.metrics = Recorder()
         self.pods: dict[str, Pod] = {}
         self.ready: list[float] = []
         self.problems: list[tuple[str, str, str, Exception]] = []
-        self.profiles: dict[str, Sequence[Any]] = options.pop("profiles", {PROFILE: plugins})
-        options.setdefault("sort_key", priority_sort)
+        self.profiles = {PROFILE: plugins} if profiles is None else profiles
         self.queue = SchedulingQueue(
             self.clock,
-            options.pop("sort_key"),
+            sort_key,
             {
                 name: [plugin for plugin in found if hasattr(plugin, "pre_enqueue")]
                 for name, found in self.profiles.items()
             },
             {name: build_hint_map(found) for name, found in self.profiles.items()},
             pod_lister=lambda namespace, name: self.pods.get(f"{namespace}/{name}"),
+            options=QueueOptions(**options),
             metrics=self.metrics,
+            timer=timer,
             on_plugin_error=lambda plugin, what, pod, error: self.problems.append(
                 (plugin, what, pod.metadata.name, error)
             ),
-            **options,
         )
 
     def add(self, *pods: Pod) -> None:

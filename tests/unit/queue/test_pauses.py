@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -21,7 +23,7 @@ def paused(world: World, seconds: float, *plugins: str) -> QueuedPodInfo:
 
 @pytest.mark.parametrize("options", [{}, {"max_backoff": 0.0}, {"pop_from_backoff": False}])
 def test_the_pod_waits_for_the_whole_pause_beyond_the_longest_backoff(
-    options: dict[str, float],
+    options: dict[str, Any],
 ) -> None:
     world = World(**options)
     paused(world, 120.0)

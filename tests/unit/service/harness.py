@@ -18,7 +18,13 @@ from scheduler.client.status_patch import PodStatusPatch
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
 from scheduler.metrics import SchedulerMetrics
-from scheduler.queue import EventFeatures, QueueState, SchedulingQueue, build_hint_map
+from scheduler.queue import (
+    EventFeatures,
+    QueueOptions,
+    QueueState,
+    SchedulingQueue,
+    build_hint_map,
+)
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.event_handlers import EventHandlers
@@ -151,7 +157,7 @@ class Service:
             {PROFILE: build_hint_map(framework.event_plugins(), queueing_hints=True)},
             pod_lister=self._newest,
             nomination_under_way=writer.nomination_under_way,
-            cycle_budget=cycle_seconds,
+            options=QueueOptions(cycle_budget=cycle_seconds),
         )
 
     def _make_binding(self) -> BindingCycle:
