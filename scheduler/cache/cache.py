@@ -215,7 +215,7 @@ class Cache:
         """
         broken = list(self.table.validate())
         for uid, placed in self._pods.items():
-            if self.table.pods_on(placed.row).get(uid) is not placed.pod:
+            if self.table.pods[placed.row].get(uid) is not placed.pod:
                 broken.append(f"pod {placed.pod.key} is not where the cache says it is")
         if self._assumed != sum(placed.assumed for placed in self._pods.values()):
             broken.append("the number of assumed pods is wrong")

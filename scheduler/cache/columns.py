@@ -57,7 +57,7 @@ class NodeColumns:
         #: `allocatable` as a record.
         self.resources: list[Resources] = [NO_RESOURCES] * capacity
         self.declared_features: list[frozenset[str]] = [NO_FEATURES] * capacity
-        #: Pods bound or assumed, by UID.
+        #: Pods bound or assumed, by UID; read only outside of this package.
         self.pods: list[dict[str, Pod]] = [{} for _ in range(capacity)]
 
     def grow_rows(self, capacity: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from scheduler.api.node import Taint
@@ -63,25 +61,16 @@ class LabelColumn:
     written, never within a cycle; ids and values of a replaced column still match each other.
     """
 
-    __slots__ = ("_arrays", "_ids", "_integers", "_numeric", "_values", "column")
+    __slots__ = ("_arrays", "_integers", "_numeric", "column", "ids", "values")
 
     def __init__(self, capacity: int) -> None:
         self.column: Int32Column = np.full(capacity, -1, dtype=np.int32)
-        self._ids: dict[str, int] = {}
-        self._values: list[str] = []
+        #: Value to id, and id to value.
+        self.ids: dict[str, int] = {}
+        self.values: list[str] = []
         self._integers: list[int] = []
         self._numeric: list[bool] = []
         self._arrays: tuple[Int64Column, BoolColumn] | None = None
-
-    @property
-    def ids(self) -> Mapping[str, int]:
-        """Value to id."""
-        return self._ids
-
-    @property
-    def values(self) -> Sequence[str]:
-        """Id to value."""
-        return self._values
 
     @property
     def integers(self) -> Int64Column:
@@ -105,7 +94,7 @@ class LabelColumn:
     def needs_compaction(self) -> bool:
         """Whether more than half of the values are certain to be unused."""
         # At most one value per row is in use.
-        return len(self._values) > COMPACTION_THRESHOLD * len(self.column)
+        return len(self.values) > COMPACTION_THRESHOLD * len(self.column)
 
     def compacted(self) -> LabelColumn:
         """Return the same column with a dictionary of only the values in use."""
@@ -114,7 +103,7 @@ class LabelColumn:
         used, ids = np.unique(self.column[present], return_inverse=True)
         made.column[present] = ids
         for value_id in used.tolist():
-            made._intern(self._values[value_id])
+            made._intern(self.values[value_id])
         return made
 
     def grow(self, capacity: int) -> None:
@@ -124,10 +113,10 @@ class LabelColumn:
         self.column = grown
 
     def _intern(self, value: str) -> int:
-        found = self._ids.get(value)
+        found = self.ids.get(value)
         if found is None:
-            found = self._ids[value] = len(self._values)
-            self._values.append(value)
+            found = self.ids[value] = len(self.values)
+            self.values.append(value)
             number = parse_label_integer(value)
             self._integers.append(number or 0)
             self._numeric.append(number is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ class NodeView:
     @property
     def node(self) -> Node:
         """The node object."""
-        node = self._table.node(self._row)
+        node = self._table.nodes[self._row]
         if node is None:
             msg = f"row {self._row} ({self._table.names[self._row] or 'free'}) is not a node"
             raise LookupError(msg)
@@ -46,12 +47,12 @@ class NodeView:
     @property
     def pods(self) -> Iterable[Pod]:
         """Pods bound or assumed here."""
-        return self._table.pods_on(self._row).values()
+        return self._table.pods[self._row].values()
 
     @property
     def pod_count(self) -> int:
         """Number of pods."""
-        return len(self._table.pods_on(self._row))
+        return len(self._table.pods[self._row])
 
     @property
     def allowed_pod_number(self) -> int:
@@ -107,7 +108,11 @@ class NodeView:
     @property
     def pvc_ref_counts(self) -> Mapping[str, int]:
         """`namespace/claim` to the number of pods here that use it."""
-        return _claims(self.pods)
+        return Counter(
+            f"{pod.metadata.namespace}/{claim}"
+            for pod in self.pods
+            for claim in pod.signature.claims
+        )
 
 
 class NodeOverlay(NodeView):
@@ -117,7 +122,7 @@ class NodeOverlay(NodeView):
 
     def __init__(self, table: NodeTable, row: int) -> None:
         super().__init__(table, row)
-        self._pods = dict(table.pods_on(row))
+        self._pods = dict(table.pods[row])
         #: Updated incrementally: a what-if reads it after each addition and removal.
         self._requested = table.requested_of(row)
         #: Ports of removed pods. Upstream keeps ports as a set (`HostPortInfo`), so a port is free
@@ -201,12 +206,3 @@ def _changed(total: Resources, amounts: Resources, sign: int) -> Resources:
         ephemeral_storage=total.ephemeral_storage + sign * amounts.ephemeral_storage,
         scalars=scalars,
     )
-
-
-def _claims(pods: Iterable[Pod]) -> Mapping[str, int]:
-    counts: dict[str, int] = {}
-    for pod in pods:
-        for claim in pod.signature.claims:
-            key = f"{pod.metadata.namespace}/{claim}"
-            counts[key] = counts.get(key, 0) + 1
-    return counts

@@ -54,6 +54,9 @@ class NodeTable(NodeColumns):
         self.priorities = PriorityUsage(self)
         self.change_log = ChangeLog()
         self.ports = PortIndex()
+        #: (protocol, port) to row to {ip: number of pods}.
+        self.host_ports: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]
+        self.host_ports = self.ports.holders
         self.selector_counts = SelectorCounts(self.capacity)
         #: Grows with every named version on which results may depend without naming it.
         self.revision = 0
@@ -65,7 +68,11 @@ class NodeTable(NodeColumns):
         self._used_rows = 0
         self._rows: Rows | None = None
         self._taints = TaintSets()
+        #: Every distinct ordered taint list by id; ids that no node uses hold an empty list.
+        self.taint_sets: Sequence[tuple[Taint, ...]] = self._taints.lists
         self._images = ImageIndex()
+        #: Images of all nodes by name.
+        self.images: Mapping[str, ImageState] = self._images.states
         self._versions: dict[str, int] = {}
         self._views: dict[int, NodeView] = {}
 
@@ -77,21 +84,6 @@ class NodeTable(NodeColumns):
         if self._rows is None:
             self._rows = np.flatnonzero(self.valid)
         return self._rows
-
-    @property
-    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """Every distinct ordered taint list by id; ids that no node uses hold an empty list."""
-        return self._taints.lists
-
-    @property
-    def images(self) -> Mapping[str, ImageState]:
-        """Images of all nodes by name."""
-        return self._images.states
-
-    @property
-    def host_ports(self) -> Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]:
-        """(protocol, port) to row to {ip: number of pods}."""
-        return self.ports.holders
 
     @property
     def sequence(self) -> int:
@@ -165,16 +157,6 @@ class NodeTable(NodeColumns):
         """Increment a named version; `revise` makes it visible to readers that do not name it."""
         self._versions[name] = self._versions.get(name, 0) + 1
         self.revision += revise
-
-    # -- reading, per row ------------------------------------------------------------------------
-
-    def node(self, row: int) -> Node | None:
-        """Return the node object; None for placeholder and free rows."""
-        return self.nodes[row]
-
-    def pods_on(self, row: int) -> Mapping[str, Pod]:
-        """Return the pods of a row by UID; a live view."""
-        return self.pods[row]
 
     def requested_of(self, row: int) -> Resources:
         """Return `requested` of a row as a record."""

@@ -7,7 +7,6 @@ of further pairs are only counted, in `unbanded`; rows with such pods are dry-ru
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -102,37 +101,28 @@ class PriorityUsage:
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Yield a sentence for every difference from a recount over (row, pod)."""
-        bands: dict[Band, Counter[int]] = {}
-        amounts: dict[Band, Counter[tuple[int, int]]] = {}
-        scalars: dict[Band, Counter[tuple[str, int]]] = {}
+        recount: dict[Band, _Usage] = {}
         for row, pod in placed:
             key = (pod.priority, pod.spec.scheduler_name)
-            assigned = pod.signature.assigned
-            bands.setdefault(key, Counter())[row] += 1
-            counted = amounts.setdefault(key, Counter())
-            counted[0, row] += assigned.milli_cpu
-            counted[1, row] += assigned.memory
-            counted[2, row] += assigned.ephemeral_storage
+            if key not in recount:
+                recount[key] = _Usage(self._columns.capacity)
+            assigned, counted = pod.signature.assigned, recount[key]
+            counted.pods[row] += 1
+            counted.amounts[:, row] += (
+                assigned.milli_cpu,
+                assigned.memory,
+                assigned.ephemeral_storage,
+            )
             for name, amount in assigned.scalars:
-                scalars.setdefault(key, Counter())[name, row] += amount
-        for key in {*bands, *self._bands}:
-            usage = self._bands.get(key)
-            if usage is None:
-                if key not in self._overflow:
-                    yield f"priority usage: pods of {key} are not counted"
-                continue
-            counts = np.zeros_like(usage.pods)
-            sums = np.zeros_like(usage.amounts)
-            for row, number in bands.get(key, Counter()).items():
-                counts[row] = number
-            for (index, row), amount in amounts.get(key, Counter()).items():
-                if amount:
-                    sums[index, row] = amount
-            counted_scalars = {at: each for at, each in scalars.get(key, {}).items() if each}
-            if not (
-                np.array_equal(counts, usage.pods)
-                and np.array_equal(sums, usage.amounts)
-                and counted_scalars == usage.scalars.nonzero()
+                counted.scalars.add(name, row, amount)
+        for key in {*recount, *self._bands} - self._overflow.keys():
+            expected, usage = recount.get(key), self._bands.get(key)
+            if expected is None or usage is None:
+                yield f"priority usage: pods of {key} are placed or counted, not both"
+            elif not (
+                np.array_equal(expected.pods, usage.pods)
+                and np.array_equal(expected.amounts, usage.amounts)
+                and expected.scalars.nonzero() == usage.scalars.nonzero()
             ):
                 yield f"priority usage of {key} differs from the pods placed"
 

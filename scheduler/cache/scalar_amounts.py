@@ -8,7 +8,7 @@ alike; a row without an entry has 0.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -120,11 +120,6 @@ class ScalarAmounts:
             del self._many[name]
             if len(rows):
                 self._few[name] = dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
-
-    @property
-    def scarce(self) -> KeysView[str]:
-        """Names kept as dictionaries."""
-        return self._few.keys()
 
     @property
     def nbytes(self) -> int:

@@ -55,23 +55,14 @@ class _Group:
     """Pods that no selector and no `PotentialVictims` distinguishes."""
 
     __slots__ = (
-        "columns",
-        "key",
-        "labels",
-        "namespace",
-        "priority",
-        "rows",
-        "scheduler_name",
+        "columns", "key", "labels", "namespace", "priority", "rows", "scheduler_name",
         "terminating",
-    )
+    )  # fmt: skip
 
-    def __init__(self, key: _Key, pod: Pod) -> None:
+    def __init__(self, key: _Key, labels: Mapping[str, str]) -> None:
         self.key = key
-        self.namespace = pod.metadata.namespace
-        self.labels = pod.metadata.labels
-        self.terminating = pod.terminating
-        self.priority = pod.priority
-        self.scheduler_name = pod.spec.scheduler_name
+        self.namespace, _, self.terminating, self.priority, self.scheduler_name = key
+        self.labels = labels
         #: Row to number of pods, without zeros.
         self.rows: dict[int, int] = {}
         #: Columns that count this group.
@@ -274,8 +265,7 @@ class SelectorCounts:
         return known or (None if operator in _NEED_LABEL else False)
 
     def _new_group(self, key: _Key, pod: Pod) -> _Group:
-        namespace = pod.metadata.namespace
-        group = _Group(key, pod)
+        group = _Group(key, pod.metadata.labels)
         group.columns = [
             each
             for label in (None, *group.labels.items())
@@ -283,7 +273,7 @@ class SelectorCounts:
             if each.matches(group)
         ]
         self._groups[key] = group
-        self._by_namespace.setdefault(namespace, {})[key] = group
+        self._by_namespace.setdefault(group.namespace, {})[key] = group
         if len(group.labels) > MANY_LABELS:
             self._many_labels[key] = group
             return group

@@ -11,12 +11,13 @@ An owner stands for identical pods: their common terms, priority and schedulerNa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.bounded_cache import BoundedCache
+from scheduler.cache.label_columns import LabelColumns
 from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock, TermClass
 from scheduler.framework.nodes import BoolColumn, Int64Column, PotentialVictims, TermKind
 
@@ -37,19 +38,6 @@ _Entries = NDArray[np.int32]
 """(3, n): owner, row, and the change of its number of pods."""
 
 NO_TERMS: Final = TermBlock.of(())
-
-
-class NodeKeys(Protocol):
-    """The label keys of nodes."""
-
-    @property
-    def version(self) -> int:
-        """Changes whenever a key appears or disappears."""
-        ...
-
-    def has(self, key: str) -> bool:
-        """Whether some node has a key."""
-        ...
 
 
 class BlockOwner:
@@ -73,15 +61,8 @@ class _Block:
     """Terms of some owners, and the rows of their pods."""
 
     __slots__ = (
-        "_counting",
-        "_entries",
-        "_index",
-        "_keys_version",
-        "_matches",
-        "_merge_at",
-        "_pending",
-        "owners",
-        "terms",
+        "_counting", "_entries", "_index", "_keys_version", "_matches", "_merge_at", "_pending",
+        "owners", "terms",
     )  # fmt: skip
 
     def __init__(self, index: TermBlocks) -> None:
@@ -244,7 +225,7 @@ class TermBlocks:
 
     __slots__ = ("_blocks", "_selecting", "capacity", "node_keys", "version")
 
-    def __init__(self, capacity: int, node_keys: NodeKeys) -> None:
+    def __init__(self, capacity: int, node_keys: LabelColumns) -> None:
         self.capacity = capacity
         #: Terms with a topology key that no node has never match.
         self.node_keys = node_keys

@@ -25,8 +25,9 @@ from scheduler.api.pod import Affinity, Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.api.signatures.signature import PodSignature
 from scheduler.cache.counting import add_count, remove_member
+from scheduler.cache.label_columns import LabelColumns
 from scheduler.cache.term_block import HashedPod, TermBlock
-from scheduler.cache.term_blocks import BlockOwner, NodeKeys, TermBlocks, TermsOfBlocks
+from scheduler.cache.term_blocks import BlockOwner, TermBlocks
 from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind
 
 MAX_COLUMNS: Final = 512
@@ -141,7 +142,7 @@ class TermStatistics:
 class TermIndex:
     """Affinity terms of placed pods. Written by the node table only."""
 
-    def __init__(self, capacity: int, node_keys: NodeKeys) -> None:
+    def __init__(self, capacity: int, node_keys: LabelColumns) -> None:
         self.capacity = capacity
         #: Terms with a topology key that no node has never match.
         self.node_keys = node_keys
@@ -223,11 +224,26 @@ class TermIndex:
         selecting = self._selecting or self._blocks.selects_namespaces
         seen = labels_key(namespace_labels) if selecting else None
         key = (namespace, labels_key(labels), seen, among)
-        found = self._matches.get(key)
-        if found is None:
-            found, nbytes = self._matching(namespace, labels, namespace_labels, among)
-            self._matches.put(key, found, nbytes)
-        return found
+        cached = self._matches.get(key)
+        if cached is not None:
+            return cached
+        has = self.node_keys.has
+        found: list[ExistingPodTerm] = [
+            each
+            for each in self._candidates(namespace, labels)
+            if has(each.topology_key)
+            and (among is None or among.includes(each.priority, each.scheduler_name))
+            and each.term.matches(namespace, namespace_labels, labels)
+        ]
+        nbytes = _BYTES_PER_RESULT + _BYTES_PER_MATCH * len(found)
+        if self._blocks:
+            pod = HashedPod(namespace, labels, namespace_labels)
+            in_blocks = self._blocks.matching(pod, among)
+            found += in_blocks
+            nbytes += sum(each.nbytes for each in in_blocks)
+        matches = tuple(found)
+        self._matches.put(key, matches, nbytes)
+        return matches
 
     def anti_terms_of(
         self,
@@ -245,30 +261,6 @@ class TermIndex:
             return None
         pod = HashedPod(namespace, labels, namespace_labels)
         return self._blocks.anti_terms_of(found.in_block, pod)
-
-    def _matching(
-        self,
-        namespace: str,
-        labels: Mapping[str, str],
-        namespace_labels: Mapping[str, str],
-        among: PotentialVictims | None,
-    ) -> tuple[_Matches, int]:
-        """Return the matching terms, and the bytes that they take in the cache."""
-        has = self.node_keys.has
-        matches: list[ExistingPodTerm] = [
-            each
-            for each in self._candidates(namespace, labels)
-            if has(each.topology_key)
-            and (among is None or among.includes(each.priority, each.scheduler_name))
-            and each.term.matches(namespace, namespace_labels, labels)
-        ]
-        nbytes = _BYTES_PER_RESULT + _BYTES_PER_MATCH * len(matches)
-        if self._blocks:
-            pod = HashedPod(namespace, labels, namespace_labels)
-            found: list[TermsOfBlocks] = self._blocks.matching(pod, among)
-            matches += found
-            nbytes += sum(each.nbytes for each in found)
-        return tuple(matches), nbytes
 
     def _candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Term]:
         by_need = self._by_need

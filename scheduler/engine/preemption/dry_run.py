@@ -136,7 +136,7 @@ class DryRunner:
 
     def _must_violate(self, trial: Trial, row: int) -> bool:
         """Whether any victim on a node would overdraw a disruption budget."""
-        pods, victims = self._table.pods_on(row).values(), trial.victims
+        pods, victims = self._table.pods[row].values(), trial.victims
         return trial.budgets.forbid_all(
             pod for pod in pods if victims.includes(pod.priority, pod.spec.scheduler_name)
         )

@@ -167,7 +167,7 @@ def test_counts_of_removable_pods_equal_a_recount_after_any_sequence_of_events(s
 def recounted(cluster: Cluster, terms: Sequence[PodTerm], gone: PotentialVictims) -> list[int]:
     counts = [0] * cluster.table.capacity
     for row in range(cluster.table.capacity):
-        for pod in cluster.table.pods_on(row).values():
+        for pod in cluster.table.pods[row].values():
             counts[row] += gone.includes(pod.priority, pod.spec.scheduler_name) and all(
                 (namespaces is None or pod.metadata.namespace in namespaces)
                 and selector.matches(pod.metadata.labels)
@@ -191,7 +191,7 @@ def test_ports_that_stay_taken_equal_a_walk_over_pods(seed: int) -> None:
         kept: set[tuple[str, int]] = set()
         freed: set[tuple[str, int]] = set()
         for row in range(cluster.table.capacity):
-            for pod in cluster.table.pods_on(row).values():
+            for pod in cluster.table.pods[row].values():
                 goes = gone.includes(pod.priority, pod.spec.scheduler_name)
                 for ip, held_protocol, held in pod.signature.host_ports:
                     if (held_protocol, held) == (protocol, port):
