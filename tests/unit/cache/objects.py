@@ -1,4 +1,4 @@
-"""Short ways to write nodes and pods for cache tests; pods come interned."""
+"""Short ways to write nodes, pods, tables and affinity terms for cache tests; pods are interned."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from scheduler.api import Node, Pod, PodSignatures
+from scheduler.cache import NodeTable
+from scheduler.cache.label_columns import LabelColumns
 
-SHAPES = PodSignatures()
+SIGNATURES = PodSignatures()
 
 
 def node(name: str, **parts: Any) -> Node:
@@ -52,7 +54,7 @@ def pod(uid: str, node_name: str = "", **parts: Any) -> Pod:
         "spec": spec | {"nodeName": node_name, "containers": [container], "volumes": volumes},
     }
     made = msgspec.convert(raw, Pod)
-    SHAPES.intern(made)
+    SIGNATURES.intern(made)
     return made
 
 
@@ -64,3 +66,66 @@ def taint(key: str, effect: str = "NoSchedule", **more: str) -> dict[str, str]:
 def image(*names: str, size: int = 1) -> dict[str, Any]:
     """An image on a node."""
     return {"names": list(names), "sizeBytes": size}
+
+
+def table_with(*nodes: Node) -> NodeTable:
+    """A table of these nodes."""
+    table = NodeTable()
+    for each in nodes:
+        table.set_node(each)
+    return table
+
+
+def row_of(table: NodeTable, name: str) -> int:
+    """The row of a node that exists."""
+    found = table.row_of(name)
+    assert found is not None
+    return found
+
+
+def labelled(uid: str, app: str, **metadata: Any) -> Pod:
+    """A pod on n1 with the label app."""
+    return pod(uid, "n1", labels={"app": app}, **metadata)
+
+
+def label_keys(*keys: str) -> LabelColumns:
+    """The label keys of a cluster with one node, which has these."""
+    columns = LabelColumns(1)
+    columns.write(0, None, node("n1", labels=dict.fromkeys(keys, "")))
+    return columns
+
+
+def with_anti_affinity(*terms: dict[str, Any], uid: str = "owner", **metadata: Any) -> Pod:
+    """A pod with required anti-affinity terms."""
+    listed = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return pod(uid, affinity={"podAntiAffinity": listed}, **metadata)
+
+
+def anti(app: str, key: str = "zone", uid: str = "owner") -> Pod:
+    """A pod that has the same anti-affinity term twice."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return with_anti_affinity(term, term, uid=uid)
+
+
+def crowd(number: int, terms: int = 100) -> list[Pod]:
+    """Pods with terms of their own, each of which matches most pods of all namespaces.
+
+    Every other term is about the topology key "zone", the others about a key of their own.
+    """
+    owners = []
+    for owner in range(number):
+        listed = [
+            {
+                "topologyKey": ("zone", f"absent-{owner}-{each}")[each % 2],
+                "namespaceSelector": {},
+                "labelSelector": {
+                    "matchExpressions": [
+                        {"key": f"k{owner}-{each}", "operator": "DoesNotExist"},
+                        {"key": "role", "operator": "NotIn", "values": ["hermit"]},
+                    ]
+                },
+            }
+            for each in range(terms)
+        ]
+        owners.append(with_anti_affinity(*listed, uid=f"{owner}"))
+    return owners

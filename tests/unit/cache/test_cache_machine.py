@@ -293,7 +293,7 @@ def observed(table: NodeTable, row: int) -> dict[str, Any]:
     return {
         "requested": [*table.requested[:, row].tolist(), *[used for _, used in scalars]],
         "non_zero": table.non_zero_requested[:, row].tolist(),
-        "pods": dict(table.pods_on(row)),
+        "pods": dict(table.pods[row]),
         "ports": {
             key: dict(holders[row]) for key, holders in table.host_ports.items() if row in holders
         },

@@ -15,7 +15,7 @@ from scheduler.cache import Cache, NodeOverlay
 from scheduler.cache.priority_usage import MAX_BANDS
 from scheduler.framework.nodes import PotentialVictims
 
-SHAPES = PodSignatures()
+SIGNATURES = PodSignatures()
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("plain", {"cpu": "1", "memory": "1Gi"}),
     ("disk", {"cpu": "100m", "ephemeral-storage": "5Gi"}),
@@ -36,7 +36,7 @@ def pod(index: int, kind: int, priority: int, scheduler: str = "a") -> Pod:
         },
     }
     made = msgspec.convert(raw, Pod)
-    SHAPES.intern(made)
+    SIGNATURES.intern(made)
     return made
 
 

@@ -333,3 +333,14 @@ class World:
 
     def places(self) -> dict[str, str]:
         return {view.name: str(view.place) for view in self.queue.views()}
+
+
+def gated_by(
+    status: Status | Exception, *events: tuple[ClusterEvent, object]
+) -> tuple[World, GateDouble]:
+    """Return a world whose pod "a" is gated with this status."""
+    gate = GateDouble("G", events)
+    gate.closed["a"] = status
+    world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]))
+    world.add(make_pod("a"))
+    return world, gate

@@ -1,8 +1,6 @@
-"""Moves of queued pods by events, PreEnqueue, activation, `recheck` and `wake`."""
+"""Moves of rejected pods by events and their hints."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -11,33 +9,16 @@ from scheduler.framework import (
     ActionType,
     ClusterEvent,
     QueueingHint,
-    Status,
-    pending,
-    unresolvable,
 )
 from tests.unit.queue.doubles import (
     NODE_ADD,
     NODE_LABEL,
     QUEUE,
     SKIP,
-    WILDCARD,
     FilterDouble,
-    GateDouble,
-    HoldingGate,
-    SchedulingGatesDouble,
     World,
     make_pod,
 )
-
-
-def gated_by(
-    status: Status | Exception, *events: tuple[ClusterEvent, object]
-) -> tuple[World, GateDouble]:
-    gate = GateDouble("G", events)
-    gate.closed["a"] = status
-    world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]))
-    world.add(make_pod("a"))
-    return world, gate
 
 
 class TestEvents:
@@ -102,8 +83,8 @@ class TestEvents:
         assert world.happen(NODE_ADD) == 1
 
     def test_each_profile_has_its_own_registrations(self) -> None:
-        deaf, keen = FilterDouble("P"), FilterDouble("P", [(NODE_ADD, QUEUE)])
-        world = World(profiles={"one": [deaf], "two": [keen]})
+        unregistered, registered = FilterDouble("P"), FilterDouble("P", [(NODE_ADD, QUEUE)])
+        world = World(profiles={"one": [unregistered], "two": [registered]})
         world.rejected(make_pod("a", profile="one"), "P")
         world.rejected(make_pod("b", profile="two"), "P")
         world.clock.step(5)
@@ -213,309 +194,3 @@ class TestSharedHints:
         world.update(old, make_pod("a", signature=signature, labels={"x": "1"}))
         world.happen(NODE_ADD)
         assert len(plugin.calls) == 2
-
-
-class TestGates:
-    def test_events_that_the_gating_plugin_did_not_register_cost_nothing(self) -> None:
-        plugin = FilterDouble("P", [(NODE_ADD, QUEUE)])
-        world = World(SchedulingGatesDouble(), plugin)
-        world.add(make_pod("a", gates=["x"]))
-        runs = world.queue.statistics().pre_enqueue_runs
-        assert world.happen(NODE_ADD) == 0
-        assert world.happen(WILDCARD) == 0
-        assert plugin.calls == []
-        assert world.queue.statistics().pre_enqueue_runs == runs
-
-    def test_an_event_of_the_gating_plugin_runs_it_again(self) -> None:
-        world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
-        assert world.happen(NODE_ADD) == 0
-        assert world.place("a") == "gated"
-        assert world.metrics.incoming == {("unschedulable", "UnschedulablePodAdd"): 1}
-        gate.closed.clear()
-        assert world.happen(NODE_ADD) == 1
-        assert world.place("a") == "active"
-
-    def test_no_hint_is_evaluated_for_pods_that_the_gating_plugin_keeps(self) -> None:
-        gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
-        filters = FilterDouble("P", [(NODE_ADD, QUEUE)])
-        world = World(gate, filters)
-        gate.closed = dict.fromkeys("abc", unresolvable("no"))
-        for name in "abc":
-            world.add(make_pod(name))
-        gate.holding = {"uid-a", "uid-c"}
-        del gate.closed["b"]
-        for each in (gate.runs, gate.calls):
-            each.clear()
-        assert world.happen(NODE_ADD) == 1
-        assert world.places() == {"a": "gated", "b": "active", "c": "gated"}
-        assert gate.runs == ["b"]
-        assert [name for name, *_ in gate.calls] == ["b"]
-        gate.holding, gate.closed = set(), {}
-        assert world.happen(NODE_ADD) == 2
-
-    def test_if_held_raises_hints_are_evaluated_for_all_pods(self) -> None:
-        gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
-        world = World(gate)
-        gate.closed["a"] = unresolvable("no")
-        world.add(make_pod("a"))
-        gate.holding = RuntimeError("broken")
-        gate.closed.clear()
-        assert world.happen(NODE_ADD) == 1
-        assert world.queue.statistics().pre_enqueue_errors == 1
-
-    def test_held_does_not_affect_wake_and_recheck(self) -> None:
-        gate = HoldingGate("G", [(NODE_ADD, QUEUE)])
-        world = World(gate)
-        gate.closed["a"] = unresolvable("no")
-        world.add(make_pod("a"))
-        gate.holding = {"uid-a"}
-        gate.runs.clear()
-        world.queue.recheck(["uid-a"])
-        world.queue.activate([make_pod("a")])
-        assert gate.runs == ["a", "a"]
-
-    def test_a_gated_pod_that_failed_before_goes_through_backoff(self) -> None:
-        world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
-        gate.closed.clear()
-        world.queue.recheck(["uid-a"])
-        info = world.pop()
-        gate.closed["a"] = unresolvable("again")
-        world.happen(WILDCARD)
-        assert world.fail(info, "P") == "gated"
-        gate.closed.clear()
-        world.happen(NODE_ADD)
-        assert world.place("a") == "backoff"
-
-    def test_a_gating_plugin_may_skip_while_another_rejector_frees_the_pod(
-        self,
-    ) -> None:
-        gate = GateDouble("G", [(NODE_ADD, SKIP)])
-        world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]))
-        world.add(make_pod("a"))
-        info = world.pop()
-        world.happen(WILDCARD)
-        gate.closed["a"] = unresolvable("preempting")
-        assert world.fail(info, "P") == "gated"
-        gate.closed.clear()
-        world.clock.step(5)
-        world.happen(NODE_ADD)
-        assert world.place("a") == "active"
-
-    def test_the_gating_plugin_runs_first_and_the_others_only_if_it_succeeds(self) -> None:
-        first, second = GateDouble("first"), GateDouble("second", [(NODE_ADD, QUEUE)])
-        world = World(first, second)
-        second.closed["a"] = unresolvable("no")
-        world.add(make_pod("a"))
-        world.happen(NODE_ADD)
-        assert (len(first.runs), len(second.runs)) == (1, 2)
-        second.closed.clear()
-        first.closed["a"] = unresolvable("now me")
-        world.happen(NODE_ADD)
-        view = world.queue.view("default", "a")
-        assert view is not None
-        assert (view.gating_plugin, view.message) == ("first", "now me")
-        assert view.unschedulable_plugins == ("first", "second")
-
-    def test_every_rejection_is_published_with_its_plugin(self) -> None:
-        world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
-        told: list[tuple[str, str, str]] = []
-        world.queue.signals.on_gated = lambda info, status: told.append(
-            (info.pod.metadata.name, status.plugin, status.message)
-        )
-        gate.closed["b"] = unresolvable("me too")
-        world.add(make_pod("b"))
-        world.happen(NODE_ADD)
-        assert told == [("b", "G", "me too"), ("a", "G", "no"), ("b", "G", "me too")]
-
-    @pytest.mark.parametrize("status", [unresolvable("no"), pending("not yet")])
-    def test_any_rejection_gates(self, status: Status) -> None:
-        world, _ = gated_by(status)
-        view = world.queue.view("default", "a")
-        assert view is not None
-        assert view.message == status.message
-        assert (view.place, view.attempts, view.pending_plugins) == ("gated", 0, ())
-
-    def test_without_the_gate_for_early_pop_preenqueue_runs_after_backoff(self) -> None:
-        gate = GateDouble("G", [(NODE_ADD, QUEUE)])
-        world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]), pop_from_backoff=False)
-        world.rejected(make_pod("a"), "P")
-        gate.closed["a"] = unresolvable("no")
-        world.happen(NODE_ADD)
-        assert world.place("a") == "backoff"
-        world.pass_time(5)
-        assert world.place("a") == "gated"
-        gate.closed.clear()
-        world.happen(NODE_ADD)
-        assert world.place("a") == "active"
-
-    def test_with_it_preenqueue_runs_before_backoff_and_not_after(self) -> None:
-        gate = GateDouble("G")
-        world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]))
-        world.rejected(make_pod("a"), "P")
-        world.happen(NODE_ADD)
-        assert world.place("a") == "backoff"
-        gate.closed["a"] = unresolvable("too late")
-        world.pass_time(5)
-        assert world.place("a") == "active"
-
-    def test_a_gated_pod_moved_without_early_pop_waits_out_its_backoff(self) -> None:
-        gate = GateDouble("G", [(NODE_ADD, QUEUE)])
-        world = World(gate, FilterDouble("P"), pop_from_backoff=False)
-        world.rejected(make_pod("a"), "P")
-        gate.closed["a"] = unresolvable("no")
-        world.queue.recheck(["uid-a"])
-        assert world.place("a") == "gated"
-        world.happen(NODE_ADD)
-        assert world.place("a") == "backoff"
-        world.pass_time(5)
-        assert world.place("a") == "gated"
-
-    def test_a_plugin_that_raises_gates_and_runs_again_with_backoff(self) -> None:
-        world, gate = gated_by(RuntimeError("boom"))
-        view = world.queue.view("default", "a")
-        assert view is not None
-        assert view.message == "running PreEnqueue plugin 'G': boom"
-        assert view.next_retry_reason == "retry of a PreEnqueue plugin that failed"
-        for wait in (1, 2, 4):
-            due = world.queue.next_wakeup()
-            assert due == world.clock.now() + wait
-            world.pass_time(wait)
-            assert world.place("a") == "gated"
-        assert [problem[:3] for problem in world.problems] == [("G", "PreEnqueue", "a")] * 4
-        gate.closed.clear()
-        world.pass_time(8)
-        assert world.place("a") == "active"
-        assert world.queue.statistics().pre_enqueue_errors == 4
-
-    def test_a_pre_enqueue_result_that_is_no_status_is_an_error(self) -> None:
-        answer: Any = True
-        world, _ = gated_by(answer)
-        view = world.queue.view("default", "a")
-        assert view is not None
-        assert view.message == "running PreEnqueue plugin 'G': answered True, which is not a Status"
-        assert world.queue.next_wakeup() == world.clock.now() + 1
-
-    def test_a_sort_key_that_raises_gates_the_pod_and_loses_none(self) -> None:
-        broken = [True]
-
-        def sort_key(info: object) -> object:
-            if broken[0]:
-                raise RuntimeError("unsortable")
-            return 0
-
-        world = World(sort_key=sort_key)
-        world.add(make_pod("a"))
-        view = world.queue.view("default", "a")
-        assert view is not None
-        assert (view.gating_plugin, view.message) == (
-            "QueueSort", "sorting the pod: RuntimeError: unsortable",
-        )  # fmt: skip
-        broken[0] = False
-        world.pass_time(1)
-        assert world.place("a") == "active"
-        broken[0] = True
-        world.update(make_pod("a"), make_pod("a", labels={"x": "1"}))
-        assert world.place("a") == "gated"
-
-
-class TestActivate:
-    def test_unschedulable_pods_and_pods_in_backoff_become_active(self) -> None:
-        world = World(FilterDouble("P"))
-        pods = [make_pod(name) for name in ("pooled", "broken", "active")]
-        world.rejected(pods[0], "P")
-        world.add(pods[1])
-        world.fail(world.pop())
-        world.add(pods[2])
-        world.queue.activate([*pods, make_pod("unknown")])
-        world.queue.validate()
-        assert set(world.places().values()) == {"active"}
-        assert world.metrics.incoming["active", "ForceActivate"] == 2
-
-    def test_it_is_recorded_for_a_pod_in_flight_and_for_no_other(self) -> None:
-        world = World(FilterDouble("P"))
-        one, two = make_pod("a"), make_pod("b")
-        world.add(one, two)
-        first, second = world.pop(), world.pop()
-        world.queue.activate([one])
-        assert world.metrics.inflight["ForceActivate"] == 1
-        assert world.fail(second, "P") == "unschedulable"
-        assert world.fail(first, "P") == "backoff"
-
-    def test_a_gated_pod_stays_gated(self) -> None:
-        world, gate = gated_by(unresolvable("no"))
-        world.queue.activate([make_pod("a")])
-        assert world.place("a") == "gated"
-        gate.closed.clear()
-        world.queue.activate([make_pod("a")])
-        assert world.place("a") == "active"
-
-    def test_preenqueue_is_not_run_for_a_pod_from_backoff(self) -> None:
-        gate = GateDouble("G")
-        world = World(gate, FilterDouble("P"))
-        world.add(make_pod("a"))
-        world.fail(world.pop())
-        gate.closed["a"] = unresolvable("no")
-        world.queue.activate([make_pod("a")])
-        assert world.place("a") == "active"
-
-
-class TestRecheckAndWake:
-    def test_recheck_gates_pods_wherever_they_wait(self) -> None:
-        gate = GateDouble("G")
-        world = World(gate, FilterDouble("P"))
-        world.rejected(make_pod("pooled"), "P")
-        world.add(make_pod("broken"))
-        world.fail(world.pop())
-        world.add(make_pod("active"))
-        uids = [f"uid-{name}" for name in ("pooled", "broken", "active", "unknown")]
-        world.queue.recheck(uids)
-        assert world.places() == {
-            "pooled": "unschedulable", "broken": "backoff", "active": "active",
-        }  # fmt: skip
-        gate.closed = {name: unresolvable("quota") for name in ("pooled", "broken", "active")}
-        world.queue.recheck(uids)
-        world.queue.validate()
-        assert set(world.places().values()) == {"gated"}
-        gate.closed.clear()
-        world.clock.step(5)
-        world.queue.recheck(uids)
-        world.queue.validate()
-        assert set(world.places().values()) == {"active"}
-
-    def test_wake_moves_exactly_the_pods_that_the_plugin_rejected(self) -> None:
-        quota = GateDouble("Quota")
-        other = GateDouble("Other")
-        world = World(other, quota, FilterDouble("P"))
-        quota.closed = {"held": unresolvable("q"), "still-held": unresolvable("q")}
-        other.closed["other"] = unresolvable("o")
-        world.add(make_pod("held"), make_pod("still-held"), make_pod("other"))
-        world.rejected(make_pod("rejected"), "Quota")
-        world.rejected(make_pod("unrelated"), "P")
-        del quota.closed["held"]
-        world.clock.step(5)
-        uids = [f"uid-{name}" for name in world.places()] + ["uid-unknown"]
-        before = len(other.runs)
-        assert world.queue.wake(uids, "Quota", "QuotaFreed") == 2
-        world.queue.validate()
-        assert world.places() == {
-            "held": "active", "rejected": "active",
-            "still-held": "gated", "other": "gated", "unrelated": "unschedulable",
-        }  # fmt: skip
-        assert len(other.runs) == before + 2
-        assert world.metrics.incoming["active", "QuotaFreed"] == 2
-
-    def test_wake_of_a_pending_plugin_skips_backoff(self) -> None:
-        world = World(FilterDouble("P"))
-        world.rejected(make_pod("a"), pending=["P"])
-        world.queue.wake(["uid-a"], "P", "Freed")
-        assert world.place("a") == "active"
-
-    def test_wake_is_recorded_for_a_pod_in_flight(self) -> None:
-        world = World(FilterDouble("P"), FilterDouble("Q"))
-        world.add(make_pod("a"), make_pod("b"), make_pod("c"))
-        infos = [world.pop() for _ in range(3)]
-        world.queue.wake(["uid-a", "uid-b"], "P", "Freed")
-        assert world.fail(infos[0], "P") == "backoff"
-        assert world.fail(infos[1], "Q") == "unschedulable"
-        assert world.fail(infos[2], "P") == "unschedulable"
-        assert +world.metrics.inflight == {}
