@@ -65,7 +65,10 @@ class NodeColumns:
         while self.capacity < capacity:
             self.capacity *= 2
         for name in _ARRAYS:
-            setattr(self, name, _extended(getattr(self, name), self.capacity))
+            array: np.ndarray = getattr(self, name)
+            grown = np.zeros((*array.shape[:-1], self.capacity), dtype=array.dtype)
+            grown[..., : array.shape[-1]] = array
+            setattr(self, name, grown)
         self.scalar_allocatable.grow(self.capacity)
         self.scalar_requested.grow(self.capacity)
         more = self.capacity - len(self.names)
@@ -143,10 +146,3 @@ class NodeColumns:
             for name, amount in self.resources[row].scalars:
                 expected.scalar_allocatable.put(name, row, amount)
         return expected
-
-
-def _extended(array: np.ndarray, capacity: int) -> np.ndarray:
-    """Return a copy with `capacity` entries on the last axis, filled up with zeros."""
-    grown = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
-    grown[..., : array.shape[-1]] = array
-    return grown

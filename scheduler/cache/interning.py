@@ -26,15 +26,12 @@ class TaintSets:
         key = _taint_key(taints)
         found = self._ids.get(key)
         if found is None:
-            if self._free:
-                found = self._free.pop()
-                self.lists[found] = taints
-                self._holders[found] = 0
-            else:
-                found = len(self.lists)
-                self.lists.append(taints)
+            if not self._free:
+                self._free.append(len(self.lists))
+                self.lists.append(())
                 self._holders.append(0)
-            self._ids[key] = found
+            found = self._ids[key] = self._free.pop()
+            self.lists[found] = taints
         self._holders[found] += 1
         return found
 
@@ -108,9 +105,7 @@ class LabelColumn:
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
-        grown = np.full(capacity, -1, dtype=np.int32)
-        grown[: len(self.column)] = self.column
-        self.column = grown
+        self.column = np.pad(self.column, (0, capacity - len(self.column)), constant_values=-1)
 
     def _intern(self, value: str) -> int:
         found = self.ids.get(value)

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from scheduler.api.many_terms import ManyTerms
 from scheduler.api.node import Node, Taint
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, node_allocatable
@@ -31,11 +30,8 @@ from scheduler.cache.selector_counts import SelectorCounts
 from scheduler.cache.term_index import TermIndex
 from scheduler.framework.nodes import (
     Columns,
-    ExistingPodTerm,
     ImageState,
     Int32Column,
-    Int64Column,
-    PodTerm,
     Rows,
 )
 
@@ -63,6 +59,11 @@ class NodeTable(NodeColumns):
         self.node_count = 0
         self._labels = LabelColumns(self.capacity)
         self.terms = TermIndex(self.capacity, self._labels)
+        # Documented by `NodeTableView`. Not wrapped in methods: every cycle calls some of them.
+        self.pod_counts = self.selector_counts.counts
+        self.summed_pods = self.selector_counts.summed
+        self.existing_pod_terms = self.terms.matching_terms
+        self.anti_terms_of = self.terms.anti_terms_of
         self._row_by_name: dict[str, int] = {}
         self._free: list[int] = []
         self._used_rows = 0
@@ -102,30 +103,6 @@ class NodeTable(NodeColumns):
     def label_values(self, key: str) -> LabelColumn:
         """Return the dictionary behind `label_column`."""
         return self._labels.of(key, self.nodes)
-
-    def pod_counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
-        """Count the pods of each row that match all terms, as `NodeTableView.pod_counts`."""
-        return self.selector_counts.counts(terms, terminating=terminating)
-
-    def summed_pods(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """Count pods once for each matching term, as `NodeTableView.summed_pods`."""
-        return self.selector_counts.summed(terms)
-
-    def existing_pod_terms(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[ExistingPodTerm]:
-        """Return the affinity terms of placed pods that match a pod."""
-        return self.terms.matching_terms(namespace, labels, namespace_labels)
-
-    def anti_terms_of(
-        self,
-        owner: Pod,
-        namespace: str,
-        labels: Mapping[str, str],
-        namespace_labels: Mapping[str, str],
-    ) -> Mapping[str, int] | None:
-        """Count matching terms of one pod, as `NodeTableView.anti_terms_of`."""
-        return self.terms.anti_terms_of(owner, namespace, labels, namespace_labels)
 
     @property
     def has_existing_pod_terms(self) -> bool:

@@ -60,7 +60,8 @@ class PriorityUsage:
         usage = self._bands.get(key)
         if usage is None:
             if key in self._overflow or len(self._bands) >= MAX_BANDS:
-                self._account_unbanded(key, row, sign)
+                add_count(self._overflow, key, sign)
+                self.unbanded[row] += sign
                 return
             usage = self._bands[key] = _Usage(self._columns.capacity)
         assigned = signature.assigned
@@ -134,7 +135,3 @@ class PriorityUsage:
             usage.pods = np.pad(usage.pods, (0, more))
             usage.amounts = np.pad(usage.amounts, ((0, 0), (0, more)))
             usage.scalars.grow(self._columns.capacity)
-
-    def _account_unbanded(self, key: Band, row: int, sign: int) -> None:
-        add_count(self._overflow, key, sign)
-        self.unbanded[row] += sign

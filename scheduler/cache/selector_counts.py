@@ -129,7 +129,7 @@ class SelectorCounts:
         self._by_label: dict[Label, dict[_Key, _Group]] = {}
         #: Label key to the number of indexed groups that have it.
         self._keys: dict[str, int] = {}
-        self._nothing: Int32Column = np.zeros(capacity, dtype=np.int32)
+        self._zeros: Int32Column = np.zeros(capacity, dtype=np.int32)
         #: Columns by each label they need; None for columns without. So a new group is compared
         #: with few of a thousand selectors about different labels.
         self._by_need: dict[Label | None, dict[_Column, None]] = {}
@@ -165,16 +165,16 @@ class SelectorCounts:
             del self._groups[key]
             remove_member(self._by_namespace, group.namespace, key)
             if self._many_labels.pop(key, None) is None:
-                self._leave_labels(key, group)
+                for label in group.labels.items():
+                    remove_member(self._by_label, label, key)
+                    add_count(self._keys, label[0], -1)
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
         self._capacity = capacity
-        self._nothing = np.zeros(capacity, dtype=np.int32)
+        self._zeros = np.zeros(capacity, dtype=np.int32)
         for column in self._columns.values():
-            grown = np.zeros(capacity, dtype=np.int32)
-            grown[: len(column.counts)] = column.counts
-            column.counts = grown
+            column.counts = np.pad(column.counts, (0, capacity - len(column.counts)))
         self._drop_beyond_limit()
 
     # -- columns ---------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class SelectorCounts:
         if column is None:
             reduced = self._reduced(key[0])
             if reduced is None:
-                return self._nothing
+                return self._zeros
             key = (reduced, terminating, among)
             column = self._columns.get(key)
             if column is None:
@@ -282,11 +282,6 @@ class SelectorCounts:
             self._by_label.setdefault(label, {})[key] = group
             keys[label[0]] = keys.get(label[0], 0) + 1
         return group
-
-    def _leave_labels(self, key: _Key, group: _Group) -> None:
-        for label in group.labels.items():
-            remove_member(self._by_label, label, key)
-            add_count(self._keys, label[0], -1)
 
     def _new_column(self, key: _ColumnKey) -> _Column:
         self._misses += 1

@@ -268,7 +268,10 @@ class TermBlocks:
         parts: dict[TermClass, list[tuple[_Block, Int64Column]]] = {}
         for block in self._blocks:
             found = block.matching(pod)
-            included = None if among is None or not found else _included(block.owners, among)
+            included: Int64Column | None = None
+            if among is not None and found:
+                bands = [(each.priority, each.scheduler_name) for each in block.owners]
+                included = np.array([among.includes(*band) for band in bands], dtype=np.int64)
             for of_class, per_owner in found:
                 amounts = per_owner if included is None else per_owner * included
                 if included is None or amounts.any():
@@ -305,10 +308,3 @@ class TermBlocks:
     def nbytes(self) -> int:
         """Estimate of the memory held."""
         return sum(each.nbytes for each in self._blocks)
-
-
-def _included(owners: Iterable[BlockOwner], among: PotentialVictims) -> Int64Column:
-    """(owners,): 1 for potential victims, else 0."""
-    return np.array(
-        [among.includes(each.priority, each.scheduler_name) for each in owners], dtype=np.int64
-    )

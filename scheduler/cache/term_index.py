@@ -108,15 +108,13 @@ class _Term:
         self._counts = None
 
 
+@dataclass(slots=True, eq=False)
 class _Owner:
     """The pods of one signature and namespace: their terms, or their owner in a block."""
 
-    __slots__ = ("in_block", "pods", "terms")
-
-    def __init__(self, terms: Sequence[_Term], in_block: BlockOwner | None = None) -> None:
-        self.terms = terms
-        self.in_block = in_block
-        self.pods = 0
+    terms: Sequence[_Term]
+    in_block: BlockOwner | None = None
+    pods: int = 0
 
     def change(self, row: int, by: int) -> None:
         self.pods += by

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.queue.heap import KeyedHeap
+from scheduler.queue.heap import ITEM, SORT_KEY, KeyedHeap
 from scheduler.queue.retry_suppressor import RetrySuppressor, pod_signature
 
 SortKey = Callable[[QueuedPodInfo], Any]
@@ -82,31 +82,27 @@ class BackoffQueue:
     """Pods worth retrying whose backoff has not ended."""
 
     __slots__ = (
-        "_candidates", "_errors", "_normal", "_policy", "_sort_key", "_suppressed",
-        "_suppressed_signature",
+        "_candidates", "_normal", "_policy", "_sort_key", "_suppressed", "_suppressed_signature",
+        "errors",
     )  # fmt: skip
 
     def __init__(self, policy: BackoffPolicy, sort_key: SortKey) -> None:
         self._policy = policy
         self._sort_key = sort_key
         self._normal: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
+        #: Pods whose attempt ended in an error.
+        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         #: The pods of the normal heap that may be popped early, and the others by signature.
         self._candidates: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._suppressed: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
         self._suppressed_signature: dict[str, Hashable] = {}
 
     def __len__(self) -> int:
-        return len(self._normal) + len(self._errors)
+        return len(self._normal) + len(self.errors)
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         yield from self._normal.items()
-        yield from self._errors.items()
-
-    @property
-    def errors(self) -> int:
-        """Number of pods whose attempt ended in an error."""
-        return len(self._errors)
+        yield from self.errors.items()
 
     @property
     def poppable(self) -> bool:
@@ -115,7 +111,7 @@ class BackoffQueue:
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return the pod's record; None when it is not here."""
-        return self._normal.get(uid) or self._errors.get(uid)
+        return self._normal.get(uid) or self.errors.get(uid)
 
     def add(self, info: QueuedPodInfo) -> None:
         """Insert a pod that is in neither heap. If the sort key raises, nothing changes."""
@@ -127,12 +123,12 @@ class BackoffQueue:
                 self._normal.remove(info.uid)
                 raise
         else:
-            self._errors.push(info.uid, (self._policy.expiry(info),), info)
+            self.errors.push(info.uid, (self._policy.expiry(info),), info)
 
     def update(self, info: QueuedPodInfo) -> None:
         """Reorder a pod whose record changed within its heap."""
-        if info.uid in self._errors:
-            self._errors.push(info.uid, (self._policy.expiry(info),), info)
+        if info.uid in self.errors:
+            self.errors.push(info.uid, (self._policy.expiry(info),), info)
         else:
             self._push_normal(info)
 
@@ -140,7 +136,7 @@ class BackoffQueue:
         """Take a pod out; None when it is not here."""
         info = self._normal.remove(uid)
         if info is None:
-            return self._errors.remove(uid)
+            return self.errors.remove(uid)
         self._remove_candidate(uid)
         return info
 
@@ -171,31 +167,32 @@ class BackoffQueue:
     def next_completed(self, now: float) -> QueuedPodInfo | None:
         """Return a pod whose backoff has ended, or None; normal heap first. It stays here."""
         horizon = self._policy.align(now)
-        for heap in (self._normal, self._errors):
-            head = heap.peek()
-            if head is not None and head[0][0] < horizon:
-                return head[1]
+        for heap in (self._normal, self.errors):
+            head = heap.head()
+            if head is not None and head[SORT_KEY][0] < horizon:
+                info: QueuedPodInfo = head[ITEM]
+                return info
         return None
 
     def next_release(self) -> float | None:
         """Return when the first pod stops backing off; None when the queue is empty."""
-        heads = [heap.peek() for heap in (self._normal, self._errors)]
-        expiries = [head[0][0] for head in heads if head is not None]
+        heads = [heap.head() for heap in (self._normal, self.errors)]
+        expiries = [head[SORT_KEY][0] for head in heads if head is not None]
         return self._policy.release(min(expiries)) if expiries else None
 
     def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
         """Return all pods, or the first `limit`, in order: normal heap, then error heap."""
-        return (self._normal.ordered(limit) + self._errors.ordered(limit))[:limit]
+        return (self._normal.ordered(limit) + self.errors.ordered(limit))[:limit]
 
     def rank(self, uid: str) -> int | None:
         """Count the pods of its heap that leave before this one; None when it is not here."""
         rank = self._normal.rank(uid)
-        return self._errors.rank(uid) if rank is None else rank
+        return self.errors.rank(uid) if rank is None else rank
 
     def violations(self) -> list[str]:
         """Return the broken invariants, for `validate()`."""
         found = [f"backoff queue, normal heap: {text}" for text in self._normal.violations()]
-        found += [f"backoff queue, error heap: {text}" for text in self._errors.violations()]
+        found += [f"backoff queue, error heap: {text}" for text in self.errors.violations()]
         found += [f"candidates of the backoff queue: {x}" for x in self._candidates.violations()]
         held = [info.uid for heap in self._suppressed.values() for info in heap.items()]
         if sorted(held) != sorted(self._suppressed_signature) or not all(
@@ -208,7 +205,7 @@ class BackoffQueue:
         found += [
             f"pod {info.key} is in both backoff heaps"
             for info in self._normal.items()
-            if info.uid in self._errors
+            if info.uid in self.errors
         ]
         found += [f"gated pod {info.key} is in the backoff queue" for info in self if info.gated]
         return found
@@ -237,9 +234,9 @@ class BackoffQueue:
         held = self._suppressed.get(signature)
         if held is None:
             return
-        head = held.peek()
+        head = held.head()
         assert head is not None
-        key, info = head
+        key, info = head[SORT_KEY], head[ITEM]
         held.pop()
         if not held:
             del self._suppressed[signature]

@@ -21,9 +21,7 @@ T = TypeVar("T")
 # like tuples. A moved item keeps its sequence, so its dead entry may have the same one; the stamp
 # is unique, so that a comparison never reaches the key.
 Entry = list[Any]
-_KEY: Final = 3
-ITEM: Final = 4
-"""Index of the item in an entry."""
+SORT_KEY, _SEQUENCE, _STAMP, _KEY, ITEM = range(5)
 _COMPACT_FROM: Final = 64
 
 
@@ -55,11 +53,11 @@ class KeyedHeap(Generic[T]):
         If comparing sort keys raises, nothing changes.
         """
         old = self._entries.get(key)
-        if old is not None and old[0] == sort_key:
+        if old is not None and old[SORT_KEY] == sort_key:
             old[ITEM] = item
             return
         stamp = next(self.stamps)
-        entry = [sort_key, stamp if old is None else old[1], stamp, key, item]
+        entry = [sort_key, stamp if old is None else old[_SEQUENCE], stamp, key, item]
         try:
             heappush(self._heap, entry)
         except BaseException:
@@ -81,13 +79,8 @@ class KeyedHeap(Generic[T]):
         self._compact()
         return item
 
-    def peek(self) -> tuple[Any, T] | None:
-        """Return the first sort key and item; None when empty."""
-        entry = self.head()
-        return None if entry is None else (entry[0], entry[ITEM])
-
     def head(self) -> Entry | None:
-        """Return the first entry, to be compared with those of other heaps; None when empty."""
+        """Return the first entry; None when empty. Entries of heaps with one order compare."""
         heap = self._heap
         while heap:
             entry = heap[0]

@@ -16,15 +16,7 @@ from scheduler.queue.parts import QueueParts
 from scheduler.queue.sub_queues import QueueState
 from scheduler.queue.unschedulable_pods import Group
 
-_ACTIVE: Final = "waiting for its turn"
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
-_BACKOFF: Final = "backoff"
-_PAUSE: Final = "pause after a scheduling cycle that used too much CPU time"
-_ERROR_BACKOFF: Final = "backoff after an error"
-_REQUESTED: Final = "requested by the rejecting plugin"
-_REQUESTED_BY_GATE: Final = "requested by the gating plugin"
-_GATE_ERROR: Final = "retry of a PreEnqueue plugin that failed"
-_FLUSH: Final = "periodic flush"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,7 @@ class QueueIntrospection(QueueParts):
         return QueueStatistics(
             active=len(sub_queues.active),
             backoff=len(sub_queues.backoff),
-            backoff_errors=sub_queues.backoff.errors,
+            backoff_errors=len(sub_queues.backoff.errors),
             unschedulable=len(sub_queues.unschedulable) - sub_queues.unschedulable.gated,
             gated=sub_queues.unschedulable.gated,
             in_flight=len(self._in_flight),
@@ -216,25 +208,28 @@ class QueueIntrospection(QueueParts):
 
     def _next_retry(self, info: QueuedPodInfo, state: QueueState) -> tuple[float | None, str]:
         if state is QueueState.ACTIVE:
-            deferred = self._sub_queues.active.deferred(info)
-            return None, _DEFERRED if deferred else _ACTIVE
+            if self._sub_queues.active.deferred(info):
+                return None, _DEFERRED
+            return None, "waiting for its turn"
         if state is QueueState.BACKOFF:
             release = self._policy.release(self._policy.expiry(info))
             if info.pause:
-                return release, _PAUSE
-            return release, _BACKOFF if info.rejectors else _ERROR_BACKOFF
+                return release, "pause after a scheduling cycle that used too much CPU time"
+            return release, "backoff" if info.rejectors else "backoff after an error"
         if state is QueueState.IN_FLIGHT:
             return None, ""
         retry = self._sub_queues.retry_time(info)
         if state is QueueState.GATED:
             if retry is None:
                 return None, ""
-            return retry, _GATE_ERROR if info.gate_errors else _REQUESTED_BY_GATE
+            if info.gate_errors:
+                return retry, "retry of a PreEnqueue plugin that failed"
+            return retry, "requested by the gating plugin"
         longest = self._options.max_in_unschedulable
         flush = None if longest is None else info.timestamp + longest
         if retry is not None and (flush is None or retry <= flush):
-            return retry, _REQUESTED
-        return flush, "" if flush is None else _FLUSH
+            return retry, "requested by the rejecting plugin"
+        return flush, "" if flush is None else "periodic flush"
 
 
 def _members(groups: Iterable[Group]) -> Iterator[QueuedPodInfo]:

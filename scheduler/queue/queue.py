@@ -41,13 +41,6 @@ BACKOFF_COMPLETE: Final = "BackoffComplete"
 REQUEUE_AFTER: Final = "RequeueAfter"
 RECHECK: Final = "Recheck"
 
-_QUEUE_NAMES: Final = {
-    QueueState.ACTIVE: "the active queue",
-    QueueState.BACKOFF: "the backoff queue",
-    QueueState.UNSCHEDULABLE: "unschedulable queue",
-    QueueState.GATED: "unschedulable queue",
-}
-
 
 class AlreadyQueuedError(ValueError):
     """A pod whose attempt failed is in a sub-queue already."""
@@ -182,7 +175,10 @@ class SchedulingQueue(QueueIntrospection):
         try:
             queued = self._sub_queues.by_name(info.key)
             if queued is not None:
-                where = _QUEUE_NAMES[self._sub_queues.state(queued.uid) or QueueState.UNSCHEDULABLE]
+                state = self._sub_queues.state(queued.uid)
+                # Upstream's texts, of which only this one has no article.
+                waits = state in UNSCHEDULABLE_STATES
+                where = "unschedulable queue" if waits else f"the {state} queue"
                 raise AlreadyQueuedError(f"Pod {info.key} is already present in {where}")
             rejected = bool(info.unschedulable_plugins or info.pending_plugins)
             if rejected:

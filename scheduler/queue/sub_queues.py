@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.active_queue import ActiveQueue
 from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
-from scheduler.queue.heap import KeyedHeap
+from scheduler.queue.heap import SORT_KEY, KeyedHeap
 from scheduler.queue.metrics import QueueMetrics
 from scheduler.queue.retry_suppressor import RetrySuppressor
 from scheduler.queue.unschedulable_pods import RequiredKeys, UnschedulablePods
@@ -50,7 +50,6 @@ class SubQueues:
         required_keys: RequiredKeys,
         over_limit: Callable[[], Collection[str]],
     ) -> None:
-        """`over_limit` returns the namespaces whose pods are popped after all others."""
         self.active = ActiveQueue(sort_key, over_limit)
         self.backoff = BackoffQueue(policy, sort_key)
         self.unschedulable = UnschedulablePods(required_keys)
@@ -122,17 +121,18 @@ class SubQueues:
 
     def next_retry(self) -> float | None:
         """Return the earliest `retry_time` of all unschedulable pods."""
-        head = self._retries.peek()
-        return None if head is None else float(head[0])
+        head = self._retries.head()
+        return None if head is None else float(head[SORT_KEY])
 
     def next_retry_due(self, now: float) -> QueuedPodInfo | None:
         """Clear and return the next record whose `retry_time` has come; the pod is not moved."""
-        head = self._retries.peek()
-        if head is None or head[0] > now:
+        head = self._retries.head()
+        if head is None or head[SORT_KEY] > now:
             return None
-        self._retries.pop()
-        head[1].requeue_at = None
-        return head[1]
+        info = self._retries.pop()
+        assert info is not None
+        info.requeue_at = None
+        return info
 
     def refresh(self, info: QueuedPodInfo) -> None:
         """Reorder a queued pod after its record changed. Raises what QueueSort raises."""

@@ -117,7 +117,12 @@ class UnschedulablePods:
         info = group.members.pop(uid)
         self.gated -= group.gated
         if not group.members:
-            self._drop(group)
+            del self._groups[group.key]
+            for index_key in group.index_keys:
+                groups = self._index[index_key]
+                del groups[group.key]
+                if not groups:
+                    del self._index[index_key]
         elif group.sample is info:
             group.sample = next(iter(group.members.values()))
         return info
@@ -174,11 +179,3 @@ class UnschedulablePods:
         for index_key in index_keys:
             found.update(self._index.get(index_key, ()))
         return found
-
-    def _drop(self, group: Group) -> None:
-        del self._groups[group.key]
-        for index_key in group.index_keys:
-            groups = self._index[index_key]
-            del groups[group.key]
-            if not groups:
-                del self._index[index_key]

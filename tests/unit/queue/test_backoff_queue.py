@@ -125,7 +125,7 @@ def test_a_flush_empties_the_normal_heap_before_the_error_heap() -> None:
             )
         )
     assert drain(queue, 100.0) == ["rejected", "broken"]
-    assert queue.errors == 1
+    assert len(queue.errors) == 1
     assert queue.next_release() == 111.0
 
 
