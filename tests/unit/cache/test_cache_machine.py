@@ -104,7 +104,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.table.change_log = ChangeLog(64)
         self.nodes: dict[str, Node] = {}
         self.placed: dict[str, Placed] = {}
-        #: Image to the nodes that have it, and to the size that was said first.
+        #: Image to the nodes that have it, and to the size that was reported first.
         self.images: dict[str, dict[str, int]] = {}
         self.first_size: dict[str, int] = {}
         self.mirror: dict[int, dict[Columns, Any]] = {}
@@ -223,7 +223,7 @@ class CacheMachine(RuleBasedStateMachine):
         table = self.cache.table
         assert table.node_count == len(self.nodes)
         assert {table.names[row] for row in table.rows.tolist()} == set(self.nodes)
-        # Ghosts keep their names while pods are on them; nobody else has one.
+        # Placeholders keep their names while pods are on them; free rows have none.
         expected_names = set(self.nodes) | {each.node for each in self.placed.values()}
         assert {name for name in table.names if name} == expected_names
         for name in NODES:
@@ -287,7 +287,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 def observed(table: NodeTable, row: int) -> dict[str, Any]:
-    """Everything the table says about a row."""
+    """All that the table holds about a row."""
     info = table.node_info(row)
     scalars = [table.scalar_amounts_at(name, row) for name in SCALARS]
     return {

@@ -102,13 +102,13 @@ def priority_sort(info: QueuedPodInfo) -> Any:
     return (-info.pod.priority, info.timestamp)
 
 
-def answering(answer: QueueingHint | Exception) -> Callable[[Pod, Any, Any], QueueingHint]:
+def returning(result: QueueingHint | Exception) -> Callable[[Pod, Any, Any], QueueingHint]:
     """Return a hint that always returns or raises the same."""
 
     def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     return hint
 
@@ -133,12 +133,12 @@ class FilterDouble:
 
     def events_to_register(self) -> list[ClusterEventWithHint]:
         return [
-            ClusterEventWithHint(event, self._counted(answer), self.per_signature)
-            for event, answer in self.registered
+            ClusterEventWithHint(event, self._counted(result), self.per_signature)
+            for event, result in self.registered
         ]
 
-    def _counted(self, answer: Any) -> Callable[[Pod, Any, Any], QueueingHint]:
-        hint = answer if callable(answer) else answering(answer)
+    def _counted(self, result: Any) -> Callable[[Pod, Any, Any], QueueingHint]:
+        hint = result if callable(result) else returning(result)
 
         def counted(pod: Pod, old: Any, new: Any) -> QueueingHint:
             self.calls.append((pod.metadata.name, old, new))
@@ -158,10 +158,10 @@ class GateDouble(FilterDouble):
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         self.runs.append(pod.metadata.name)
-        answer = self.closed.get(pod.metadata.name)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        result = self.closed.get(pod.metadata.name)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 class HoldingGate(GateDouble):

@@ -164,7 +164,7 @@ def with_every_kind(pop_from_backoff: bool) -> World:
         max_backoff=1000.0,
     )
     high, broken = make_pod("high", 9), make_pod("broken", 10)
-    world.add(high, broken, make_pod("pooled", 11))
+    world.add(high, broken, make_pod("rejected", 11))
     world.fail(world.pop(), "P")
     world.fail(world.pop())
     running = world.pop()
@@ -172,7 +172,7 @@ def with_every_kind(pop_from_backoff: bool) -> World:
     world.fail(running, "P")
     world.add(make_pod("mid", 5))
     assert world.places() == {
-        "mid": "active", "high": "backoff", "broken": "backoff", "pooled": "unschedulable",
+        "mid": "active", "high": "backoff", "broken": "backoff", "rejected": "unschedulable",
     }  # fmt: skip
     return world
 

@@ -199,8 +199,8 @@ class TestGates:
         assert world.queue.statistics().pre_enqueue_errors == 4
 
     def test_a_pre_enqueue_result_that_is_no_status_is_an_error(self) -> None:
-        answer: Any = True
-        world, _ = gated_by(answer)
+        result: Any = True
+        world, _ = gated_by(result)
         view = world.queue.view("default", "a")
         assert view is not None
         assert view.message == "running PreEnqueue plugin 'G': answered True, which is not a Status"

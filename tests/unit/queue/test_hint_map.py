@@ -140,7 +140,7 @@ def node(*taints: tuple[str, str], unschedulable: bool = False) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "answer"),
+    ("old", "new", "result"),
     [
         (node(("k", "NoSchedule")), node(), QUEUE),
         (node(("k", "NoExecute")), node(("other", "NoSchedule")), QUEUE),
@@ -152,14 +152,14 @@ def node(*taints: tuple[str, str], unschedulable: bool = False) -> Node:
     ],
 )
 def test_the_automatic_registration_queues_when_a_node_repels_less(
-    old: object, new: object, answer: QueueingHint
+    old: object, new: object, result: QueueingHint
 ) -> None:
     index = HintIndex(
         {PROFILE: build_hint_map([FilterDouble("P", [(NODE_ADD, SKIP)])])}, QueueMetrics()
     )
     info = rejected_by("P")
     decision = index.evaluate(InFlightEvent(NODE_TAINT, old, new, "x"), info, None)
-    assert (decision.strategy is QueueingStrategy.SKIP) is (answer is SKIP)
+    assert (decision.strategy is QueueingStrategy.SKIP) is (result is SKIP)
 
 
 def rejected_by(*plugins: str, pending: str = "") -> QueuedPodInfo:

@@ -85,16 +85,16 @@ class HoldingGate(Gate):
 
     def __init__(self, name: str, *, per_signature: bool) -> None:
         super().__init__(name, per_signature=per_signature)
-        self.asked: dict[str, Pod] = {}
+        self.seen: dict[str, Pod] = {}
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        self.asked[pod.uid] = pod
+        self.seen[pod.uid] = pod
         return super().pre_enqueue(pod)
 
     def held(self, changed: object) -> set[str]:
         if self.broken:
             raise RuntimeError("broken gate")
-        return {uid for uid, pod in self.asked.items() if not self.passes(pod)}
+        return {uid for uid, pod in self.seen.items() if not self.passes(pod)}
 
 
 class QueueMachine(RuleBasedStateMachine):

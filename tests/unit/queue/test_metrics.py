@@ -46,14 +46,14 @@ def test_incoming_pods_are_counted_by_queue_and_event() -> None:
 
 def test_pending_pods_are_counted_by_state() -> None:
     world = World(SchedulingGatesDouble(), FilterDouble("P"))
-    pooled = [make_pod(f"pooled{number}") for number in range(20)]
-    for pod in pooled:
+    rejected = [make_pod(f"rejected{number}") for number in range(20)]
+    for pod in rejected:
         world.rejected(pod, "P")
     active = [make_pod(f"active{number}") for number in range(30)]
     gated = [make_pod(f"gated{number}", gates=["x"]) for number in range(10)]
     world.add(*active, *gated)
     assert world.metrics.pending == {"active": 30, "unschedulable": 20, "gated": 10}
-    for pod in (*active[:2], *pooled[:3], *gated[:4]):
+    for pod in (*active[:2], *rejected[:3], *gated[:4]):
         world.delete(pod)
     assert world.metrics.pending == {"active": 28, "unschedulable": 17, "gated": 6}
     counts = world.queue.statistics()
@@ -111,7 +111,7 @@ class TestViews:
         world = World(
             SchedulingGatesDouble(), FilterDouble("P", [(NODE_ADD, QUEUE)]), FilterDouble("R")
         )
-        world.rejected(make_pod("pooled", nominated="n1"), "R")
+        world.rejected(make_pod("rejected", nominated="n1"), "R")
         world.add(make_pod("broken"))
         world.fail(world.pop())
         world.add(make_pod("retried", 3))
@@ -127,7 +127,7 @@ class TestViews:
             ("second", QueueState.ACTIVE, 1),
             ("retried", QueueState.BACKOFF, 0),
             ("broken", QueueState.BACKOFF, 1),
-            ("pooled", QueueState.UNSCHEDULABLE, None),
+            ("rejected", QueueState.UNSCHEDULABLE, None),
             ("gated", QueueState.GATED, None),
             ("running", QueueState.IN_FLIGHT, None),
         ]
@@ -138,8 +138,8 @@ class TestViews:
             "broken": _replaced(by_name["broken"], position=0),
         }
         assert by_name["first"].next_retry_reason == "waiting for its turn"
-        assert by_name["pooled"].nominated_node == "n1"
-        assert (by_name["pooled"].next_retry, by_name["pooled"].next_retry_reason) == (
+        assert by_name["rejected"].nominated_node == "n1"
+        assert (by_name["rejected"].next_retry, by_name["rejected"].next_retry_reason) == (
             1_300.0, "periodic flush",
         )  # fmt: skip
         retried = by_name["retried"]
@@ -153,8 +153,8 @@ class TestViews:
 
     def test_a_limit_holds_for_each_state_and_a_namespace_keeps_positions(self) -> None:
         world = World(SchedulingGatesDouble(), FilterDouble("R"))
-        world.rejected(make_pod("pooled-1"), "R")
-        world.rejected(make_pod("pooled-2"), "R")
+        world.rejected(make_pod("rejected-1"), "R")
+        world.rejected(make_pod("rejected-2"), "R")
         world.add(*(make_pod(name, gates=["x"]) for name in ("gated-1", "gated-2")))
         for number in range(3):
             world.add(make_pod(f"active-{number}", -number))
@@ -163,7 +163,7 @@ class TestViews:
         world.add(other)
         first = world.queue.views(limit=1)
         assert [(view.name, view.position) for view in first] == [
-            ("active-0", 0), ("pooled-1", None), ("gated-1", None),
+            ("active-0", 0), ("rejected-1", None), ("gated-1", None),
         ]  # fmt: skip
         assert world.queue.views(limit=100) == world.queue.views()
         elsewhere = world.queue.views(namespace="other", limit=5)
@@ -198,7 +198,7 @@ class TestValidate:
             world.queue.validate()
         return list(caught.value.violations)
 
-    def test_a_pod_in_two_sub_queues_is_found(self) -> None:
+    def test_a_pod_in_two_sub_queues_is_reported(self) -> None:
         world = World()
         world.add(make_pod("a"))
         info = world.pop()
@@ -208,13 +208,13 @@ class TestValidate:
         world.queue._sub_queues.active.add(info)
         assert "a pod is in two sub-queues" in self.broken(world)
 
-    def test_a_record_changed_behind_the_queues_back_is_found(self) -> None:
+    def test_a_record_changed_without_the_queue_is_reported(self) -> None:
         world = World(FilterDouble("P"))
         info = world.rejected(make_pod("a"), "P")
         info.unschedulable_plugins = {"Q"}
         assert self.broken(world) == ["unschedulable pods: pod default/a changed without a new put"]
 
-    def test_a_lost_pod_is_found(self) -> None:
+    def test_a_lost_pod_is_reported(self) -> None:
         world = World()
         world.add(make_pod("a"))
         world.queue._sub_queues.active.pop()

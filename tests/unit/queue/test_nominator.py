@@ -34,7 +34,7 @@ class Cluster:
         self.nominator.writing(pod, node)
         self.under_way.add(pod.uid)
 
-    def answered(self, pod: Pod, version: str) -> None:
+    def completed(self, pod: Pod, version: str) -> None:
         self.under_way.discard(pod.uid)
         self.nominator.written(pod.uid, version)
 
@@ -140,28 +140,28 @@ def version(number: int, nominated: str = "", **labels: str) -> Pod:
     return make_pod("a", nominated=nominated, version=str(number), labels=labels)
 
 
-class TestWhatWasWritten:
+class TestWrittenNomination:
     """Pod a at versions 8, 9, 10 ... (where the text is longer)."""
 
-    @pytest.mark.parametrize("answer", ["first", "between", "last", "never"])
-    def test_does_not_come_back_after_it_was_replaced(self, answer: str) -> None:
+    @pytest.mark.parametrize("response", ["first", "between", "last", "never"])
+    def test_does_not_come_back_after_it_was_replaced(self, response: str) -> None:
         before, one, none = version(8), version(9, "n1"), version(10)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
         cluster.decide(before, "")
-        if answer == "first":
-            cluster.answered(before, "10")
+        if response == "first":
+            cluster.completed(before, "10")
         cluster.shows(before, one)
         assert cluster.nominator.node_of("uid-a") == ""
         cluster.nominator.add_nominated_pod(one, None)
         assert cluster.nominator.node_of("uid-a") == ""
-        if answer == "between":
-            cluster.answered(before, "10")
+        if response == "between":
+            cluster.completed(before, "10")
         cluster.shows(one, none)
-        if answer == "last":
-            cluster.answered(before, "10")
+        if response == "last":
+            cluster.completed(before, "10")
         assert cluster.nominator.node_of("uid-a") == ""
-        assert cluster.nominator.ahead(none) == (answer == "never")
+        assert cluster.nominator.ahead(none) == (response == "never")
 
     def test_does_not_end_a_nomination_that_was_made_again(self) -> None:
         stated, none, again = version(8, "n1"), version(9), version(10, "n1")
@@ -171,7 +171,7 @@ class TestWhatWasWritten:
         cluster.decide(stated, "n1")
         cluster.shows(stated, none)
         assert cluster.names("n1") == ["a"]
-        cluster.answered(stated, "10")
+        cluster.completed(stated, "10")
         cluster.shows(none, again)
         assert cluster.names("n1") == ["a"]
 
@@ -179,25 +179,25 @@ class TestWhatWasWritten:
         before, one = version(8), version(9, "n1")
         cluster = Cluster(before)
         cluster.decide(before, "n1")
-        cluster.answered(before, "9")
+        cluster.completed(before, "9")
         cluster.decide(before, "")
-        cluster.answered(before, "")
+        cluster.completed(before, "")
         cluster.shows(before, one)
         assert cluster.nominator.node_of("uid-a") == ""
         assert cluster.nominator.ahead(one)
         cluster.decide(one, "")
-        cluster.answered(one, "10")
+        cluster.completed(one, "10")
         assert not cluster.nominator.ahead(version(10))
 
-    @pytest.mark.parametrize("answer", ["9", ""])
-    def test_gives_way_to_a_later_write_of_another_client(self, answer: str) -> None:
+    @pytest.mark.parametrize("response", ["9", ""])
+    def test_gives_way_to_a_later_write_of_another_client(self, response: str) -> None:
         before, one, theirs, none = version(8), version(9, "n1"), version(10, "n2"), version(11)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
         cluster.shows(before, one)
         cluster.shows(one, theirs)
         assert cluster.names("n2") == ["a"]
-        cluster.answered(before, answer)
+        cluster.completed(before, response)
         cluster.shows(theirs, none)
         assert cluster.nominator.nominated_nodes() == ()
 
@@ -205,7 +205,7 @@ class TestWhatWasWritten:
         before, one, two = version(8), version(9, "n1"), version(10, "n2")
         cluster = Cluster(before)
         cluster.decide(before, "n1")
-        cluster.answered(before, "9")
+        cluster.completed(before, "9")
         cluster.shows(before, one)
         cluster.decide(one, "n2")
         cluster.shows(one, two)
@@ -218,7 +218,7 @@ class TestWhatWasWritten:
         before = version(8)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
-        cluster.answered(before, "9")
+        cluster.completed(before, "9")
         cluster.shows(before, version(11))
         assert cluster.nominator.nominated_nodes() == ()
 
@@ -227,7 +227,7 @@ class TestWhatWasWritten:
         cluster = Cluster(before)
         cluster.decide(before, "n1")
         cluster.shows(before, labelled)
-        cluster.answered(before, "10")
+        cluster.completed(before, "10")
         cluster.shows(labelled, version(10, "n1", x="1"))
         cluster.shows(version(10, "n1", x="1"), version(11, "n1", x="2"))
         assert cluster.names("n1") == ["a"]
@@ -236,7 +236,7 @@ class TestWhatWasWritten:
         before, one = version(8), version(9, "n1")
         cluster = Cluster(before)
         cluster.decide(before, "n1")
-        cluster.answered(before, "9")
+        cluster.completed(before, "9")
         cluster.shows(before, one)
         cluster.shows(one, version(10))
         assert cluster.nominator.nominated_nodes() == ()
@@ -247,7 +247,7 @@ class TestWhatWasWritten:
         before = version(8)
         cluster = Cluster(before)
         cluster.decide(before, "n1")
-        cluster.answered(before, "9")
+        cluster.completed(before, "9")
         cluster.nominator.delete_nominated_pod_if_exists(before)
         assert cluster.nominator.ahead(before)
         cluster.nominator.forget(before)
@@ -260,7 +260,7 @@ class TestWhatWasWritten:
         cluster = Cluster(placed, make_pod("again", uid="new", version="2"))
         for pod in (A, bound, old):
             cluster.decide(pod, "n1")
-            cluster.answered(pod, "3")
+            cluster.completed(pod, "3")
             assert not cluster.nominator.ahead(pod)
 
 
@@ -277,15 +277,15 @@ class TestInTheQueue:
 
     def test_a_listener_that_raises_affects_no_nomination(self) -> None:
         world = World()
-        heard: list[str] = []
+        notified: list[str] = []
 
         def raising(pod: Pod, node: str) -> None:
-            raise RuntimeError("deaf")
+            raise RuntimeError("broken")
 
         world.queue.nominator.subscribe(raising)
-        world.queue.nominator.subscribe(lambda pod, node: heard.append(node))
+        world.queue.nominator.subscribe(lambda pod, node: notified.append(node))
         world.add(make_pod("a", nominated="n1"))
-        assert (world.place("a"), heard) == ("active", ["n1"])
+        assert (world.place("a"), notified) == ("active", ["n1"])
         assert [problem[1:3] for problem in world.problems] == [("nomination listener", "a")]
 
     def nodes(self, world: World, *names: str) -> list[str]:

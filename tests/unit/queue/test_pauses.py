@@ -63,11 +63,11 @@ def test_another_spec_ends_the_pause_and_another_label_does_not() -> None:
     world.pass_time(30.0)
     assert world.place("p") == "backoff"
     assert world.queue.next_wakeup() is not None
-    told: list[None] = []
-    world.queue.signals.on_timer = lambda: told.append(None)
+    timer_calls: list[None] = []
+    world.queue.signals.on_timer = lambda: timer_calls.append(None)
     spec = msgspec.structs.replace(labelled.spec, tolerations=(Toleration(key="k"),))
     world.update(labelled, msgspec.structs.replace(labelled, spec=spec))
-    assert told, "the loop would sleep until the pause had ended"
+    assert timer_calls, "the loop would sleep until the pause had ended"
     world.queue.run_due()
     assert world.pop_names() == ["p"]
 

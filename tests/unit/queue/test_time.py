@@ -53,15 +53,15 @@ class TestWakeup:
 
     def test_on_timer_is_called_when_the_next_wakeup_moves_closer(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
-        told: list[float | None] = []
-        world.queue.signals.on_timer = lambda: told.append(world.queue.next_wakeup())
+        wakeups: list[float | None] = []
+        world.queue.signals.on_timer = lambda: wakeups.append(world.queue.next_wakeup())
         world.add(make_pod("a"), make_pod("b"))
         first, second = world.pop(), world.pop()
         first.requeue_at = 5_000.0
         first.unschedulable_plugins = {"P"}
         world.queue.add_unschedulable_if_not_present(first)
         world.fail(second)
-        assert told == [5_000.0, 1_002.0]
+        assert wakeups == [5_000.0, 1_002.0]
 
 
 class TestFlush:

@@ -17,10 +17,10 @@ SLICE = 0.005
 class Slow(FilterDouble):
     """A filter whose hint takes a millisecond of the world's clock."""
 
-    def __init__(self, answer: QueueingHint = QUEUE) -> None:
+    def __init__(self, result: QueueingHint = QUEUE) -> None:
         def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
             self.world.clock.step(0.001)
-            return answer
+            return result
 
         super().__init__("Slow", [(NODE_ADD, hint)])
         self.world = World(self, slice_seconds=SLICE, cycle_budget=0.5)
@@ -73,10 +73,10 @@ def test_on_timer_is_called_for_postponed_work(slow: Slow) -> None:
     slow.waiting(100)
     slow.world.queue.run_due()
     assert slow.world.queue.next_wakeup() is not None
-    told: list[None] = []
-    slow.world.queue.signals.on_timer = lambda: told.append(None)
+    timer_calls: list[None] = []
+    slow.world.queue.signals.on_timer = lambda: timer_calls.append(None)
     slow.world.happen(NODE_ADD)
-    assert told
+    assert timer_calls
 
 
 def test_further_events_are_postponed_and_evaluated_together_for_a_group(slow: Slow) -> None:
