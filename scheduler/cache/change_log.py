@@ -12,8 +12,6 @@ DEFAULT_SIZE = 1 << 14
 class ChangeLog:
     """A ring of (row, column groups). Written by the table's owner only."""
 
-    __slots__ = ("_latest", "_mask", "_masks", "_rows", "sequence", "size")
-
     def __init__(self, size: int = DEFAULT_SIZE) -> None:
         if size & (size - 1):
             msg = f"change log size must be a power of two, not {size}"

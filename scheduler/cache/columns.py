@@ -98,16 +98,25 @@ class NodeColumns:
 
     def _clear_node(self, row: int) -> None:
         """Reset what the node contributes to a row; usage stays, it belongs to the pods."""
-        for name, _ in self.resources[row].scalars:
-            self.scalar_allocatable.put(name, row, 0)
+        self._write_allocatable(row, NO_RESOURCES, 0)
         self.valid[row] = False
         self.unschedulable[row] = False
         self.taint_set[row] = 0
-        self.pod_limit[row] = 0
-        self.allocatable[:, row] = 0
         self.nodes[row] = None
-        self.resources[row] = NO_RESOURCES
         self.declared_features[row] = NO_FEATURES
+
+    def _write_allocatable(self, row: int, resources: Resources, pods: int) -> None:
+        for name, _ in self.resources[row].scalars:
+            self.scalar_allocatable.put(name, row, 0)
+        for name, amount in resources.scalars:
+            self.scalar_allocatable.put(name, row, amount)
+        self.resources[row] = resources
+        self.allocatable[:, row] = (
+            resources.milli_cpu,
+            resources.memory,
+            resources.ephemeral_storage,
+        )
+        self.pod_limit[row] = pods
 
     def _validate_usage(self) -> Iterable[str]:
         """Yield a sentence for every difference from a recount over nodes and pods."""

@@ -71,7 +71,10 @@ class PortIndex:
         priority, scheduler_name = spec.priority or 0, spec.scheduler_name
         for ip, protocol, port in signature.host_ports:
             key = (protocol, port)
-            self._count_by_band(key, (ip, priority, scheduler_name), row, sign)
+            band = (ip, priority, scheduler_name)
+            pods = self.by_band.setdefault(key, {}).setdefault(band, {})
+            if not add_count(pods, row, sign) and not pods:
+                remove_member(self.by_band, key, band)
             counts = self.holders.setdefault(key, {}).setdefault(row, {})
             self.by_row.setdefault(row, {})[key] = counts
             if not add_count(counts, ip, sign) and not counts:
@@ -97,14 +100,6 @@ class PortIndex:
             if ip in kept:
                 kept[ip][rows] = False
         return kept
-
-    def _count_by_band(
-        self, key: tuple[str, int], band: tuple[str, int, str], row: int, sign: int
-    ) -> None:
-        bands = self.by_band.setdefault(key, {})
-        rows = bands.setdefault(band, {})
-        if not add_count(rows, row, sign) and not rows:
-            remove_member(self.by_band, key, band)
 
     def validate(self, placed: Iterable[tuple[int, Pod]]) -> Iterable[str]:
         """Yield a sentence for every difference from a recount over (row, pod)."""

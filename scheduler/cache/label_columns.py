@@ -23,8 +23,6 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 class LabelColumns:
     """Columns by label key. Written by the node table only."""
 
-    __slots__ = ("_absent", "_capacity", "_columns", "_holders", "version")
-
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._columns: OrderedDict[str, LabelColumn] = OrderedDict()
@@ -59,7 +57,10 @@ class LabelColumns:
     def write(self, row: int, before: Node | None, after: Node | None) -> None:
         """Replace the labels of node `before` on a row by those of `after`; None: no node."""
         labels = after.metadata.labels if after else _NO_LABELS
-        self._count(before.metadata.labels if before else _NO_LABELS, labels)
+        for key in labels:
+            self.version += add_count(self._holders, key, 1) == 1
+        for key in before.metadata.labels if before else _NO_LABELS:
+            self.version += not add_count(self._holders, key, -1)
         for key, column in self._columns.items():
             column.set(row, labels.get(key))
             if after and column.needs_compaction:
@@ -81,10 +82,3 @@ class LabelColumns:
         """Yield a sentence for every difference from a recount."""
         if Counter(key for each in nodes if each for key in each.metadata.labels) != self._holders:
             yield "the label keys of nodes are counted wrongly"
-
-    def _count(self, before: Iterable[str], after: Iterable[str]) -> None:
-        holders = self._holders
-        for key in after:
-            self.version += add_count(holders, key, 1) == 1
-        for key in before:
-            self.version += not add_count(holders, key, -1)

@@ -292,19 +292,6 @@ class NodeTable(NodeColumns):
             changed |= _VOLUMES
         self.change_log.append(row, changed)
 
-    def _write_allocatable(self, row: int, resources: Resources, pods: int) -> None:
-        for name, _ in self.resources[row].scalars:
-            self.scalar_allocatable.put(name, row, 0)
-        for name, amount in resources.scalars:
-            self.scalar_allocatable.put(name, row, amount)
-        self.resources[row] = resources
-        self.allocatable[:, row] = (
-            resources.milli_cpu,
-            resources.memory,
-            resources.ephemeral_storage,
-        )
-        self.pod_limit[row] = pods
-
     def _take_row(self, name: str) -> int:
         if self._free:
             row = self._free.pop()

@@ -41,8 +41,6 @@ class _Usage:
 class PriorityUsage:
     """Usage by band and row. Written by the node table only."""
 
-    __slots__ = ("_bands", "_columns", "_overflow", "unbanded")
-
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
         self._bands: dict[Band, _Usage] = {}

@@ -186,7 +186,15 @@ class TermsOfBlocks:
         """(capacity,): pods per row, each times the amount of its terms; read only."""
         if self._counts is None or self._version != self._index.version:
             self._version = self._index.version
-            self._counts = self._sums()
+            rows, amounts = [], []
+            for block, per_owner in self._parts:
+                owner, row, pods = block.entries()
+                rows.append(row)
+                amounts.append(pods * per_owner[owner])
+            capacity = self._index.capacity
+            # bincount sums in float64, which is exact up to 2**53.
+            sums = np.bincount(np.concatenate(rows), np.concatenate(amounts), capacity)
+            self._counts = sums.astype(np.int64)
         return self._counts
 
     @property
@@ -201,18 +209,6 @@ class TermsOfBlocks:
         """An upper bound of the number of rows."""
         return sum(block.entries().shape[1] for block, _ in self._parts)
 
-    def _sums(self) -> Int64Column:
-        rows, amounts = [], []
-        for block, per_owner in self._parts:
-            owner, row, pods = block.entries()
-            rows.append(row)
-            amounts.append(pods * per_owner[owner])
-        capacity = self._index.capacity
-        # bincount sums in float64, which is exact up to 2**53.
-        sums = np.bincount(np.concatenate(rows), np.concatenate(amounts), capacity)
-        counts: Int64Column = sums.astype(np.int64)
-        return counts
-
     @property
     def nbytes(self) -> int:
         """Estimate of the memory held, the column included."""
@@ -222,8 +218,6 @@ class TermsOfBlocks:
 
 class TermBlocks:
     """All blocks, and the matches over them."""
-
-    __slots__ = ("_blocks", "_selecting", "capacity", "node_keys", "version")
 
     def __init__(self, capacity: int, node_keys: LabelColumns) -> None:
         self.capacity = capacity

@@ -36,8 +36,6 @@ MAX_ACCOUNTS: Final = 256
 class NamespaceAccounts:
     """The debts of namespaces, and the namespaces over the limit."""
 
-    __slots__ = ("_debts", "_free", "_limit", "_monotonic", "_over", "_settled")
-
     def __init__(self, monotonic: Callable[[], float], cycle_budget: float = math.inf) -> None:
         """`cycle_budget` in seconds; infinite disables charging."""
         self._monotonic = monotonic

@@ -24,8 +24,6 @@ MAX_MOVES: Final = 2000
 class ActiveQueue:
     """Pods by UID, smallest sort key first."""
 
-    __slots__ = ("_deferred", "_heap", "_over_limit", "_sort_key", "pop_again")
-
     def __init__(self, sort_key: SortKey, over_limit: Callable[[], Collection[str]]) -> None:
         """`over_limit` returns the namespaces whose pods are popped after all others."""
         self._sort_key = sort_key

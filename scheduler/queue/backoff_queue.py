@@ -81,11 +81,6 @@ class BackoffPolicy:
 class BackoffQueue:
     """Pods worth retrying whose backoff has not ended."""
 
-    __slots__ = (
-        "_candidates", "_normal", "_policy", "_sort_key", "_suppressed", "_suppressed_signature",
-        "errors",
-    )  # fmt: skip
-
     def __init__(self, policy: BackoffPolicy, sort_key: SortKey) -> None:
         self._policy = policy
         self._sort_key = sort_key

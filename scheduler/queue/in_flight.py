@@ -66,8 +66,6 @@ class InFlightEvent:
 class InFlight:
     """Popped pods, and the events since the first of them was popped."""
 
-    __slots__ = ("_first", "_limit", "_metrics", "_next", "_pods", "dropped", "events")
-
     def __init__(self, metrics: QueueMetrics, limit: int = IN_FLIGHT_EVENT_LIMIT) -> None:
         self._metrics = metrics
         self._limit = limit

@@ -47,11 +47,6 @@ class _Writes:
 class QueueNominator:
     """Nominations by pod and by node; implements `framework.Nominator`."""
 
-    __slots__ = (
-        "_by_node", "_cleared", "_listeners", "_lister", "_node_listeners", "_node_of",
-        "_on_error", "_under_way", "_writes", "version",
-    )  # fmt: skip
-
     def __init__(
         self,
         lister: PodLister,

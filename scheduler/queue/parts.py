@@ -54,7 +54,7 @@ DEFAULT_OPTIONS: Final = QueueOptions()
 
 
 class QueueParts:
-    """Builds the parts of a `SchedulingQueue`, its subclass.
+    """The parts of a `SchedulingQueue`, which inherits them, built from its settings.
 
     Args:
         clock: wall clock for all times; monotonic clock to measure jumps of the wall clock.

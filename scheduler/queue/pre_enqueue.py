@@ -27,8 +27,6 @@ _SAMPLE_EVERY: Final = 10
 class PreEnqueueRunner:
     """The PreEnqueue plugins of all profiles."""
 
-    __slots__ = ("_metrics", "_on_error", "_plugins", "_timer", "_with_held", "errors", "runs")
-
     def __init__(
         self,
         plugins: Mapping[str, Sequence[PreEnqueuePlugin]],

@@ -242,11 +242,6 @@ class EventSubscription:
 class HintIndex:
     """All registrations of all profiles, looked up by event."""
 
-    __slots__ = (
-        "_keyed", "_metrics", "_on_error", "_profiles", "_subscriptions", "_timer", "calls",
-        "errors", "shared_results",
-    )  # fmt: skip
-
     def __init__(
         self,
         hints: Mapping[str, QueueingHintMap],

@@ -34,8 +34,6 @@ def pod_signature(info: QueuedPodInfo) -> Hashable | None:
 class RetrySuppressor:
     """Signatures rejected since the last event. Times are wall clock seconds."""
 
-    __slots__ = ("_events", "_events_before", "_next_round", "_rejected", "due")
-
     def __init__(self) -> None:
         #: When the next round begins, if an event happened after the last round began.
         self.due: float | None = None

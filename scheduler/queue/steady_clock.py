@@ -22,8 +22,6 @@ TOLERANCE: Final = 1.0
 class SteadyClock:
     """Reads the wall clock, and reports a jump back before it returns."""
 
-    __slots__ = ("_clock", "_monotonic", "_on_jump", "_wall", "jumps")
-
     def __init__(self, clock: Clock, on_jump: Callable[[float], None]) -> None:
         """`on_jump(seconds)` receives a negative number, to be added to all stored times."""
         self._clock = clock

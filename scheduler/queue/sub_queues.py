@@ -37,11 +37,6 @@ UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)
 class SubQueues:
     """The sub-queues, an index over them, and their gauges."""
 
-    __slots__ = (
-        "_by_state", "_metrics", "_names", "_policy", "_retries", "_states", "active", "backoff",
-        "unschedulable",
-    )  # fmt: skip
-
     def __init__(
         self,
         policy: BackoffPolicy,

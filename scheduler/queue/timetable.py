@@ -17,8 +17,6 @@ UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 class Timetable:
     """Two periodic tasks, due only while there are unschedulable pods that they concern."""
 
-    __slots__ = ("_flush", "_hint_period", "_next_flush", "_next_tick", "_time_plugins")
-
     def __init__(
         self, now: float, *, flush: bool, hint_period: float, time_plugins: tuple[str, ...]
     ) -> None:

@@ -61,8 +61,6 @@ def _plugins(info: QueuedPodInfo) -> tuple[str, ...]:
 class UnschedulablePods:
     """Pods by UID, in groups indexed by plugin and by hint key."""
 
-    __slots__ = ("_group_of", "_groups", "_index", "_required_keys", "gated")
-
     def __init__(self, required_keys: RequiredKeys) -> None:
         self._required_keys = required_keys
         self._groups: dict[Hashable, Group] = {}
