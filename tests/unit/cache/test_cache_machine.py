@@ -287,7 +287,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 def observed(table: NodeTable, row: int) -> dict[str, Any]:
-    """All that the table holds about a row."""
+    """Return the contents of a row of the table."""
     info = table.node_info(row)
     scalars = [table.scalar_amounts_at(name, row) for name in SCALARS]
     return {
