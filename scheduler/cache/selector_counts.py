@@ -15,7 +15,7 @@ are evicted least recently used first. Rows are those of the node table; nodes a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
