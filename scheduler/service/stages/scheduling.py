@@ -63,9 +63,7 @@ def build_scheduling(
     features = EventFeatures(
         node_declared_features=configuration.feature_gates.enabled("NodeDeclaredFeatures")
     )
-    limit = seconds(settings.cycle_time_budget) or float("inf")
-    # Everything that touches queue and engine runs on this one thread.
-    budget = CycleBudget(clock.monotonic, limit, time.thread_time, _full_collections)
+    budget = _budget(connections)
     queue, registered = _queue(connections, state, profiles, features, budget, max_in_unschedulable)
     engine = _engine(connections, state, profiles, queue, budget)
     statuses = StatusWriter(connections.dispatcher, clock, queue.nominator)
@@ -109,6 +107,12 @@ def build_scheduling(
             SchedulingParts(queue, evaluator, what_if, binding.preempt, failures.relabel)
         )
     return Scheduling(queue, registered, features, engine, gates, failures, binding, loop)
+
+
+def _budget(connections: Connections) -> CycleBudget:
+    limit = seconds(connections.configuration.options.cycle_time_budget) or float("inf")
+    # Everything that touches queue and engine runs on this one thread.
+    return CycleBudget(connections.clock.monotonic, limit, time.thread_time, _full_collections)
 
 
 def _queue(
