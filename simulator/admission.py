@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from simulator.clock import SimClock
 from simulator.objects import JsonObject, copy_tree
@@ -70,7 +70,6 @@ Kind: TypeAlias = Literal["mutating", "policy", "webhook", "validating", "chargi
 
 
 class _Registered(NamedTuple):
-    kind: Kind
     name: str
     hook: Hook
     tables: frozenset[str]
@@ -88,7 +87,7 @@ class _Invocations:
     """The first and the second run of the policies, or of the webhooks, for one request."""
 
     def __init__(self, entries: list[_Registered], request: AdmissionRequest) -> None:
-        self._entries = entries
+        self._entries = [entry for entry in entries if entry.wants(request)]
         self._request = request
         self._invoked: set[str] = set()
         self._again: set[str] = set()
@@ -122,7 +121,7 @@ class AdmissionChain:
     """Hooks of five kinds, each for some tables (default: all) and operations."""
 
     def __init__(self) -> None:
-        self._hooks: list[_Registered] = []
+        self._hooks: dict[Kind, list[_Registered]] = {kind: [] for kind in get_args(Kind)}
 
     def add(
         self,
@@ -144,23 +143,19 @@ class AdmissionChain:
         """
         again = kind == "policy" if if_needed is None else if_needed
         where = frozenset(tables), frozenset(operations)
-        self._hooks.append(_Registered(kind, name, hook, *where, condition, again))
+        self._hooks[kind].append(_Registered(name, hook, *where, condition, again))
 
     def remove(self, name: str) -> None:
         """Remove every hook of that name."""
-        self._hooks = [entry for entry in self._hooks if entry.name != name]
-
-    def _for(self, request: AdmissionRequest, kind: Kind) -> list[_Registered]:
-        return [entry for entry in self._hooks if entry.kind == kind and entry.wants(request)]
+        for kind, hooks in self._hooks.items():
+            self._hooks[kind] = [entry for entry in hooks if entry.name != name]
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Run the mutating hooks, policies and webhooks, and again where one changed something."""
-        mutating = self._for(request, "mutating")
-        policies = _Invocations(self._for(request, "policy"), request)
-        webhooks = _Invocations(self._for(request, "webhook"), request)
+        policies = _Invocations(self._hooks["policy"], request)
+        webhooks = _Invocations(self._hooks["webhook"], request)
         for again in (False, True):
-            for entry in mutating:
-                entry.hook(request)
+            self._call("mutating", request)
             changed = policies.run(again=again)
             changed = webhooks.run(again=again) or changed
             if not changed:
@@ -168,5 +163,10 @@ class AdmissionChain:
 
     def validate(self, request: AdmissionRequest) -> None:
         """Run the validating hooks, then the charging ones."""
-        for entry in (*self._for(request, "validating"), *self._for(request, "charging")):
-            entry.hook(request)
+        self._call("validating", request)
+        self._call("charging", request)
+
+    def _call(self, kind: Kind, request: AdmissionRequest) -> None:
+        for entry in self._hooks[kind]:
+            if entry.wants(request):
+                entry.hook(request)
