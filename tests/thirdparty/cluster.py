@@ -228,7 +228,7 @@ class Cluster:
 
 
 def answers_ok(port: int, path: str) -> bool:
-    """Say whether a server on this machine answers a GET over plain HTTP with 200."""
+    """Whether a server on this machine answers a GET over plain HTTP with 200."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
     try:
         connection.request("GET", path)

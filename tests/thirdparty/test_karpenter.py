@@ -323,12 +323,12 @@ def most(work: Workload, counts: Callable[[Json], bool]) -> int:
 
 
 def occupies(pod: Json) -> bool:
-    """Say whether a pod is bound and not over."""
+    """Whether a pod is bound and not finished."""
     return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] != "Succeeded"
 
 
 def is_promised(pod: Json) -> bool:
-    """Say whether a pod is bound and not over, or Karpenter may buy a machine for it."""
+    """Whether a pod is bound and not finished, or Karpenter may buy a machine for it."""
     return occupies(pod) or any(
         (each["type"], each.get("reason")) == ("PodScheduled", "Unschedulable")
         for each in pod["status"].get("conditions", ())

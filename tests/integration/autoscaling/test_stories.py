@@ -106,7 +106,7 @@ async def test_a61_a_refused_request_ends_there_too(stock: EmbeddedCluster) -> N
         await refused(stock, "second")
         await looked(stock)
         assert "FailedToScaleUpGroup" in history.steps
-        assert holds(stock, "second", PROVISIONING) == "", "nobody has told the pod anything"
+        assert holds(stock, "second", PROVISIONING) == "", "the pod has no condition yet"
         await looked(stock)
         await until(lambda: bound_to(stock, "second") == "n1", "the relaxed placement")
         assert history.in_order("NotTriggerScaleUp", f"{PROVISIONING}=False", "bound to n1")

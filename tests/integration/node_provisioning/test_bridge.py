@@ -384,7 +384,7 @@ async def test_a_patch_cut_off_by_an_error_is_made_after_the_restart(
     async def breaks_once(self: NodeProvisioningBridge, patch: Patch) -> None:
         if not broken:
             broken.append(patch)
-            raise RuntimeError("nobody expected this")
+            raise RuntimeError("unexpected")
         await real(self, patch)
 
     monkeypatch.setattr(NodeProvisioningBridge, "_write", breaks_once)
