@@ -58,11 +58,7 @@ class DryRunner:
         candidates, rejections and errors.
         """
         without_followers = self._without_followers(full)
-        outcomes = (
-            self._earlier_outcomes(without_followers)
-            if remember
-            else Outcomes(self._table.capacity)
-        )
+        outcomes = self._earlier_outcomes(without_followers, remember=remember)
         keep = remember and not full.followed
         left = np.flatnonzero(
             (screen.rejected_by == AFFECTED_FILTERS) | (screen.rejected_by == ALL_FILTERS)
@@ -94,16 +90,12 @@ class DryRunner:
                 result = self._try_node(trial, row, plugins, outcomes if lasts else None, outcome)
                 if result is None:
                     continue
-            if isinstance(result, Status):
-                outcome.reject(self._table.names[row], result)
+            candidate = _candidate(result, self._table.names[row], outcome)
+            if candidate is None:
                 continue
-            if not result.victims:
-                text = f'expected at least one victim pod on node "{self._table.names[row]}"'
-                outcome.errors[text] = None
-                continue
-            same = violating if result.pdb_violations else clean
+            same = violating if candidate.pdb_violations else clean
             if len(same) < enough:
-                same.append(result)
+                same.append(candidate)
             if clean and len(clean) + len(violating) >= enough:
                 break
         outcome.candidates = clean + violating
@@ -213,11 +205,12 @@ class DryRunner:
             followed=False,
         )
 
-    def _earlier_outcomes(self, trial: Trial) -> Outcomes:
+    def _earlier_outcomes(self, trial: Trial, *, remember: bool) -> Outcomes:
         """Return results of earlier dry runs, if they depend on signature and node alone."""
         state, pod = trial.state, trial.pod
         if (
-            trial.followed
+            not remember
+            or trial.followed
             or pod.signature.volumes  # Ephemeral claims are named after their pod.
             or not all(slot.reusable for slot in trial.slots)
         ):
@@ -229,3 +222,14 @@ class DryRunner:
         outcomes = self._outcomes.recall(kind, versions)
         outcomes.follow(trial.budgets)
         return outcomes
+
+
+def _candidate(result: Candidate | Status, node: str, outcome: SearchOutcome) -> Candidate | None:
+    """Return the result if it is a candidate; otherwise record why the node is not one."""
+    if isinstance(result, Status):
+        outcome.reject(node, result)
+        return None
+    if not result.victims:
+        outcome.errors[f'expected at least one victim pod on node "{node}"'] = None
+        return None
+    return result

@@ -36,9 +36,7 @@ def nodes() -> Iterator[tuple[str, ast.AST]]:
 
 def test_no_file_is_too_long() -> None:
     lengths = {
-        path: text.count("\n")
-        for path, text in tracked_texts().items()
-        if path.endswith(".py")
+        path: text.count("\n") for path, text in tracked_texts().items() if path.endswith(".py")
     }
     assert not {path: lines for path, lines in lengths.items() if lines > MAX_FILE_LINES}
 
