@@ -64,6 +64,7 @@ class SchedulerMetrics:
         )
         self._pod_attempts = families.histogram("scheduler_pod_scheduling_attempts")[()]
         self._sli = families.histogram("scheduler_pod_scheduling_sli_duration_seconds")
+        self._after_flush = families.counter("scheduler_pod_scheduled_after_flush_total")[()]
         self._handling = families.histogram("scheduler_event_handling_duration_seconds")
         self._handler_errors = families.counter("kubestow_handler_errors_total")
         self._permit_waits = families.histogram("scheduler_permit_wait_duration_seconds")
@@ -109,10 +110,15 @@ class SchedulerMetrics:
         self._attempts[labels].inc()
         self._attempt_durations[labels].observe(seconds)
 
-    def bound(self, attempts: int, sli_seconds: float) -> None:
-        """Record a bind in the `attempts`-th attempt, `sli_seconds` after the first activation."""
+    def bound(self, attempts: int, sli_seconds: float, *, after_flush: bool = False) -> None:
+        """Record a bind in the `attempts`-th attempt, `sli_seconds` after the first activation.
+
+        `after_flush`: the periodic flush, not an event, had brought the pod to that attempt.
+        """
         self._pod_attempts.observe(attempts)
         self._sli[_ATTEMPTS_LABELS[min(attempts, _MANY_ATTEMPTS)],].observe(sli_seconds)
+        if after_flush:
+            self._after_flush.inc()
 
     def permit_wait(self, result: str, seconds: float) -> None:
         """Observe a wait at Permit that ended with status `result`."""

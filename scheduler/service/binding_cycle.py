@@ -286,7 +286,11 @@ class BindingCycle:
         self._metrics.attempt(
             "scheduled", attempt.framework.profile_name, self._clock.monotonic() - attempt.started
         )
-        self._metrics.bound(info.attempts, now - (info.initial_attempt_timestamp or now))
+        self._metrics.bound(
+            info.attempts,
+            now - (info.initial_attempt_timestamp or now),
+            after_flush=info.was_flushed_from_unschedulable,
+        )
         self._events.record(
             pod,
             "Normal",

@@ -31,6 +31,7 @@ UPSTREAM = {
     "preemption_attempts_total": ("counter", ""),
     "pending_pods": ("gauge", "queue"),
     "pod_scheduling_sli_duration_seconds": ("histogram", "attempts", 0.01, 5242.88, 20),
+    "pod_scheduled_after_flush_total": ("counter", ""),
     "pod_scheduling_attempts": ("histogram", "", 1, 16, 5),
     "framework_extension_point_duration_seconds": (
         "histogram", "extension_point status profile", 0.0001, 0.2048, 12,
@@ -52,7 +53,7 @@ UPSTREAM = {
 }  # fmt: skip
 
 UPSTREAM_NOT_SERVED = """
-    pod_scheduled_after_flush_total batch_attempts_total batch_cache_flushed_total
+    batch_attempts_total batch_cache_flushed_total
     get_node_hint_duration_seconds store_schedule_results_duration_seconds
     preemption_goroutines_duration_seconds preemption_goroutines_execution_total
     async_api_call_execution_total async_api_call_execution_duration_seconds
@@ -154,6 +155,9 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.bound(400, 0.5),
      "scheduler_pod_scheduling_sli_duration_seconds_count", {"attempts": "15+"}, 1),
     (lambda m: m.bound(2, 0.5), "scheduler_pod_scheduling_attempts_bucket", {"le": "2"}, 1),
+    (lambda m: m.bound(2, 0.5, after_flush=True),
+     "scheduler_pod_scheduled_after_flush_total", {}, 1),
+    (lambda m: m.bound(2, 0.5), "scheduler_pod_scheduled_after_flush_total", {}, 0),
     (lambda m: m.permit_wait("Success", 0.5),
      "scheduler_permit_wait_duration_seconds_count", {"result": "Success"}, 1),
     (lambda m: m.preemption(3), "scheduler_preemption_victims_sum", {}, 3),
