@@ -145,6 +145,10 @@ hostile-memory: envtest-build ## Measure what hostile pods that came and went le
 	@mkdir -p build
 	$(BIN)/python -m benchmarks.hostile.memory --json build/hostile-memory.json $(HOSTILE)
 
+.PHONY: metrics-page
+metrics-page: $(STAMP) ## Write docs/metrics.md from the definitions of the metrics
+	$(BIN)/python -m testing.metrics_reference
+
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
