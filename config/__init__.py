@@ -11,6 +11,7 @@ from config.durations import format_duration, parse_duration
 from config.feature_gates import GATES, GO_BOOLEANS, OWN_GATES, FeatureGates, Stage
 from config.loading import Configuration, ResolvedProfile, load_configuration
 from config.output import configz, to_data, to_yaml, upstream_form
+from config.schema import configuration_schema
 from config.types import (
     API_VERSION,
     KIND,
@@ -45,6 +46,7 @@ __all__ = [
     "NodeProvisioningBridgeConfiguration",
     "ResolvedProfile",
     "Stage",
+    "configuration_schema",
     "configz",
     "format_duration",
     "load_configuration",

@@ -1,19 +1,33 @@
-"""`kubestow config`: check a KubeSchedulerConfiguration, print the effective one, list gates."""
+"""`kubestow config`: check configurations, print the effective one, the schema and the gates."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from config import GATES, Configuration, FeatureGates, to_data, to_yaml, upstream_form
+from config import (
+    GATES,
+    Configuration,
+    FeatureGates,
+    configuration_schema,
+    to_data,
+    to_yaml,
+    upstream_form,
+)
 from scheduler.api.redaction import redact
 from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import WHOLE, listing, put, wide_console
 from scheduler.framework.status import ConfigurationError
-from scheduler.service.options import RunOptions, read_configuration
+from scheduler.service.options import (
+    RunOptions,
+    add_plugin_directories,
+    available_plugins,
+    read_configuration,
+)
 
 
 def _reading_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -96,6 +110,43 @@ def show(file: str | None, *, upstream: bool, show_secrets: bool, **values: Any)
     if shown != data:
         click.echo("warning: credentials are hidden; --show-secrets prints them", err=True)
     click.echo(to_yaml(shown), nl=False)
+
+
+@command.command("schema")
+@click.option(
+    "--plugin",
+    "references",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Describe the arguments of this plugin as well. May be repeated.",
+)
+@click.option(
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="Folder with the plugins that --plugin names. May be repeated.",
+)
+def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
+    """Print the JSON Schema (2020-12) of the configuration file, for editors.
+
+    It has every key with its default, the values allowed, and the arguments of each plugin by name.
+    Relations between keys, such as renewDeadline < leaseDuration, and names of plugins are checked
+    by `config validate` only.
+
+    \b
+    Example: completion and checks in editors with yaml-language-server. Put the schema beside the
+    file, and this comment on the file's first line:
+      kubestow config schema > kubestow.schema.json
+      # yaml-language-server: $schema=kubestow.schema.json
+    """  # noqa: D301 - click wants the character itself
+    add_plugin_directories(plugin_dirs)
+    registry = available_plugins()
+    for reference in references:
+        if registry.resolve(reference) not in registry:
+            known = 'a plugin of yours is named as "module:Class"'
+            raise click.UsageError(f'--plugin: there is no plugin "{reference}"; {known}')
+    click.echo(json.dumps(configuration_schema(registry), indent=2))
 
 
 @command.command("gates")

@@ -263,3 +263,20 @@ def test_the_help_shows_that_version_needs_no_argument(capsys: pytest.CaptureFix
         main.main(["--help"], "kubestow")
     assert ended.value.code == 0
     assert "--version [true|false|raw]" in capsys.readouterr().out
+
+
+def test_config_schema_prints_the_published_schema(shell: Shell) -> None:
+    published = (ROOT / "docs" / "kubestow.schema.json").read_text()
+    assert shell("config", "schema").out == published
+
+
+def test_config_schema_describes_plugins_of_ones_own(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folder = str(ROOT / "examples" / "scalar_filter")
+    ended = shell("config", "schema", "--plugin-dir", folder, "--plugin", "app_limit:AppLimit")
+    assert "limit" in json.loads(ended.out)["$defs"]["AppLimitArgs"]["properties"]
+    ended = shell("config", "schema", "--plugin", "Nonsense")
+    assert ended.code == 2
+    assert 'there is no plugin "Nonsense"' in ended.err
