@@ -18,6 +18,9 @@ LOCK := requirements-dev.lock
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
   if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
   then echo $$name; break; fi; done)
+# The tools of `lock`, `sbom`, `audit` and `test-lowest`, apart from what runs and is tested.
+TOOLS := .venv-tools
+TOOLS_STAMP := $(TOOLS)/.complete
 # More arguments for pytest: `make test PYTEST_ARGS="-k queue -x"`.
 PYTEST_ARGS ?=
 
@@ -36,6 +39,17 @@ PROCESSES ?= auto
 test: $(STAMP) ## Run unit, property, integration and conformance tests
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
+# The tests of the repository's own files need no library of it, and those of the image need the locked ones.
+LOWEST := .venv-lowest
+
+.PHONY: test-lowest
+test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that pyproject.toml allows
+	$(TOOLS)/bin/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(TOOLS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  --group dev --editable .
+	$(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
+	  --ignore tests/unit/repository $(PYTEST_ARGS)
+
 .PHONY: conformance
 conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.36
 	$(BIN)/python -m tests.conformance tests/conformance/vectors
@@ -45,6 +59,11 @@ lint: $(STAMP) ## Check style, format and the import contracts of the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+.PHONY: lint-workflows
+lint-workflows: $(STAMP) ## Check .github/workflows with actionlint, which is built from its Go module
+	$(BIN)/python -m tests.thirdparty.build actionlint
+	.thirdparty/bin/actionlint
 
 .PHONY: types
 types: $(STAMP) ## Check types (mypy --strict)
@@ -153,6 +172,10 @@ metrics-page: $(STAMP) ## Write docs/metrics.md from the definitions of the metr
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
+.PHONY: packages
+packages: $(STAMP) ## Build the source distribution into dist/, and the wheel from it
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
 .PHONY: venv
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project, editable
 
@@ -171,10 +194,6 @@ $(STAMP): pyproject.toml $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
-
-# The tools of `lock` and `sbom`, apart from what runs and is tested.
-TOOLS := .venv-tools
-TOOLS_STAMP := $(TOOLS)/.complete
 
 $(TOOLS_STAMP): requirements-tools.lock | $(STAMP)
 	@$(BIN)/python -m venv --clear $(TOOLS)
@@ -198,7 +217,12 @@ sbom: $(TOOLS_STAMP) ## Write the bill of materials of the image (CycloneDX) to 
 	$(TOOLS)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
 	  --output-reproducible --output-file dist/kubestow.cdx.json
 
+# --strict: a package about which nothing could be asked is a failure.
+.PHONY: audit
+audit: $(TOOLS_STAMP) ## Look for known vulnerabilities in what the image installs (needs the network)
+	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock
+
 .PHONY: clean
 clean: ## Remove .venv, caches and build results (.envtest and .thirdparty stay)
-	rm -rf $(VENV) $(TOOLS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) $(LOWEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +

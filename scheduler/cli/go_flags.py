@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -121,7 +121,14 @@ class Group:
     flags: tuple[Flag, ...]
 
 
-class _Value(click.ParamType[Any]):
+# Generic at run time from click 8.4 on only.
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType
+
+
+class _Value(_ParamType):
     """A value with errors in Go's wording: `invalid argument "x" for "--flag": reason`."""
 
     def __init__(self, flag: Flag) -> None:

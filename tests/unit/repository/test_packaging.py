@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from testing.release import project_version
 from tests.unit.repository.container import Image
 from tests.unit.repository.tree import ROOT
 
 pytestmark = pytest.mark.slow
 
 PACKAGES = ("config", "plugins", "scheduler", "simulator")
+DIST_INFO = f"kubestow-{project_version()}.dist-info"
 
 
 def contents(image: Image) -> dict[str, str]:
@@ -26,7 +28,7 @@ def contents(image: Image) -> dict[str, str]:
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(image: Image) -> None:
     names = set(contents(image))
     top_level = {name.split("/")[0] for name in names}
-    assert top_level == {*PACKAGES, "kubestow-0.1.0.dist-info"}
+    assert top_level == {*PACKAGES, DIST_INFO}
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     profiles = {
         f"config/profiles/{path.name}" for path in (ROOT / "config/profiles").glob("*.yaml")
@@ -43,10 +45,10 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(image: Im
 
 def test_the_metadata_names_licence_and_command(image: Image) -> None:
     files = contents(image)
-    metadata = message_from_string(files["kubestow-0.1.0.dist-info/METADATA"])
-    assert (metadata["Name"], metadata["Version"]) == ("kubestow", "0.1.0")
+    metadata = message_from_string(files[f"{DIST_INFO}/METADATA"])
+    assert (metadata["Name"], metadata["Version"]) == ("kubestow", project_version())
     assert metadata["License-Expression"] == "Apache-2.0"
-    entry_points = files["kubestow-0.1.0.dist-info/entry_points.txt"].split("\n")
+    entry_points = files[f"{DIST_INFO}/entry_points.txt"].split("\n")
     assert "kubestow = scheduler.cli.main:main" in entry_points
     assert not [line for line in entry_points if line.startswith("kube-scheduler")]
 

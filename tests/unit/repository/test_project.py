@@ -33,7 +33,11 @@ GATES: Final = {
     "bench",
     "conformance",
     "wheel",
+    "packages",
     "lock",
+    "lint-workflows",
+    "test-lowest",
+    "audit",
     "sbom",
     "clean",
 }

@@ -1,0 +1,105 @@
+"""The workflows grant little, pin what they run, and call targets that exist.
+
+`make lint-workflows` checks their syntax and expressions with actionlint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.unit.repository.test_project import MAKEFILE, PROJECT
+from tests.unit.repository.tree import ROOT
+
+FOLDER: Final = ROOT / ".github" / "workflows"
+NAMES: Final = ("ci", "release")
+TEXTS: Final = {name: (FOLDER / f"{name}.yml").read_text() for name in NAMES}
+WORKFLOWS: Final[dict[str, dict[str, Any]]] = {
+    name: yaml.safe_load(text) for name, text in TEXTS.items()
+}
+PINNED: Final = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+JOBS: Final = [(name, job) for name in NAMES for job in WORKFLOWS[name]["jobs"]]
+
+
+def steps(name: str) -> Iterator[dict[str, Any]]:
+    """Yield the steps of all jobs of a workflow."""
+    for job in WORKFLOWS[name]["jobs"].values():
+        yield from job["steps"]
+
+
+def test_these_are_all_workflows() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.yml" for name in NAMES}
+
+
+def test_actions_are_pinned_by_commit_and_one_action_has_one_version() -> None:
+    used = {each for text in TEXTS.values() for each in re.findall(r"uses: (.+)", text)}
+    assert used
+    assert not [each for each in used if not PINNED.fullmatch(each)]
+    actions = [each.partition("@")[0] for each in used]
+    assert len(actions) == len(set(actions))
+
+
+@pytest.mark.parametrize(("name", "job"), JOBS, ids="/".join)
+def test_a_job_gets_its_own_permissions_and_a_time_limit(name: str, job: str) -> None:
+    found = WORKFLOWS[name]["jobs"][job]
+    assert WORKFLOWS[name]["permissions"] == {}
+    assert found["permissions"]
+    assert 0 < found["timeout-minutes"] <= 120
+
+
+def test_rights_to_write_are_for_the_jobs_that_publish() -> None:
+    writers = {
+        job: {right for right, access in found["permissions"].items() if access == "write"}
+        for workflow in WORKFLOWS.values()
+        for job, found in workflow["jobs"].items()
+    }
+    assert {job: rights for job, rights in writers.items() if rights} == {
+        "image": {"packages"},
+        "sign": {"packages", "id-token"},
+        "pypi": {"id-token"},
+        "release": {"contents"},
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_of_one_branch_or_tag_do_not_overlap(name: str) -> None:
+    assert "github.ref" in WORKFLOWS[name]["concurrency"]["group"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_checkout_leaves_its_token_behind(name: str) -> None:
+    checkouts = [step for step in steps(name) if "actions/checkout@" in step.get("uses", "")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_expression_is_pasted_into_a_script(name: str) -> None:
+    """A branch or tag may be named like a command; scripts read variables."""
+    assert not [step["run"] for step in steps(name) if "${{" in step.get("run", "")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_targets_exist(name: str) -> None:
+    lines = [line for step in steps(name) for line in step.get("run", "").splitlines()]
+    commands = [words for line in lines if (words := line.split())[0] in {"make", ".ci/run"}]
+    targets = {target for words in commands for target in words[1:]}
+    phony = set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
+    assert targets
+    assert targets <= phony
+
+
+def test_ci_runs_on_every_python_that_the_package_names() -> None:
+    versions = WORKFLOWS["ci"]["jobs"]["quick"]["strategy"]["matrix"]["python"]
+    named = [
+        classifier.rpartition(" ")[2]
+        for classifier in PROJECT["project"]["classifiers"]
+        if re.search(r":: 3\.\d+$", classifier)
+    ]
+    assert named
+    assert set(named) <= set(versions)
+    assert f">={versions[0]}" == PROJECT["project"]["requires-python"]
