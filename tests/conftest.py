@@ -40,7 +40,7 @@ def _connections_cut_by_a_killed_server_leak_nothing(
     """Collect what a killed API server left behind before another test is blamed for it.
 
     asyncio loses track of a transport whose TLS handshake is cancelled while the peer dies, and
-    says so (ResourceWarning) whenever the collector happens to run: by default in some later test.
+    warns (ResourceWarning) whenever the collector happens to run: by default in some later test.
     Tests without a real server keep the strict rule.
     """
     yield

@@ -1,19 +1,19 @@
-"""Make races happen: hold back one class of what the embedded API server does.
+"""Provoke races: delay one class of the embedded API server's writes, responses or watch events.
 
     python -m pytest -p tests.delays --delay before:patch:pods/status:0.3 tests/integration
 
-A test that assumes an order which nobody promises passes on a quiet machine and fails on a busy one
-now and then. With the write, the answer or the watch event that it must not rely on held back, it
+A test that assumes an order which is not guaranteed passes on an idle machine and fails now and
+then on a busy one. With a delay of the write, response or watch event on which it must not rely, it
 fails each time. A delay is WHEN:VERB:RESOURCE:SECONDS, where WHEN is
 
-- `before`: the request is carried out late (its effect is seen late);
-- `after`: it is carried out at once and answered late (its sender learns late);
+- `before`: the request is carried out late, so its effect is visible late;
+- `after`: it is carried out at once, but its response is sent late;
 - `event`: watch events of the resource are delivered late (VERB must be `watch`).
 
-VERB and RESOURCE are shell patterns of what fault rules call them (`create`, `pods/binding`).
-`--reverse` runs all tests in the reverse order, so that none leans on what another left behind;
-`--hog` keeps a second thread busy in the process, so that the event loop hardly ever has its turn;
-`--drag SECONDS` makes each turn of every event loop take so much longer, as a slow machine does.
+VERB and RESOURCE are shell patterns for the names that fault rules use (`create`, `pods/binding`).
+`--reverse` runs all tests in the reverse order, so that no test depends on state that another left
+behind; `--hog` keeps a second thread busy in the process, so that the event loop rarely runs;
+`--drag SECONDS` lengthens each iteration of every event loop by that time, as a slow machine does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from simulator.watching import WatchStream
 
 
 class Delay(NamedTuple):
-    """One `--delay`."""
+    """The value of one `--delay` option."""
 
     when: str
     verb: str
@@ -52,13 +52,13 @@ class Delay(NamedTuple):
 
 
 class Delays:
-    """All of them."""
+    """The delays of all `--delay` options."""
 
     def __init__(self, delays: list[Delay]) -> None:
         self._delays = delays
 
     async def wait(self, when: str, verb: str, resource: str) -> None:
-        """Hold back what happens now, as long as the first delay that matches says."""
+        """Sleep for the seconds of the first delay that matches; return at once if none does."""
         for each in self._delays:
             if (
                 each.when == when
@@ -69,7 +69,7 @@ class Delays:
                 return
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Put them into every embedded API server from now on."""
+        """Patch the classes of the embedded API server, so that all servers apply the delays."""
         answer, drain = ApiServer._answer, WatchStream._drain
 
         async def late_answer(self: ApiServer, request: web.BaseRequest) -> web.StreamResponse:
@@ -108,7 +108,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Install what was asked for, until the run is over."""
+    """Install what the options select, until the end of the session."""
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
     Delays([Delay.parse(each) for each in config.getoption("--delay")]).install(patch)
@@ -137,6 +137,6 @@ def _hog(over: Callable[[], bool]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Turn the order round."""
+    """Reverse the order of the tests if `--reverse` is given."""
     if config.getoption("--reverse"):
         items.reverse()

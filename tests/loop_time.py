@@ -1,12 +1,12 @@
-"""Time of an event loop that passes at once, so that a limit is over when a test says so.
+"""Virtual time for an event loop: a test decides when a timeout expires.
 
-A short limit ("no answer within 0.05 s") is over too early on a machine that is slow just then:
-before the request has arrived, or while the next one is under way. So limits are long, and what is
-not to be answered lets them pass once it has the request.
+A short timeout ("no response within 0.05 s") expires too early on a machine that is slow just then:
+before the request has arrived, or while the next one is under way. So timeouts are long, and a
+server that is not to respond advances the clock past them once it has received the request.
 
     pass_time(2.0)
 
-A loop of asyncio takes this as it is, one of uvloop has to be a `UvLoop`.
+This works with any loop of asyncio; a loop of uvloop must be a `UvLoop`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import uvloop
 
 
 class UvLoop(uvloop.Loop):
-    """uvloop's loop. Its own timers know the machine's time only: so these are ours."""
+    """A loop of uvloop with timers of its own: those of uvloop follow only the machine's clock."""
 
     ahead = 0.0
 
@@ -33,11 +33,11 @@ class UvLoop(uvloop.Loop):
         self._next: asyncio.TimerHandle | None = None
 
     def time(self) -> float:
-        """The machine's monotonic clock and what was added to it."""
+        """Return the machine's monotonic clock plus the offset added by `pass_time`, in seconds."""
         return float(super().time()) + self.ahead
 
     def pass_time(self, seconds: float) -> None:
-        """Set the clock forward; timers are looked at in the next turn."""
+        """Set the clock forward; timers that are due run in the next iteration."""
         self.ahead += seconds
         self.call_soon(self._run_due)
 
@@ -89,7 +89,7 @@ _ahead: WeakKeyDictionary[asyncio.BaseEventLoop, float] = WeakKeyDictionary()
 
 
 def pass_time(seconds: float) -> None:
-    """Set the running loop's clock forward; whatever is due by then comes next."""
+    """Set the running loop's clock forward; timers that are due by then run next."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, UvLoop):
         loop.pass_time(seconds)
@@ -97,6 +97,6 @@ def pass_time(seconds: float) -> None:
     assert isinstance(loop, asyncio.BaseEventLoop)
     if loop not in _ahead:
         now = type(loop).time
-        # mypy knows that a method is not to be assigned to.
+        # mypy rejects assignments to methods.
         setattr(loop, "time", lambda: now(loop) + _ahead[loop])  # noqa: B010
     _ahead[loop] = _ahead.get(loop, 0.0) + seconds

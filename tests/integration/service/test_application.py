@@ -1,4 +1,4 @@
-"""Start, leadership and end of a run: what is finished, what is abandoned, and the exit code."""
+"""Start, leadership and end of a run: which work completes, which is abandoned, the exit code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from testing.embedded_service import (
 
 ELECTION = {
     "leaderElect": True,
-    # Not lost because the machine is slow for a while.
+    # Long enough that a slow machine does not lose the Lease.
     "leaseDuration": "100s",
     "renewDeadline": "60s",
     "retryPeriod": "200ms",
@@ -51,7 +51,7 @@ GET_POD = Request("GET", "/api/v1/namespaces/default/pods/a", HeaderBlock({}))
 
 @pytest.fixture(autouse=True)
 def garbage_collection() -> Iterator[None]:
-    """A run freezes and tunes the collector of its process, which is ours."""
+    """Restore the garbage collector, which a run freezes and tunes in the process of the tests."""
     thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
@@ -65,8 +65,8 @@ async def running(
     plugins: tuple[type[Any], ...] = (),
     **more: Any,
 ) -> AsyncIterator[tuple[Application, asyncio.Task[int]]]:
-    """A run in a task of its own, cancelled if the test left it running."""
-    # It has to fit between the end of renewing and the end of the Lease.
+    """Start a run in a task of its own; cancel it at the end if it still runs."""
+    # Must fit between the renew deadline and the expiry of the Lease.
     bind_timeout = "500ms" if election is SOON_LOST else "30s"
     document = {"leaderElection": election, "kubestow": {"bindTimeout": bind_timeout}, **more}
     loaded, registry = configuration(plugins, document)
@@ -87,7 +87,7 @@ def lease(cluster: EmbeddedCluster) -> JsonObject:
 
 
 def leads(application: Application) -> bool:
-    """Whether it leads by its own record; the API server has the Lease earlier."""
+    """Whether it leads by its own record; the API server stores the Lease earlier."""
     text = application.metrics.exposition()[0].decode()
     return any(
         line.startswith("leader_election_master_status{") and line.endswith(" 1.0")
@@ -137,7 +137,7 @@ async def test_a_stop_lets_pre_bind_finish(cluster: EmbeddedCluster) -> None:
     assert event_notes(cluster, "FailedScheduling") == []
 
 
-async def test_a_stop_does_not_wait_for_ever(
+async def test_a_stop_does_not_wait_forever(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application, "DRAIN_SECONDS", 0.1)
@@ -179,7 +179,7 @@ async def test_an_unreachable_api_server_is_waited_for(cluster: EmbeddedCluster)
     cluster.create(node("n1"))
     cluster.create(pod("a"))
     async with running(cluster, ELECTION) as (app, run):
-        await until(lambda: cluster.faults.describe()[0]["acted"] > 5, "several tries")
+        await until(lambda: cluster.faults.describe()[0]["acted"] > 5, "several attempts")
         assert not run.done()
         cluster.faults.remove(rule)
         await until(lambda: bound_to(cluster, "a"), "a bound")
@@ -227,7 +227,7 @@ async def test_a_replica_may_leave_its_caches_empty_until_it_leads(
         await until(lambda: bound_to(cluster, "a"), "bound by the first")
         leases = lease(cluster)["leaseTransitions"]
         async with running(cluster, ELECTION, delayCacheUntilActive=True) as (second, second_run):
-            await until(lambda: _asked_for_the_lease(second), "standing by")
+            await until(lambda: _requested_the_lease(second), "standing by")
             assert listed(first)
             assert not listed(second)
             first.stop()
@@ -241,7 +241,7 @@ async def test_a_replica_may_leave_its_caches_empty_until_it_leads(
     assert lease(cluster)["holderIdentity"] == "", "released"
 
 
-def _asked_for_the_lease(application: Application) -> bool:
+def _requested_the_lease(application: Application) -> bool:
     text = application.metrics.exposition()[0].decode()
     return any(
         line.startswith("rest_client_requests_total{") and 'method="GET"' in line
@@ -321,7 +321,7 @@ async def test_the_lease_has_connections_of_its_own(
             await each.exchange(GET_POD, 1.0)
 
 
-async def test_a_lease_that_somebody_else_took_ends_the_run(cluster: EmbeddedCluster) -> None:
+async def test_a_lease_taken_by_another_replica_ends_the_run(cluster: EmbeddedCluster) -> None:
     async with running(cluster, ELECTION) as (app, run):
         await until(lambda: leads(app), "leading")
         (version,) = cluster.store.items("leases.coordination.k8s.io", "default")
@@ -383,7 +383,7 @@ async def test_one_signal_ends_the_process_cleanly(
 
 
 class TestACredentialPluginThatHangs:
-    """At the start, and at whatever call of it."""
+    """The plugin hangs at its first call or at a later one."""
 
     def kubeconfig(self, cluster: EmbeddedCluster, folder: Path, *, hangs_at: int) -> Path:
         """A kubeconfig whose plugin succeeds until its call number `hangs_at`."""
@@ -438,7 +438,7 @@ class TestACredentialPluginThatHangs:
         application.stop()
         assert await run == EXIT_OK
         pid = (tmp_path / "pid").read_text().strip()
-        await until(lambda: not alive(pid), "plugin gone")
+        await until(lambda: not alive(pid), "plugin ended")
         assert len((tmp_path / "calls").read_text().splitlines()) == call
 
     @pytest.mark.slow

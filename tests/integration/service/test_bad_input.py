@@ -1,6 +1,6 @@
-"""Objects no API server should let through: each is named, and nothing else is disturbed.
+"""Objects that no API server should admit: each is reported by name and disturbs no other.
 
-They are put into the store past all validation, as an older API server, a webhook that is gone or a
+The tests store them without validation, as an older API server, a webhook that was removed or a
 hand-written etcd entry would leave them behind.
 """
 
@@ -37,7 +37,7 @@ NOT_AN_OPERATOR: Final = 'matchExpressions[0].operator: Invalid value: "Like"'
 
 
 def smuggle(cluster: EmbeddedCluster, obj: JsonObject) -> None:
-    """Store an object unseen by validation."""
+    """Store an object without validation."""
     resource = cluster.resources.of_kind(obj["apiVersion"], obj["kind"])
     metadata = obj["metadata"]
     if resource.namespaced:
@@ -70,7 +70,7 @@ def node_affinity(operator: str, value: str, *, preferred: bool = False) -> Json
 
 ERROR, UNSCHEDULABLE = "SchedulerError", "Unschedulable"
 
-REFUSED: Final[list[tuple[str, JsonObject, str, str]]] = [
+REJECTED: Final[list[tuple[str, JsonObject, str, str]]] = [
     ("spread", spread(BAD), ERROR, f"[1].labelSelector.{NOT_AN_OPERATOR}"),
     ("spread, key", spread(BAD_KEY), ERROR, "[1].labelSelector.matchLabels[no key].key"),
     ("soft", spread(BAD, "ScheduleAnyway"), ERROR, f"[1].labelSelector.{NOT_AN_OPERATOR}"),
@@ -120,9 +120,9 @@ REFUSED: Final[list[tuple[str, JsonObject, str, str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("what", "spec", "reason", "text"), REFUSED, ids=[each[0] for each in REFUSED]
+    ("what", "spec", "reason", "text"), REJECTED, ids=[each[0] for each in REJECTED]
 )
-async def test_what_cannot_be_parsed_is_named_and_the_pod_is_tried_again(
+async def test_a_field_that_cannot_be_parsed_is_named_and_the_pod_is_retried(
     cluster: EmbeddedCluster, what: str, spec: JsonObject, reason: str, text: str
 ) -> None:
     for name in ("n1", "n2"):
@@ -137,7 +137,7 @@ async def test_what_cannot_be_parsed_is_named_and_the_pod_is_tried_again(
         assert text in condition(cluster, "bad")["message"]
         await until(lambda: bound_to(cluster, "good"), "the other pod bound")
         if reason == ERROR:
-            await until(lambda: _attempts(scheduler, "bad") > 1, "tried again after backoff")
+            await until(lambda: _attempts(scheduler, "bad") > 1, "retried after backoff")
         else:
             view = scheduler.scheduling.queue.view("default", "bad")
             assert view is not None
@@ -161,7 +161,7 @@ SERVED: Final[list[tuple[str, JsonObject]]] = [
 
 
 @pytest.mark.parametrize(("what", "spec"), SERVED, ids=[each[0] for each in SERVED])
-async def test_what_has_a_meaning_is_scheduled_as_upstream_would(
+async def test_odd_but_meaningful_values_are_scheduled_as_upstream_does(
     cluster: EmbeddedCluster, what: str, spec: JsonObject
 ) -> None:
     cluster.create(node("n1", cpu="2", labels={HOST: "n1"}))
@@ -184,7 +184,7 @@ UNREADABLE: Final[list[tuple[str, JsonObject, str]]] = [
 @pytest.mark.parametrize(
     ("what", "container", "field"), UNREADABLE, ids=[each[0] for each in UNREADABLE]
 )
-async def test_a_pod_that_cannot_be_read_is_skipped_named_and_read_once_it_is_mended(
+async def test_an_undecodable_pod_is_skipped_and_named_until_it_is_repaired(
     cluster: EmbeddedCluster,
     capsys: pytest.CaptureFixture[str],
     what: str,
@@ -202,14 +202,14 @@ async def test_a_pod_that_cannot_be_read_is_skipped_named_and_read_once_it_is_me
         await until(lambda: bound_to(cluster, "good"), "the other pod bound")
         delete(cluster, "bad")
         cluster.create(pod("bad"))
-        await until(lambda: bound_to(cluster, "bad"), "the mended one bound")
+        await until(lambda: bound_to(cluster, "bad"), "the repaired pod bound")
         await settled(scheduler)
     output = capsys.readouterr()
     assert f"spec.containers[0].{field}: invalid quantity" in output.out + output.err
     assert "default/bad" in output.out + output.err
 
 
-async def test_nodes_without_labels_status_or_sense_are_no_place_and_no_obstacle(
+async def test_nodes_without_labels_or_valid_status_are_infeasible_and_harmless(
     cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd: dict[str, Any] = {
@@ -226,10 +226,10 @@ async def test_nodes_without_labels_status_or_sense_are_no_place_and_no_obstacle
         name = "kubestow_malformed_objects_total"
         assert sample(scheduler, name, resource="nodes") == 1
         smuggle(cluster, pod("spread", **spread(GOOD)))
-        await until(lambda: condition(cluster, "spread"), "refused")
+        await until(lambda: condition(cluster, "spread"), "rejected")
         assert condition(cluster, "spread")["message"].startswith("0/4 nodes are available: ")
         cluster.create(node("n1", labels={HOST: "n1"}))
-        await until(lambda: bound_to(cluster, "spread") == "n1", "bound to the one that works")
+        await until(lambda: bound_to(cluster, "spread") == "n1", "bound to the valid node")
         await settled(scheduler)
     output = capsys.readouterr()
     assert "status.allocatable[cpu]: invalid quantity '4x4'" in output.out + output.err
@@ -238,38 +238,41 @@ async def test_nodes_without_labels_status_or_sense_are_no_place_and_no_obstacle
 HUGE: Final = "99999999999999999999"
 
 
-def _refused(cluster: EmbeddedCluster, name: str) -> bool:
+def _unschedulable(cluster: EmbeddedCluster, name: str) -> bool:
     return "Insufficient cpu" in condition(cluster, name).get("message", "")
 
 
-async def test_amounts_beyond_64_bits_fit_nowhere_and_spoil_no_node(
+async def test_amounts_beyond_64_bits_fit_nowhere_and_break_no_node(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1", cpu="4"))
     async with scheduling(cluster) as scheduler:
         for number in range(3):
-            # Somebody bound them all the same.
+            # Another scheduler bound them nevertheless.
             taken = pod(f"huge-{number}", HUGE)
             taken["spec"]["nodeName"] = "n1"
             smuggle(cluster, taken)
         await until(lambda: scheduler.state.cache.statistics().pods == 3, "seen")
-        smuggle(cluster, pod("asks", HUGE))
+        smuggle(cluster, pod("huge", HUGE))
         cluster.create(pod("small"))
-        await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "both refused")
+        await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "both rejected")
         # An Event and a condition are written by different tasks: either may come first.
-        await until(lambda: _refused(cluster, "asks") and _refused(cluster, "small"), "conditions")
+        await until(
+            lambda: _unschedulable(cluster, "huge") and _unschedulable(cluster, "small"),
+            "conditions",
+        )
         cluster.create(node("n2", cpu="4"))
         await until(lambda: bound_to(cluster, "small") == "n2", "bound elsewhere")
-        assert not bound_to(cluster, "asks")
+        assert not bound_to(cluster, "huge")
         for number in range(3):
             delete(cluster, f"huge-{number}")
-        await until(lambda: scheduler.state.cache.statistics().pods == 1, "gone")
+        await until(lambda: scheduler.state.cache.statistics().pods == 1, "removed from the cache")
         cluster.create(pod("fits", "4"))
-        await until(lambda: bound_to(cluster, "fits") == "n1", "the room is back")
+        await until(lambda: bound_to(cluster, "fits") == "n1", "the pod's resources are free")
         await settled(scheduler)
 
 
-async def test_a_budget_that_cannot_be_parsed_protects_nobody(cluster: EmbeddedCluster) -> None:
+async def test_a_budget_that_cannot_be_parsed_protects_no_pod(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="4"))
     cluster.create(
         {
@@ -298,7 +301,7 @@ async def test_a_budget_that_cannot_be_parsed_protects_nobody(cluster: EmbeddedC
 
 
 class Delayed:
-    """Keeps pods at Permit until the test lets them go."""
+    """Keeps pods at Permit until the test allows them."""
 
     name: ClassVar[str] = "Delayed"
     handle: ClassVar[Handle]
@@ -318,7 +321,7 @@ class Delayed:
             each.allow(cls.name)
 
 
-async def test_a_claim_that_vanishes_between_filter_and_bind_sends_the_pod_back(
+async def test_a_claim_that_vanishes_between_filter_and_bind_requeues_the_pod(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
@@ -334,10 +337,10 @@ async def test_a_claim_that_vanishes_between_filter_and_bind_sends_the_pod_back(
         delete(cluster, "data", "PersistentVolumeClaim")
         Delayed.let_go()
         named = 'persistentvolumeclaim "data" not found'
-        await until(lambda: named in condition(cluster, "bad").get("message", ""), "sent back")
+        await until(lambda: named in condition(cluster, "bad").get("message", ""), "requeued")
         assert not bound_to(cluster, "bad")
         cluster.create(pod("good"))
         await until(lambda: bound_to(cluster, "good"), "the other pod bound")
         await settled(scheduler)
         cluster.create(claim("data", storage_class="later"))
-        await until(lambda: len(Delayed.seen) > 1, "tried again once the claim is back")
+        await until(lambda: len(Delayed.seen) > 1, "retried once the claim is back")

@@ -25,12 +25,12 @@ def bind_fault(action: str, **more: object) -> FaultRule:
     return FaultRule(action=action, verb="create", resource="pods/binding", **more)  # type: ignore[arg-type]
 
 
-async def test_refused_binds_are_tried_again(cluster: EmbeddedCluster) -> None:
+async def test_rejected_binds_are_retried(cluster: EmbeddedCluster) -> None:
     binds = BindLog(cluster)
     cluster.create(node("n1", cpu="10"))
-    names = [f"answer-{code}" for code in (409, 422, 429, 500, 503)]
+    names = [f"status-{code}" for code in (409, 422, 429, 500, 503)]
     for name in names:
-        code = int(name.removeprefix("answer-"))
+        code = int(name.removeprefix("status-"))
         cluster.faults.add(bind_fault("error", name=name, code=code, times=1))
     async with scheduling(cluster) as scheduler:
         for name in names:
@@ -41,7 +41,7 @@ async def test_refused_binds_are_tried_again(cluster: EmbeddedCluster) -> None:
         await until(
             lambda: not scheduler.state.cache.statistics().assumed_pods, "watch confirmed all"
         )
-        # 429 carries Retry-After, so the client itself tries again; 422 needs no GET to be certain.
+        # 429 carries Retry-After, so the client itself retries; 422 is certain without a GET.
         assert scheduler.connections.dispatcher.statistics().settled == 3
 
 
@@ -63,7 +63,7 @@ async def test_a_bind_without_permission_frees_the_node_and_is_retried(
         await settled(scheduler)
 
 
-async def test_a_slow_bind_holds_its_node_and_nobody_else(cluster: EmbeddedCluster) -> None:
+async def test_a_slow_bind_holds_its_node_and_delays_no_other_pod(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="1", labels={"pool": "slow"}))
     cluster.create(node("n2", labels={"pool": "quick"}))
     cluster.clock.set_rate(0)
@@ -74,18 +74,18 @@ async def test_a_slow_bind_holds_its_node_and_nobody_else(cluster: EmbeddedClust
             lambda: scheduler.connections.dispatcher.statistics().bind.in_flight == 1,
             "slow in flight",
         )
-        cluster.create(pod("rival", nodeSelector={"pool": "slow"}))
+        cluster.create(pod("waiting", nodeSelector={"pool": "slow"}))
         cluster.create(pod("quick", nodeSelector={"pool": "quick"}))
         await until(lambda: bound_to(cluster, "quick"), "quick bound")
-        await until(lambda: condition(cluster, "rival"), "rival refused")
-        assert "Insufficient cpu" in condition(cluster, "rival")["message"]
+        await until(lambda: condition(cluster, "waiting"), "waiting pod rejected")
+        assert "Insufficient cpu" in condition(cluster, "waiting")["message"]
         cluster.clock.advance(61)
         await until(lambda: bound_to(cluster, "slow") == "n1", "slow bound")
-        assert not bound_to(cluster, "rival")
+        assert not bound_to(cluster, "waiting")
 
 
-async def test_a_bind_whose_answer_is_lost_keeps_its_node(cluster: EmbeddedCluster) -> None:
-    # The only CPU of the cluster. While the first pod's fate is unknown, no other pod may take it.
+async def test_a_bind_whose_response_is_lost_keeps_its_node(cluster: EmbeddedCluster) -> None:
+    # The only CPU of the cluster. Until the first bind's outcome is known, no other pod may use it.
     binds = BindLog(cluster)
     cluster.create(node("n1", cpu="1"))
     cluster.faults.add(bind_fault("drop-answer", name="first", times=1))
@@ -97,13 +97,13 @@ async def test_a_bind_whose_answer_is_lost_keeps_its_node(cluster: EmbeddedClust
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("second"))
         await until(lambda: bound_to(cluster, "first"), "first bound")
-        await until(lambda: condition(cluster, "second"), "second refused")
+        await until(lambda: condition(cluster, "second"), "second rejected")
         await settled(scheduler)
         statistics = scheduler.connections.dispatcher.statistics()
         assert statistics.settled == 1
         assert binds.entries == [("first", "n1")]
         assert sample(scheduler, "scheduler_schedule_attempts_total", result="scheduled") == 1
-        # Never confirmed by the watch, yet held: there is no expiry.
+        # The watch never confirms it, yet the pod stays assumed: there is no expiry.
         assert scheduler.state.cache.statistics().assumed_pods == 1
         cluster.faults.remove(hidden)
 
@@ -118,17 +118,17 @@ async def test_the_node_stays_reserved_as_long_as_the_outcome_is_unknown(
         cluster.create(pod("first", priorityClassName="system-node-critical"))
         await until(lambda: scheduler.connections.dispatcher.statistics().settling == 1, "settling")
         cluster.create(pod("second"))
-        await until(lambda: condition(cluster, "second"), "second refused")
+        await until(lambda: condition(cluster, "second"), "second rejected")
         assert scheduler.state.cache.statistics().assumed_pods == 1
         cluster.faults.remove(gets)
-        # The bind was never carried out: now it is known, and the pod is tried again. Its backoff
-        # may give the place away, as it would upstream.
+        # The GET shows that the bind never happened, and the pod is retried. Another pod may take
+        # its place during the backoff, as upstream.
         await until(lambda: bound_to(cluster, "first") or bound_to(cluster, "second"), "one bound")
         await settled(scheduler)
         assert [bound_to(cluster, "first"), bound_to(cluster, "second")].count("n1") == 1
 
 
-async def test_a_hanging_bind_is_given_up_and_settled(cluster: EmbeddedCluster) -> None:
+async def test_a_hanging_bind_is_abandoned_and_settled(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     cluster.faults.add(bind_fault("silence", name="a", times=1))
     async with scheduling(cluster, kubestow={"bindTimeout": "4s"}) as scheduler:
@@ -139,7 +139,7 @@ async def test_a_hanging_bind_is_given_up_and_settled(cluster: EmbeddedCluster) 
         assert scheduler.connections.dispatcher.statistics().settled == 1
 
 
-async def test_a_pod_that_somebody_else_bound_meanwhile_is_left_alone(
+async def test_a_pod_that_another_scheduler_bound_meanwhile_is_left_alone(
     cluster: EmbeddedCluster,
 ) -> None:
     binds = BindLog(cluster)
@@ -161,11 +161,11 @@ async def test_a_pod_that_somebody_else_bound_meanwhile_is_left_alone(
         cluster.clock.advance(61)
         await until(lambda: scheduler.connections.dispatcher.statistics().settled == 1, "settled")
         await settled(scheduler)
-        # It is bound: to say that it is not scheduled would be wrong.
+        # The pod is bound: a condition that it is not scheduled would be wrong.
         assert condition(cluster, "a")["status"] == "True"
         assert event_notes(cluster, "FailedScheduling") == []
         cluster.create(pod("b"))
-        await until(lambda: bound_to(cluster, "b") == "n1", "the place of a is free")
+        await until(lambda: bound_to(cluster, "b") == "n1", "the resources of a are free")
         assert binds.entries == [("a", "somewhere-else"), ("b", "n1")]
 
 

@@ -1,4 +1,4 @@
-"""Waiting at Permit, gangs, PreBind groups and what reaches the API server on the way."""
+"""Waiting at Permit, gangs, PreBind groups, and the writes to the API server meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAIT = Status(Code.WAIT)
 
 
 class Gatekeeper:
-    """Makes every pod whose name begins with "wait" wait; the test decides about it."""
+    """Makes each pod whose name begins with "wait" wait, until the test allows or rejects it."""
 
     name: ClassVar[str] = "Gatekeeper"
     seconds: ClassVar[float] = 600.0
@@ -56,23 +56,23 @@ class Gatekeeper:
 
 
 class Impatient(Gatekeeper):
-    """The same with a short wait."""
+    """A `Gatekeeper` with a short timeout."""
 
     name: ClassVar[str] = "Impatient"
     seconds: ClassVar[float] = 0.05
 
 
-class Deaf(Gatekeeper):
-    """The same; no event requeues a pod that it rejected."""
+class WithoutEvents(Gatekeeper):
+    """A `Gatekeeper` that registers no events: none requeues a pod that it rejected."""
 
-    name: ClassVar[str] = "Deaf"
+    name: ClassVar[str] = "WithoutEvents"
 
     def events_to_register(self) -> list[ClusterEventWithHint]:
         return []
 
 
 class Gang:
-    """Lets the pods of a gang go when all of them have a place (as co-scheduling plugins do)."""
+    """Allows the pods of a gang once all of them have a node, as co-scheduling plugins do."""
 
     name: ClassVar[str] = "Gang"
     size: ClassVar[int] = 12
@@ -94,8 +94,8 @@ def nominated(cluster: EmbeddedCluster, name: str) -> str:
     return str(found.get("status", {}).get("nominatedNodeName", ""))
 
 
-def shown(scheduler: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
-    """Whether the scheduler has the current state of a pod."""
+def observed(scheduler: Wiring, cluster: EmbeddedCluster, name: str) -> bool:
+    """Whether the scheduler has received the current state of a pod."""
     known = scheduler.state.listers["pods"].get(name, "default")
     stored = find(cluster, name)
     return (
@@ -109,33 +109,33 @@ async def test_a_waiting_pod_holds_its_place_until_it_is_allowed(cluster: Embedd
     cluster.create(node("n1", cpu="1"))
     async with scheduling(cluster, [Gatekeeper]) as scheduler:
         cluster.create(pod("wait"))
-        await until(lambda: nominated(cluster, "wait") == "n1", "its node is written down")
-        cluster.create(pod("rival"))
-        await until(lambda: condition(cluster, "rival"), "rival refused")
+        await until(lambda: nominated(cluster, "wait") == "n1", "its node is nominated")
+        cluster.create(pod("other"))
+        await until(lambda: condition(cluster, "other"), "other rejected")
         assert not bound_to(cluster, "wait")
         Gatekeeper.waiting()["wait"].allow("Gatekeeper")
         await until(lambda: bound_to(cluster, "wait"), "bound")
         await settled(scheduler)
         assert nominated(cluster, "wait") == ""
-        assert not bound_to(cluster, "rival")
+        assert not bound_to(cluster, "other")
         count = "scheduler_permit_wait_duration_seconds_count"
         assert sample(scheduler, count, result="Success") == 1
 
 
-async def test_a_rejected_pod_gives_its_place_away(cluster: EmbeddedCluster) -> None:
+async def test_a_rejected_pod_frees_its_node(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="1"))
     async with scheduling(cluster, [Gatekeeper]) as scheduler:
         cluster.create(pod("wait"))
-        cluster.create(pod("rival"))
-        await until(lambda: condition(cluster, "rival"), "rival refused")
+        cluster.create(pod("other"))
+        await until(lambda: condition(cluster, "other"), "other rejected")
 
-        def refused_until_the_rival_is_bound() -> bool:
-            # The refused pod may be back before the rival's backoff ends.
+        def rejected_until_the_other_is_bound() -> bool:
+            # The rejected pod may be back before the other's backoff ends.
             if "wait" in (waiting := Gatekeeper.waiting()):
                 waiting["wait"].reject("Gatekeeper", "not today")
-            return bound_to(cluster, "rival") == "n1"
+            return bound_to(cluster, "other") == "n1"
 
-        await until(refused_until_the_rival_is_bound, "rival bound")
+        await until(rejected_until_the_other_is_bound, "other bound")
         await until(lambda: condition(cluster, "wait"), "condition")
         assert condition(cluster, "wait")["reason"] == "Unschedulable"
         note = "0/1 nodes are available: 1 not today."
@@ -144,26 +144,26 @@ async def test_a_rejected_pod_gives_its_place_away(cluster: EmbeddedCluster) -> 
         assert nominated(cluster, "wait") == ""
 
 
-async def test_a_pod_turned_down_before_its_node_was_written_is_expected_nowhere(
+async def test_a_pod_rejected_before_its_nomination_is_written_is_not_nominated(
     cluster: EmbeddedCluster,
 ) -> None:
-    """The nomination is on its way, slowly, when its end is decided."""
+    """The request that writes the nomination is under way when the pod is rejected."""
     cluster.create(node("n1"))
     cluster.clock.set_rate(0)
     cluster.faults.add(
         FaultRule(action="delay", verb="patch", resource="pods/status", seconds=60, times=1)
     )
-    async with scheduling(cluster, [Deaf]) as scheduler:
+    async with scheduling(cluster, [WithoutEvents]) as scheduler:
         cluster.create(pod("wait"))
         await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "patch under way")
-        Deaf.waiting()["wait"].reject("Deaf", "not today")
-        await until(lambda: not scheduler.scheduling.queue.statistics().in_flight, "refused")
+        WithoutEvents.waiting()["wait"].reject("WithoutEvents", "not today")
+        await until(lambda: not scheduler.scheduling.queue.statistics().in_flight, "rejected")
         cluster.clock.advance(61)
         await until(lambda: condition(cluster, "wait"), "condition")
         await settled(scheduler)
         assert nominated(cluster, "wait") == ""
         # The states that the watch shows meanwhile have no nomination.
-        await until(lambda: shown(scheduler, cluster, "wait"), "the watch has shown it")
+        await until(lambda: observed(scheduler, cluster, "wait"), "received from the watch")
         assert scheduler.scheduling.queue.statistics().nominated == 0
 
 
@@ -184,10 +184,10 @@ async def test_a_waiting_pod_that_is_deleted_frees_its_place(cluster: EmbeddedCl
     cluster.create(node("n1", cpu="1"))
     async with scheduling(cluster, [Gatekeeper]) as scheduler:
         cluster.create(pod("wait"))
-        cluster.create(pod("rival"))
-        await until(lambda: condition(cluster, "rival"), "rival refused")
+        cluster.create(pod("other"))
+        await until(lambda: condition(cluster, "other"), "other rejected")
         delete(cluster, "wait")
-        await until(lambda: bound_to(cluster, "rival") == "n1", "rival bound")
+        await until(lambda: bound_to(cluster, "other") == "n1", "other bound")
         await settled(scheduler)
         assert Gatekeeper.waiting() == {}
         assert len(scheduler.scheduling.queue) == 0
@@ -211,7 +211,7 @@ async def test_a_gang_larger_than_the_bind_limit_completes(cluster: EmbeddedClus
 
 
 class Steps:
-    """Records when asynchronous PreBind calls begin and end; they end when the test lets them."""
+    """Records when asynchronous PreBind calls begin and end; the test ends them."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -237,7 +237,7 @@ SERIAL = PreBindPreFlightResult()
 PARALLEL = PreBindPreFlightResult(allow_parallel=True)
 
 
-async def test_pre_bind_runs_neighbours_that_allow_it_side_by_side(
+async def test_pre_bind_runs_adjacent_plugins_that_allow_it_concurrently(
     cluster: EmbeddedCluster,
 ) -> None:
     steps = Steps()
@@ -252,7 +252,7 @@ async def test_pre_bind_runs_neighbours_that_allow_it_side_by_side(
     async with scheduling(cluster, plugins) as scheduler:
         cluster.create(pod("a"))
         await until(lambda: "first" in steps.open, "first began")
-        await until(lambda: nominated(cluster, "a") == "n1", "its node is written down")
+        await until(lambda: nominated(cluster, "a") == "n1", "its node is nominated")
         assert steps.log == ["+first"]
         steps.finish("first")
         await until(lambda: {"left", "right"} <= set(steps.open), "both began")
@@ -271,8 +271,8 @@ async def test_pre_bind_runs_neighbours_that_allow_it_side_by_side(
         assert nominated(cluster, "a") == ""
 
 
-async def test_what_is_written_before_a_bind_never_lands_after_it(cluster: EmbeddedCluster) -> None:
-    """The nomination is on its way, slowly, when the bind is due: it must not outlive it."""
+async def test_a_write_begun_before_a_bind_never_arrives_after_it(cluster: EmbeddedCluster) -> None:
+    """The request that writes the nomination is under way when the bind is due."""
     steps = Steps()
     cluster.create(node("n1"))
     cluster.clock.set_rate(0)
@@ -289,10 +289,10 @@ async def test_what_is_written_before_a_bind_never_lands_after_it(cluster: Embed
         assert nominated(cluster, "a") == ""
 
 
-async def test_a_refusal_not_yet_written_is_dropped_when_the_pod_is_bound(
+async def test_a_rejection_not_yet_written_is_dropped_when_the_pod_is_bound(
     cluster: EmbeddedCluster,
 ) -> None:
-    """Patches are sent last: under load a pod can be bound before its refusal was written."""
+    """Patches are sent last: under load a pod can be bound before its rejection is written."""
     cluster.clock.set_rate(0)
     cluster.create(node("small", cpu="1"))
     delayed = FaultRule(action="delay", verb="patch", resource="pods/status", seconds=60)
@@ -307,7 +307,7 @@ async def test_a_refusal_not_yet_written_is_dropped_when_the_pod_is_bound(
         )
         cluster.create(pod("a", cpu="2"))
         await until(
-            lambda: scheduler.connections.dispatcher.statistics().status.waiting == 1, "a refused"
+            lambda: scheduler.connections.dispatcher.statistics().status.waiting == 1, "a rejected"
         )
         cluster.create(node("large", cpu="2"))
         await until(lambda: bound_to(cluster, "a") == "large", "a bound")
@@ -318,7 +318,7 @@ async def test_a_refusal_not_yet_written_is_dropped_when_the_pod_is_bound(
 
 
 class Fence:
-    """A leader fence that the test shuts."""
+    """A leader fence that the test closes."""
 
     def __init__(self) -> None:
         self.shut = False
@@ -327,7 +327,7 @@ class Fence:
         return not self.shut
 
 
-async def test_nothing_is_written_behind_a_shut_fence(cluster: EmbeddedCluster) -> None:
+async def test_nothing_is_written_while_the_fence_is_closed(cluster: EmbeddedCluster) -> None:
     fence = Fence()
     cluster.create(node("n1"))
     async with scheduling(cluster, fence=fence) as scheduler:

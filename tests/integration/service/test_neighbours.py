@@ -1,4 +1,4 @@
-"""Other schedulers at work on the same nodes while ours decides."""
+"""Other schedulers bind and nominate pods on the same nodes while kubestow schedules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from testing.embedded_service import (
 
 
 class Gatekeeper:
-    """Makes pods called "slow" wait at Permit until the test lets them go."""
+    """Makes pods named "slow" wait at Permit until the test allows them."""
 
     name: ClassVar[str] = "Gatekeeper"
     handle: ClassVar[Handle]
@@ -86,12 +86,12 @@ def foreign(name: str, cpu: str, on: str = "", priority: str = "") -> JsonObject
 
 
 def nominate(cluster: EmbeddedCluster, name: str, to: str | None) -> None:
-    """Another scheduler expects its pod on a node."""
+    """Nominate a node for a pod of another scheduler."""
     patch_status(cluster, name, {"nominatedNodeName": to})
 
 
 @pytest.mark.parametrize("recheck", [True, False])
-async def test_a_node_that_another_scheduler_filled_is_given_up(
+async def test_a_node_that_another_scheduler_filled_is_abandoned(
     cluster: EmbeddedCluster, recheck: bool
 ) -> None:
     binds = BindLog(cluster)
@@ -118,7 +118,7 @@ async def test_a_node_that_another_scheduler_filled_is_given_up(
 
 
 class HeldCredentials(StaticCredentials):
-    """Makes requests wait for their `Authorization` header until the test lets them go."""
+    """Makes requests wait for their `Authorization` header until the test provides it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,10 +130,10 @@ class HeldCredentials(StaticCredentials):
         return await super().authorization()
 
 
-async def test_a_bind_held_back_before_it_is_sent_is_checked_when_it_leaves(
+async def test_a_bind_delayed_before_it_is_sent_is_checked_when_it_is_sent(
     cluster: EmbeddedCluster,
 ) -> None:
-    """The node is filled after the Bind plugin was called and before its request was sent."""
+    """The node fills up between the call of the Bind plugin and the sending of its request."""
     cluster.create(node("n1", cpu="4"))
     credentials = HeldCredentials()
     configuration = ClientConfiguration(cluster.url, credentials=credentials)
@@ -160,7 +160,7 @@ def template(name: str) -> JsonObject:
 
 
 async def reject(cluster: EmbeddedCluster, name: str, reason: str) -> str:
-    """The pod's kubelet refuses it; its node."""
+    """Reject the pod as its kubelet would; return its node."""
     await until(lambda: bound_to(cluster, name), f"{name} bound")
     status = {"phase": "Failed", "reason": reason, "message": "Pod was rejected: so it is"}
     patch_status(cluster, name, status)
@@ -185,7 +185,7 @@ async def test_the_replacement_of_a_pod_its_kubelet_rejected_goes_elsewhere(
     cluster.create(node("n2", cpu="8"))
     async with scheduling(cluster) as scheduler:
         cluster.create(template("first"))
-        refused = await reject(cluster, "first", reason)
+        rejected = await reject(cluster, "first", reason)
         await until(
             lambda: sample(scheduler, "kubestow_kubelet_rejections_total", reason=label), "counted"
         )
@@ -194,11 +194,11 @@ async def test_the_replacement_of_a_pod_its_kubelet_rejected_goes_elsewhere(
         names = [f"next-{number}" for number in range(4)]
         await until(lambda: all(bound_to(cluster, name) for name in names), "bound")
         (other,) = {bound_to(cluster, name) for name in names}
-        assert {refused, other} == {"n1", "n2"}
+        assert {rejected, other} == {"n1", "n2"}
         await settled(scheduler)
 
 
-async def test_where_all_nodes_rejected_it_the_pod_waits_and_says_so(
+async def test_a_pod_that_all_nodes_rejected_waits_and_its_condition_shows_why(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
@@ -213,13 +213,15 @@ async def test_where_all_nodes_rejected_it_the_pod_waits_and_says_so(
         assert note.startswith(
             "0/1 nodes are available: 1 node(s) recently rejected a pod like this."
         )
-        # Nothing else happens: the end of the time wakes it.
-        await until(lambda: bound_to(cluster, "second") == "n1", "bound when the time is over")
+        # No event occurs: the pod is requeued when the backoff of its nodes ends.
+        await until(
+            lambda: bound_to(cluster, "second") == "n1", "bound after the backoff of its nodes"
+        )
         await settled(scheduler)
 
 
 @pytest.mark.parametrize("seconds", ["0s", "5m"])
-async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
+async def test_pods_that_end_otherwise_do_not_put_their_node_in_backoff(
     cluster: EmbeddedCluster, seconds: str
 ) -> None:
     cluster.create(node("n1"))
@@ -235,13 +237,13 @@ async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
         for name, status in endings.items():
             patch_status(cluster, name, dict(status))
         delete(cluster, "deleted")
-        await until(lambda: not scheduler.state.cache.statistics().pods, "all gone")
-        await until(lambda: not len(scheduler.state.background), "all looked at")
+        await until(lambda: not scheduler.state.cache.statistics().pods, "all deleted")
+        await until(lambda: not len(scheduler.state.background), "all processed")
         assert not len(scheduler.profiles.rejections)
         assert not sample(scheduler, "kubestow_kubelet_rejections_total")
         if seconds == "0s":
-            cluster.create(template("refused"))
-            await reject(cluster, "refused", "OutOfmemory")
+            cluster.create(template("rejected"))
+            await reject(cluster, "rejected", "OutOfmemory")
             await until(lambda: sample(scheduler, "kubestow_kubelet_rejections_total"), "counted")
             assert not len(scheduler.profiles.rejections)
         await settled(scheduler)
@@ -250,23 +252,27 @@ async def test_pods_that_end_or_go_otherwise_hold_nothing_against_their_node(
 # -- nominations of other schedulers -----------------------------------------------------------
 
 
-async def test_a_place_promised_by_another_scheduler_is_kept(cluster: EmbeddedCluster) -> None:
+async def test_a_nomination_by_another_scheduler_is_honored(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="4"))
     cluster.create(foreign("theirs", "3", priority="low"))
     nominate(cluster, "theirs", "n1")
     async with scheduling(cluster) as scheduler:
         assert scheduler.scheduling.queue.statistics().nominated == 1
         cluster.create(pod("lower", "2"))
-        await until(lambda: event_notes(cluster, "FailedScheduling"), "lower refused")
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "lower rejected")
         assert not bound_to(cluster, "lower")
         cluster.create(pod("higher", "2", priorityClassName="middle"))
         await until(lambda: bound_to(cluster, "higher"), "higher bound")
         cluster.create(pod("other", "1"))
-        await until(lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "the other refused")
+        await until(
+            lambda: len(event_notes(cluster, "FailedScheduling")) == 2, "the other rejected"
+        )
         await settled(scheduler)
 
 
-async def test_the_switch_counts_own_nominations_only(cluster: EmbeddedCluster) -> None:
+async def test_foreign_nominations_are_ignored_if_the_field_is_false(
+    cluster: EmbeddedCluster,
+) -> None:
     cluster.create(node("n1", cpu="4"))
     cluster.create(foreign("theirs", "3", priority="low"))
     nominate(cluster, "theirs", "n1")
@@ -298,18 +304,20 @@ ENDS = [_goes, _withdrawn, _moved, _bound_elsewhere]
 
 
 @pytest.mark.parametrize("end", ENDS, ids=[each.__name__ for each in ENDS])
-async def test_a_promise_that_ends_frees_the_place_and_wakes_who_waited(
+async def test_a_nomination_that_ends_requeues_the_pods_that_waited_for_it(
     cluster: EmbeddedCluster, end: Callable[[EmbeddedCluster], None]
 ) -> None:
     cluster.create(node("n1", cpu="4"))
     cluster.create(node("n2", cpu="4", labels={"theirs": "only"}))
     cluster.create(foreign("theirs", "3", priority="low"))
     async with scheduling(cluster) as scheduler:
-        # The nomination comes by the watch this time.
+        # Here the watch delivers the nomination.
         nominate(cluster, "theirs", "n1")
-        await until(lambda: scheduler.scheduling.queue.statistics().nominated == 1, "heard")
+        await until(
+            lambda: scheduler.scheduling.queue.statistics().nominated == 1, "nomination received"
+        )
         cluster.create(pod("second", "2", affinity=_NOT_THEIRS))
-        await until(lambda: event_notes(cluster, "FailedScheduling"), "refused")
+        await until(lambda: event_notes(cluster, "FailedScheduling"), "rejected")
         end(cluster)
         await until(lambda: bound_to(cluster, "second") == "n1", "bound")
         await settled(scheduler)
@@ -326,15 +334,17 @@ _NOT_THEIRS: JsonObject = {
 }
 
 
-async def test_preemption_leaves_the_status_of_others_alone(cluster: EmbeddedCluster) -> None:
-    """Our preemptor outranks a nominated pod of another scheduler, which is not patched."""
+async def test_preemption_does_not_patch_pods_of_other_schedulers(cluster: EmbeddedCluster) -> None:
+    """The preemptor outranks a nominated pod of another scheduler, which is not patched."""
     cluster.create(node("n1", cpu="4"))
     async with scheduling(cluster) as scheduler:
         cluster.create(pod("victim", "3", terminationGracePeriodSeconds=0))
         await until(lambda: bound_to(cluster, "victim"), "bound")
         cluster.create(foreign("theirs", "2", priority="low"))
         nominate(cluster, "theirs", "n1")
-        await until(lambda: scheduler.scheduling.queue.statistics().nominated == 1, "heard")
+        await until(
+            lambda: scheduler.scheduling.queue.statistics().nominated == 1, "nomination received"
+        )
         cluster.create(pod("preemptor", "3", priorityClassName="high"))
         await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")
         found = find(cluster, "theirs")
@@ -344,7 +354,7 @@ async def test_preemption_leaves_the_status_of_others_alone(cluster: EmbeddedClu
 
 
 @pytest.mark.parametrize("victims", ["Own", "All"])
-async def test_whose_pods_may_be_victims(cluster: EmbeddedCluster, victims: str) -> None:
+async def test_which_schedulers_pods_may_be_victims(cluster: EmbeddedCluster, victims: str) -> None:
     cluster.create(node("n1", cpu="4"))
     arguments = {"name": "DefaultPreemption", "args": {"victimSchedulers": victims}}
     profile = {"schedulerName": "kubestow", "pluginConfig": [arguments]}
@@ -356,7 +366,7 @@ async def test_whose_pods_may_be_victims(cluster: EmbeddedCluster, victims: str)
             await until(lambda: bound_to(cluster, "preemptor") == "n1", "preempted")
             assert find(cluster, "theirs") is None
         else:
-            await until(lambda: event_notes(cluster, "FailedScheduling"), "refused")
+            await until(lambda: event_notes(cluster, "FailedScheduling"), "rejected")
             assert not bound_to(cluster, "preemptor")
             assert bound_to(cluster, "theirs") == "n1"
         await settled(scheduler)

@@ -1,4 +1,4 @@
-"""Seeded credentials, every error path that a test can reach, and everything that people can read.
+"""Seeded credentials never appear in anything that people can read, on any error path tested.
 
 None of them may be in a log line at `-v 10`, on a page, in a metric, an Event, a pod's condition,
 the output of a command, or a traceback.
@@ -118,7 +118,7 @@ async def test_of_a_running_scheduler(
                 {
                     "urlPrefix": url,
                     "filterVerb": "filter",
-                    "managedResources": [{"name": "example.com/asks"}],
+                    "managedResources": [{"name": "example.com/licences"}],
                 }
             ],
         }
@@ -132,7 +132,11 @@ async def test_of_a_running_scheduler(
         )
         application = Application(loaded, registry, options)
         run = asyncio.create_task(application.serve(handle_signals=False))
-        for name, requests in (("raises", {}), ("extender", {"example.com/asks": "0"}), ("ok", {})):
+        for name, requests in (
+            ("raises", {}),
+            ("extender", {"example.com/licences": "0"}),
+            ("ok", {}),
+        ):
             cluster.create(secretive_pod(name, requests))
         await until(lambda: bound_to(cluster, "ok") == "n1")
         await until(lambda: len(event_notes(cluster, "FailedScheduling")) >= 2, "both failures")
@@ -149,7 +153,7 @@ async def test_of_a_running_scheduler(
     assert_nothing_shown(shown)
     assert_nothing_shown("\n".join(objects + conditions))
     assert_nothing_shown(log.getvalue())
-    # They were there to be shown.
+    # The credentials were in use.
     assert "[redacted]" in shown
     assert "[redacted]" in "\n".join(objects)
     assert "[redacted]" in "\n".join(conditions)
@@ -157,7 +161,7 @@ async def test_of_a_running_scheduler(
 
 
 def command(*arguments: str, **environment: str) -> str:
-    """Everything a command writes. It fails before there is a cluster."""
+    """Return the whole output of a command, which fails before it reaches a cluster."""
     result = subprocess.run(
         [sys.executable, "-m", "scheduler", *arguments],
         capture_output=True,
@@ -171,7 +175,7 @@ def command(*arguments: str, **environment: str) -> str:
 
 
 def kubeconfig(user: dict[str, Any], **cluster: Any) -> dict[str, Any]:
-    # Nobody listens on the discard port of the loopback interface.
+    # The discard port of the loopback interface has no listener.
     server = {"server": "https://127.0.0.1:9", **cluster}
     return {
         "apiVersion": "v1",
@@ -197,16 +201,15 @@ def exec_user(script: str) -> dict[str, Any]:
 
 FAILING_PLUGIN = f"echo 'token={CANARY} {WEB_TOKEN}' >&2; echo 'password: {CANARY}'; exit 1"
 KUBECONFIGS = {
-    "key that is none": kubeconfig(
-        {"client-certificate-data": ENCODED, "client-key-data": ENCODED}
-    ),
-    "key that is no base64": kubeconfig({"client-certificate-data": "%", "client-key-data": KEY}),
-    "authority that is none": kubeconfig(
+    "invalid key": kubeconfig({"client-certificate-data": ENCODED, "client-key-data": ENCODED}),
+    "key that is not base64": kubeconfig({"client-certificate-data": "%", "client-key-data": KEY}),
+    "invalid authority": kubeconfig(
         {"token": WEB_TOKEN}, **{"certificate-authority-data": ENCODED}
     ),
     "exec plugin that fails": kubeconfig(exec_user(FAILING_PLUGIN)),
     "exec plugin without JSON": kubeconfig(exec_user(f"echo 'password: {CANARY}'")),
-    "user that is no mapping": kubeconfig({}) | {"users": [{"name": "x", "user": [CANARY, KEY]}]},
+    "user that is not a mapping": kubeconfig({})
+    | {"users": [{"name": "x", "user": [CANARY, KEY]}]},
     "proxy with a password": kubeconfig(
         {"token": CANARY}, **{"proxy-url": f"http://joe:{CANARY}@127.0.0.1:9"}
     ),
@@ -237,8 +240,8 @@ def test_of_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str) -> No
 
 EXTENDER = {"urlPrefix": f"https://joe:{CANARY}@x/", "filterVerb": "f"}
 CONFIGURATIONS: dict[str, Any] = {
-    "key that is no base64": {"extenders": [{**EXTENDER, "tlsConfig": {"keyData": f"{CANARY}%"}}]},
-    "key that is none": {
+    "key that is not base64": {"extenders": [{**EXTENDER, "tlsConfig": {"keyData": f"{CANARY}%"}}]},
+    "invalid key": {
         "extenders": [{**EXTENDER, "tlsConfig": {"keyData": ENCODED, "certData": ENCODED}}]
     },
     "key of another type": {"extenders": [{**EXTENDER, "tlsConfig": {"keyData": [CANARY]}}]},

@@ -49,7 +49,7 @@ def victim_of(method: str) -> str:
 
 
 class Faults:
-    """Raises for the victims until healed."""
+    """Raises for the victims until `healed` is set."""
 
     def __init__(self) -> None:
         self.healed = False
@@ -84,7 +84,7 @@ class Faults:
             "score_rows": {"score": lambda *_: 0},
             "normalize_scores": {"score": lambda *_: 0},
             "reserve": {"unreserve": lambda *_: None},
-            "unreserve": {"reserve": self._refuse_first},
+            "unreserve": {"reserve": self._reject_first},
             "pre_bind_pre_flight": {"pre_bind": lambda *_: None},
         }
         return plugin(
@@ -92,7 +92,7 @@ class Faults:
             **{method: self.method(method, results.get(method)), **more.get(method, {})},
         )
 
-    def _refuse_first(self, _state: Any, pod: Any, _node: str) -> Status | None:
+    def _reject_first(self, _state: Any, pod: Any, _node: str) -> Status | None:
         refuse = pod.metadata.name == victim_of("unreserve") and not self.healed
         return unschedulable("not yet") if refuse else None
 
@@ -161,7 +161,7 @@ NO_ANSWER = (
         ("post_filter", NO_ANSWER),
     ],
 )  # fmt: skip
-async def test_an_answer_that_is_none_is_the_error_of_one_attempt(
+async def test_an_invalid_result_is_the_error_of_one_attempt(
     cluster: EmbeddedCluster, method: str, text: str
 ) -> None:
     odd = "not a number" if method == "score" else True
@@ -211,13 +211,13 @@ async def test_a_plugin_whose_own_work_was_cancelled_does_not_lose_the_pod(
         cluster, [plugin("Waits", **{method: once})], podInitialBackoffSeconds=1, **document
     ):
         cluster.create(pod("p"))
-        await until(lambda: bound_to(cluster, "p"), "bound at the second try")
+        await until(lambda: bound_to(cluster, "p"), "bound at the second attempt")
         assert calls == ["p", "p"]
 
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("method", ["filter", "reserve"])
-async def test_a_look_at_a_cancelled_task_does_not_end_scheduling(
+async def test_the_result_of_a_cancelled_task_does_not_end_scheduling(
     cluster: EmbeddedCluster, method: str, waits: bool
 ) -> None:
     def look(*arguments: Any) -> None:

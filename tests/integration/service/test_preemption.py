@@ -1,4 +1,4 @@
-"""Evictions end to end: pods on their way to a node, writes that fail, names that changed hands."""
+"""Evictions end to end: pods in a binding cycle, writes that fail, names that are reused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def cluster(cluster: EmbeddedCluster) -> EmbeddedCluster:
     return cluster
 
 
-async def test_victims_go_and_the_preemptor_takes_their_place(cluster: EmbeddedCluster) -> None:
+async def test_victims_are_evicted_and_the_preemptor_takes_their_place(
+    cluster: EmbeddedCluster,
+) -> None:
     cluster.create(node("n1", cpu="2"))
     async with scheduling(cluster) as scheduler:
         for name in ("a", "b"):
@@ -74,7 +76,7 @@ async def test_a_victim_that_waits_at_permit_goes_back_to_the_queue(
         await until(lambda: "wait" in Gatekeeper.waiting(), "the victim waits")
         cluster.create(preemptor())
         await until(lambda: bound_to(cluster, "p") == "n1", "preemptor bound")
-        await until(lambda: condition(cluster, "wait"), "the victim is told")
+        await until(lambda: condition(cluster, "wait"), "the victim's condition")
         await until(lambda: event_notes(cluster, "Preempted"), "an event")
         await settled(scheduler)
         waiting = find(cluster, "wait")
@@ -116,7 +118,7 @@ async def test_a_victim_in_pre_bind_is_stopped(cluster: EmbeddedCluster) -> None
         assert "deletionTimestamp" not in stopped["metadata"]
 
 
-async def test_evictions_that_fail_are_tried_again(cluster: EmbeddedCluster) -> None:
+async def test_evictions_that_fail_are_retried(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="1"))
     cluster.faults.add(
         FaultRule(action="error", verb="delete", resource="pods", code=500, name="a", times=1)
@@ -142,7 +144,7 @@ async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedClu
         other = msgspec.structs.replace(
             known, metadata=msgspec.structs.replace(known.metadata, uid="another")
         )
-        # With the condition there already, the deletion's own precondition has to notice.
+        # The condition is there already, so the precondition of the deletion must fail.
         marked = msgspec.structs.replace(
             other,
             metadata=msgspec.structs.replace(known.metadata, uid="a third"),
@@ -158,7 +160,7 @@ async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedClu
         assert find(cluster, "a") is None
 
 
-async def test_a_victim_that_many_want_is_evicted_once(cluster: EmbeddedCluster) -> None:
+async def test_a_victim_of_many_preemptors_is_evicted_once(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     target = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     async with scheduling(cluster) as scheduler:
@@ -169,10 +171,10 @@ async def test_a_victim_that_many_want_is_evicted_once(cluster: EmbeddedCluster)
         rule = FaultRule(action="error", verb="delete", resource="pods", code=500, times=1)
         cluster.faults.add(rule)
         many = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))
-        assert {type(result) for (result,) in many} == {ApiError}, "one failure is that of all"
+        assert {type(result) for (result,) in many} == {ApiError}, "one failure fails all"
         again = await asyncio.gather(*(writer.evict([known], target) for _ in range(20)))
         assert again == [[True]] * 20
-        assert await writer.evict([known], target) == [False], "none is under way any more"
+        assert await writer.evict([known], target) == [False], "no eviction is under way"
         counted = cluster.server.statistics()["requests"]
         assert (counted["delete pods"], counted["patch pods/status"]) == (2, 3)
 

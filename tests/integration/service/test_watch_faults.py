@@ -1,4 +1,4 @@
-"""The scheduler's knowledge stays right while watches are cut, silent, expired or malformed."""
+"""The scheduler's cache stays correct while watches are cut, idle, expired or malformed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_watches_that_are_cut_resume_and_nothing_is_lost(cluster: Embedded
         assert scheduler.reflectors[1].statistics().lists == 1, "resumed, not listed again"
 
 
-async def test_a_silent_watch_is_cut_and_resumed(cluster: EmbeddedCluster) -> None:
+async def test_an_idle_watch_is_cut_and_resumed(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     async with scheduling(cluster, kubestow={"watchIdleTimeout": "300ms"}) as scheduler:
         rule = cluster.faults.add(watch_fault("silence", "pods"))
@@ -59,7 +59,7 @@ async def test_a_silent_watch_is_cut_and_resumed(cluster: EmbeddedCluster) -> No
         await until(lambda: bound_to(cluster, "a"), "a bound")
 
 
-async def test_after_a_410_the_world_is_listed_again(cluster: EmbeddedCluster) -> None:
+async def test_after_a_410_all_pods_are_listed_again(cluster: EmbeddedCluster) -> None:
     """While no watch was open, everything changed: pods came, went, were bound and recreated."""
     binds = BindLog(cluster)
     cluster.create(node("n1", cpu="4"))
@@ -69,7 +69,7 @@ async def test_after_a_410_the_world_is_listed_again(cluster: EmbeddedCluster) -
     cluster.create(pod("recreated"))
     async with scheduling(cluster) as scheduler:
         await until(lambda: len(binds.entries) == 3, "three bound")
-        await until(lambda: condition(cluster, "waits"), "one refused")
+        await until(lambda: condition(cluster, "waits"), "one rejected")
         await settled(scheduler)
         hidden = cluster.faults.add(watch_fault("hide", "*"))
         delete(cluster, "goes")
@@ -99,7 +99,7 @@ async def test_after_a_410_the_world_is_listed_again(cluster: EmbeddedCluster) -
 
 
 async def test_nothing_is_scheduled_while_a_list_is_applied(cluster: EmbeddedCluster) -> None:
-    """Half of the pods listed again would look like free nodes."""
+    """With half of the pods applied, nodes would look free that are not."""
     cluster.create(node("n1", cpu="1"))
     async with scheduling(cluster) as scheduler:
         paused: list[bool] = []
@@ -127,7 +127,7 @@ async def test_every_event_twice_or_with_empty_updates_changes_nothing(
         assert scheduler.state.cache.statistics().anomalies == {}
 
 
-async def test_finished_and_deleted_pods_give_everything_back(cluster: EmbeddedCluster) -> None:
+async def test_finished_and_deleted_pods_free_their_resources(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="2"))
     async with scheduling(cluster) as scheduler:
         for round_ in range(3):
@@ -137,7 +137,7 @@ async def test_finished_and_deleted_pods_give_everything_back(cluster: EmbeddedC
             await until(partial(all_bound, cluster, names), "all bound")
             for name in names:
                 delete(cluster, name)
-        await until(lambda: scheduler.state.cache.statistics().pods == 0, "all gone")
+        await until(lambda: scheduler.state.cache.statistics().pods == 0, "all removed")
         await settled(scheduler)
         row = scheduler.state.cache.table.row_of("n1")
         assert row is not None
@@ -163,7 +163,7 @@ BAD_NODES: list[tuple[str, JsonObject]] = [
 async def test_malformed_objects_are_skipped_and_counted(
     cluster: EmbeddedCluster, listed: bool
 ) -> None:
-    """The store takes them as they are, as an API server with a broken webhook or etcd might."""
+    """The store accepts them unchecked, as an API server with a broken webhook or etcd might."""
 
     def store_bad_objects() -> None:
         for name, container in BAD_PODS:
@@ -194,14 +194,14 @@ async def test_malformed_objects_are_skipped_and_counted(
         assert len(scheduler.scheduling.queue) == 0
 
 
-async def test_an_object_that_is_repaired_counts_from_then_on(cluster: EmbeddedCluster) -> None:
+async def test_an_object_counts_once_it_is_repaired(cluster: EmbeddedCluster) -> None:
     async with scheduling(cluster) as scheduler:
         bad = node("n1")
         bad["metadata"]["uid"] = "uid-n1"
         bad["status"]["allocatable"] = {"cpu": "much"}
         cluster.store.create("nodes", "", "n1", bad)
         cluster.create(pod("a"))
-        await until(lambda: condition(cluster, "a"), "a refused")
+        await until(lambda: condition(cluster, "a"), "a rejected")
         assert condition(cluster, "a")["message"] == "no nodes available to schedule pods"
         good = node("n1")
         good["metadata"]["uid"] = "uid-n1"

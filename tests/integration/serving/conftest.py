@@ -1,4 +1,4 @@
-"""A running HTTPS server, and a client that sees what a stranger sees."""
+"""A running HTTPS server, and a client without credentials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduler.service.serving.server import HttpsServer
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Both loops: the service runs on uvloop, whose transports differ in small ways."""
+    """Run each test on both loops: the service uses uvloop, whose transports differ slightly."""
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
@@ -31,7 +31,7 @@ LOOPBACK = ServingOptions(bind_address="127.0.0.1", secure_port=0)
 
 
 @dataclass
-class Answer:
+class HttpResponse:
     status: int
     text: str
     headers: Mapping[str, str]
@@ -61,25 +61,27 @@ class Site:
         return EndpointSources(**(settings | changes))
 
 
-class Visitor:
-    """Sends requests to one server; verifies nothing, as kubelet."""
+class EndpointClient:
+    """An HTTP client of one server; like kubelet it does not verify the certificate."""
 
     def __init__(self, server: HttpsServer, session: aiohttp.ClientSession, scheme: str) -> None:
         self.server = server
         self._session = session
         self._base = f"{scheme}://127.0.0.1:{server.port}"
 
-    async def ask(self, path: str, method: str = "GET", token: str = "", **options: Any) -> Answer:
+    async def request(
+        self, path: str, method: str = "GET", token: str = "", **options: Any
+    ) -> HttpResponse:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         headers |= options.pop("headers", {})
         async with self._session.request(
             method, self._base + path, headers=headers, **options
         ) as response:
-            return Answer(response.status, await response.text(), response.headers)
+            return HttpResponse(response.status, await response.text(), response.headers)
 
 
 class Open(Protocol):
-    """Starts a server for `site` and gives a visitor."""
+    """Function that starts a server for `site` and yields a client of it."""
 
     def __call__(
         self,
@@ -91,10 +93,10 @@ class Open(Protocol):
         client_tls: ssl.SSLContext | None = None,
         max_connections: int | None = None,
         **changes: Any,
-    ) -> AbstractAsyncContextManager[Visitor]: ...
+    ) -> AbstractAsyncContextManager[EndpointClient]: ...
 
 
-def open_to_everyone(*paths: str) -> Authorizer:
+def allow_anonymous(*paths: str) -> Authorizer:
     return Authorizer(None, AccessOptions(always_allow_paths=paths))
 
 
@@ -115,24 +117,24 @@ def opened() -> Open:
         client_tls: ssl.SSLContext | None = None,
         max_connections: int | None = None,
         **changes: Any,
-    ) -> AsyncIterator[Visitor]:
+    ) -> AsyncIterator[EndpointClient]:
         handler = create_handler(
             site.sources(**changes),
             authenticator or Authenticator(None, AccessOptions()),
-            authorizer or open_to_everyone("/*"),
+            authorizer or allow_anonymous("/*"),
         )
         connector = aiohttp.TCPConnector(ssl=client_tls or False)
         async with (
             HttpsServer(handler, LOOPBACK, tls, max_connections=max_connections) as server,
             aiohttp.ClientSession(connector=connector) as session,
         ):
-            yield Visitor(server, session, "https" if tls is not None else "http")
+            yield EndpointClient(server, session, "https" if tls is not None else "http")
 
     return open_site
 
 
 async def until_closed(reader: asyncio.StreamReader) -> bytes:
-    """Everything that still comes; an abrupt end is an end too."""
+    """Return all further bytes until the connection ends, even abruptly."""
     received = b""
     try:
         while chunk := await reader.read(65536):

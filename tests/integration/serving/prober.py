@@ -1,7 +1,7 @@
 """Probes `/livez` as the kubelet does, one connection each: `python prober.py PORT`.
 
 Goes on until its standard input ends, and for 66 probes more; prints how many, and how many were
-answered with `ok`.
+got the response `ok`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def probe(port: int, tls: ssl.SSLContext) -> bool:
 def main(port: int) -> None:
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    answers = []
+    results = []
     while not select.select([sys.stdin], [], [], 0)[0]:
-        answers.append(probe(port, tls))
-    answers += [probe(port, tls) for _ in range(66)]
-    print(len(answers), sum(answers))
+        results.append(probe(port, tls))
+    results += [probe(port, tls) for _ in range(66)]
+    print(len(results), sum(results))
 
 
 if __name__ == "__main__":

@@ -30,13 +30,13 @@ from tests.integration.serving.conftest import Open, Site
 
 USERS: dict[str, dict[str, Any]] = {
     "prometheus": {"username": "system:serviceaccount:monitoring:prometheus", "uid": "7"},
-    "nobody": {"username": "system:serviceaccount:default:nobody"},
+    "unprivileged": {"username": "system:serviceaccount:default:unprivileged"},
     "admin": {"username": "admin", "groups": ["system:masters"]},
 }
 
 
 def may(spec: dict[str, Any]) -> bool:
-    """Answer as RBAC would: Prometheus reads metrics."""
+    """Decide as RBAC would: Prometheus may read metrics."""
     attributes = spec["nonResourceAttributes"]
     groups = spec.get("groups") or []
     known = "system:authenticated" in groups or "system:unauthenticated" in groups
@@ -69,7 +69,7 @@ UNAUTHORIZED = (
     '"message":"Unauthorized","reason":"Unauthorized","code":401}\n'
 )
 ANONYMOUS = "system:anonymous"
-NOBODY = "system:serviceaccount:default:nobody"
+UNPRIVILEGED = "system:serviceaccount:default:unprivileged"
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ NOBODY = "system:serviceaccount:default:nobody"
         ("", "GET", "/debug", 403, None),
         ("", "GET", "/debug/queue", 403, None),
         ("", "PUT", "/debug/flags/v", 403, forbidden(ANONYMOUS, "put", "/debug/flags/v")),
-        # Nobody learns which paths exist.
+        # The response does not reveal which paths exist.
         ("", "GET", "/nope", 403, forbidden(ANONYMOUS, "get", "/nope")),
         ("", "POST", "/metrics", 403, forbidden(ANONYMOUS, "post", "/metrics")),
         ("made-up", "GET", "/metrics", 401, UNAUTHORIZED),
         ("made-up", "GET", "/healthz", 401, UNAUTHORIZED),
-        ("nobody", "GET", "/metrics", 403, forbidden(NOBODY, "get", "/metrics")),
-        ("nobody", "GET", "/healthz", 200, "ok"),
+        ("unprivileged", "GET", "/metrics", 403, forbidden(UNPRIVILEGED, "get", "/metrics")),
+        ("unprivileged", "GET", "/healthz", 200, "ok"),
         ("prometheus", "GET", "/metrics", 200, None),
         ("prometheus", "DELETE", "/metrics", 403, None),
         ("prometheus", "GET", "/configz", 403, None),
@@ -103,7 +103,7 @@ NOBODY = "system:serviceaccount:default:nobody"
         ("admin", "GET", "/nope", 404, "404 page not found\n"),
     ],
 )
-async def test_the_cluster_decides(
+async def test_the_api_server_authorizes(
     opened: Open,
     site: Site,
     client: ApiClient,
@@ -118,11 +118,11 @@ async def test_the_cluster_decides(
         site,
         authenticator=Authenticator(partial(review_token, client), options),
         authorizer=Authorizer(partial(review_access, client), options),
-    ) as visitor:
-        answer = await visitor.ask(path, method, token)
-    assert answer.status == status
+    ) as endpoints:
+        response = await endpoints.request(path, method, token)
+    assert response.status == status
     if body is not None:
-        assert answer.text == body
+        assert response.text == body
 
 
 @pytest.mark.parametrize("token", ["", "admin"])
@@ -135,29 +135,29 @@ async def test_without_a_cluster_all_but_health_is_forbidden(
         site,
         authenticator=Authenticator(None, options),
         authorizer=Authorizer(None, options),
-    ) as visitor:
-        answer = await visitor.ask(path, token=token)
-    assert answer.status == status
+    ) as endpoints:
+        response = await endpoints.request(path, token=token)
+    assert response.status == status
     if status == 403:
-        assert json.loads(answer.text)["message"] == (
+        assert json.loads(response.text)["message"] == (
             f'forbidden: User "system:anonymous" cannot get path "{path}"'
         )
 
 
-async def test_when_the_api_server_is_away_health_is_answered_and_the_rest_refused(
+async def test_without_the_api_server_health_is_served_and_the_rest_rejected(
     opened: Open, site: Site
 ) -> None:
-    # Nobody listens on the discard port of the loopback interface.
+    # The discard port of the loopback interface has no listener.
     async with Transport(ClientConfiguration("http://127.0.0.1:9")) as transport:
         client = ApiClient(transport)
         async with opened(
             site,
             authenticator=Authenticator(partial(review_token, client), AccessOptions()),
             authorizer=Authorizer(partial(review_access, client), AccessOptions()),
-        ) as visitor:
-            assert (await visitor.ask("/readyz")).status == 200
-            assert (await visitor.ask("/metrics", token="prometheus")).status == 401
-            anonymous = await visitor.ask("/metrics")
+        ) as endpoints:
+            assert (await endpoints.request("/readyz")).status == 200
+            assert (await endpoints.request("/metrics", token="prometheus")).status == 401
+            anonymous = await endpoints.request("/metrics")
     assert (anonymous.status, anonymous.text) == (
         500,
         'Internal Server Error: "/metrics": access could not be reviewed\n',
@@ -170,13 +170,13 @@ async def test_options_reach_the_reviews(opened: Open, site: Site, client: ApiCl
         site,
         authenticator=Authenticator(partial(review_token, client), options),
         authorizer=Authorizer(partial(review_access, client), options),
-    ) as visitor:
-        assert (await visitor.ask("/metrics")).status == 200
-        assert (await visitor.ask("/healthz")).status == 403
+    ) as endpoints:
+        assert (await endpoints.request("/metrics")).status == 200
+        assert (await endpoints.request("/healthz")).status == 403
 
 
 def issue(folder: Path, name: str, issuer: str = "", groups: tuple[str, ...] = ()) -> Path:
-    """Write `<name>.crt` and `<name>.key`; without an issuer an authority."""
+    """Write `<name>.crt` and `<name>.key`; without an issuer, those of an authority."""
     now = datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups]
@@ -223,7 +223,7 @@ def with_certificate(path: Path | None) -> ssl.SSLContext:
     ("name", "groups", "status", "user"),
     [
         ("root", ("system:masters",), 200, ""),
-        ("somebody", ("dev",), 403, "somebody"),
+        ("developer", ("dev",), 403, "developer"),
         ("", (), 403, "system:anonymous"),
     ],
 )
@@ -244,13 +244,13 @@ async def test_client_certificates_name_users(
         authorizer=Authorizer(None, AccessOptions()),
         tls=ServingTls(ServingOptions(), str(authority)),
         client_tls=with_certificate(certificate),
-    ) as visitor:
-        answer = await visitor.ask("/metrics")
-    assert answer.status == status
-    assert user in answer.text
+    ) as endpoints:
+        response = await endpoints.request("/metrics")
+    assert response.status == status
+    assert user in response.text
 
 
-async def test_certificates_of_strangers_do_not_get_through_the_handshake(
+async def test_certificates_of_unknown_issuers_fail_the_handshake(
     opened: Open, site: Site, tmp_path: Path
 ) -> None:
     import aiohttp
@@ -263,6 +263,6 @@ async def test_certificates_of_strangers_do_not_get_through_the_handshake(
         authorizer=Authorizer(None, AccessOptions()),
         tls=ServingTls(ServingOptions(), str(authority)),
         client_tls=with_certificate(forged),
-    ) as visitor:
+    ) as endpoints:
         with pytest.raises((aiohttp.ClientError, OSError)):
-            await visitor.ask("/metrics")
+            await endpoints.request("/metrics")

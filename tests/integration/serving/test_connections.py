@@ -1,4 +1,4 @@
-"""Limits of connections: clients that are slow, silent, many or too talkative."""
+"""Limits of connections: clients that are slow, idle, numerous or too fast."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from scheduler.service.serving.connections import Stage
 from scheduler.service.serving.server import HttpsServer
 from tests.integration.serving.conftest import (
     LOOPBACK,
+    EndpointClient,
     Open,
     Site,
-    Visitor,
-    open_to_everyone,
+    allow_anonymous,
     until_closed,
 )
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def connect(visitor: Visitor) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", visitor.server.port)
+async def connect(client: EndpointClient) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", client.server.port)
 
 
-async def test_the_second_request_on_a_connection_is_not_answered(opened: Open, site: Site) -> None:
-    async with opened(site) as visitor:
-        reader, writer = await connect(visitor)
+async def test_the_second_request_on_a_connection_gets_no_response(
+    opened: Open, site: Site
+) -> None:
+    async with opened(site) as client:
+        reader, writer = await connect(client)
         writer.write(REQUEST * 2)
         received = await until_closed(reader)
         writer.close()
@@ -51,26 +53,26 @@ async def test_a_connection_without_a_whole_request_is_cut(
     opened: Open, site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(connection, "DEADLINES", dict.fromkeys(Stage, 0.0))
-    async with opened(site) as visitor:
-        reader, writer = await connect(visitor)
+    async with opened(site) as client:
+        reader, writer = await connect(client)
         writer.write(sent)
         assert await until_closed(reader) == b""
         writer.close()
-        statistics = visitor.server.statistics()
+        statistics = client.server.statistics()
     assert (statistics.open, statistics.timed_out) == (0, 1)
 
 
-async def test_silent_connections_do_not_keep_others_out(opened: Open, site: Site) -> None:
-    async with opened(site, max_connections=8) as visitor, AsyncExitStack() as stack:
+async def test_idle_connections_do_not_block_others(opened: Open, site: Site) -> None:
+    async with opened(site, max_connections=8) as client, AsyncExitStack() as stack:
         silent = []
         for _ in range(10):
-            reader, writer = await connect(visitor)
+            reader, writer = await connect(client)
             stack.callback(writer.close)
             silent.append(reader)
-        assert (await visitor.ask("/healthz")).text == "ok"
-        # The oldest were given up, not the newest.
+        assert (await client.request("/healthz")).text == "ok"
+        # The oldest were closed, not the newest.
         assert await until_closed(silent[0]) == b""
-        statistics = visitor.server.statistics()
+        statistics = client.server.statistics()
     assert statistics.open <= 4
     assert statistics.displaced >= 6
 
@@ -84,36 +86,36 @@ async def test_silent_connections_do_not_keep_others_out(opened: Open, site: Sit
     ],
     ids=["long line", "long header", "not http"],
 )
-async def test_a_bad_head_is_refused(opened: Open, site: Site, request_: bytes) -> None:
-    async with opened(site) as visitor:
-        reader, writer = await connect(visitor)
+async def test_a_bad_head_is_rejected(opened: Open, site: Site, request_: bytes) -> None:
+    async with opened(site) as client:
+        reader, writer = await connect(client)
         writer.write(request_)
         received = await until_closed(reader)
         writer.close()
-        assert (await visitor.ask("/healthz")).text == "ok"
+        assert (await client.request("/healthz")).text == "ok"
     assert received.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
 
 
 async def test_a_long_body_is_not_read(opened: Open, site: Site) -> None:
-    async with opened(site) as visitor:
-        answer = await visitor.ask("/debug/flags/v", "PUT", data=b"1" * 5_000)
-        assert (await visitor.ask("/healthz")).text == "ok"
-    assert (answer.status, site.verbosity) == (400, [])
+    async with opened(site) as client:
+        response = await client.request("/debug/flags/v", "PUT", data=b"1" * 5_000)
+        assert (await client.request("/healthz")).text == "ok"
+    assert (response.status, site.verbosity) == (400, [])
 
 
 @pytest.mark.parametrize("path", [b"/open/../metrics", b"/open/%2e%2e/metrics", b"//metrics"])
-async def test_no_spelling_of_a_path_leads_out_of_what_is_open(
+async def test_no_spelling_of_a_path_escapes_the_allowed_paths(
     opened: Open, site: Site, path: bytes
 ) -> None:
-    async with opened(site, authorizer=open_to_everyone("/open/*")) as visitor:
-        reader, writer = await connect(visitor)
+    async with opened(site, authorizer=allow_anonymous("/open/*")) as client:
+        reader, writer = await connect(client)
         writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
         received = await until_closed(reader)
         writer.close()
     assert received.startswith(b"HTTP/1.1 403 ")
 
 
-async def test_too_many_requests_at_once_are_refused_and_health_is_answered(
+async def test_too_many_concurrent_requests_are_rejected_and_health_is_served(
     opened: Open, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application, "MAX_IN_FLIGHT", 1)
@@ -125,15 +127,15 @@ async def test_too_many_requests_at_once_are_refused_and_health_is_answered(
             await go_on.wait()
         return AccessReviewStatus(allowed=True)
 
-    async with opened(site, authorizer=Authorizer(review, AccessOptions())) as visitor:
-        slow = asyncio.create_task(visitor.ask("/version"))
+    async with opened(site, authorizer=Authorizer(review, AccessOptions())) as client:
+        slow = asyncio.create_task(client.request("/version"))
         await at_work.wait()
-        refused = await visitor.ask("/configz")
-        health = await visitor.ask("/readyz")
+        rejected = await client.request("/configz")
+        health = await client.request("/readyz")
         go_on.set()
         assert (await slow).status == 200
-        assert (await visitor.ask("/configz")).status == 200
-    assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+        assert (await client.request("/configz")).status == 200
+    assert (rejected.status, rejected.headers["Retry-After"]) == (429, "1")
     assert health.status == 200
 
 
@@ -158,18 +160,18 @@ def _shared(port: int) -> ServingOptions:
 
 
 async def test_stopping_ends_open_connections(opened: Open, site: Site) -> None:
-    async with opened(site) as visitor:
-        reader, writer = await connect(visitor)
-        await visitor.ask("/healthz")
+    async with opened(site) as client:
+        reader, writer = await connect(client)
+        await client.request("/healthz")
     assert await until_closed(reader) == b""
     writer.close()
-    assert visitor.server.statistics().open == 0
+    assert client.server.statistics().open == 0
 
 
-async def test_plain_http_is_not_understood_where_tls_is_spoken(opened: Open, site: Site) -> None:
-    async with opened(site, tls=ServingTls(LOOPBACK)) as visitor:
-        assert (await visitor.ask("/healthz")).text == "ok"
-        reader, writer = await connect(visitor)
+async def test_plain_http_fails_on_a_tls_port(opened: Open, site: Site) -> None:
+    async with opened(site, tls=ServingTls(LOOPBACK)) as client:
+        assert (await client.request("/healthz")).text == "ok"
+        reader, writer = await connect(client)
         writer.write(REQUEST)
         assert b"200 OK" not in await until_closed(reader)
         writer.close()

@@ -1,4 +1,4 @@
-"""The endpoints over real sockets: bodies, headers, methods. Everything is open here."""
+"""The endpoints over real sockets: bodies, headers, methods. All paths are allowed."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ TEXT = "text/plain; charset=utf-8"
     ],
 )
 async def test_get(opened: Open, site: Site, path: str, status: int, body: str) -> None:
-    async with opened(site) as visitor:
-        answer = await visitor.ask(path)
-    assert (answer.status, answer.text) == (status, body)
-    assert answer.headers["Content-Type"].startswith("text/plain; ")
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Cache-Control"] == "no-cache, private"
-    assert answer.headers["Connection"] == "close"
-    assert "Server" not in answer.headers
+    async with opened(site) as client:
+        response = await client.request(path)
+    assert (response.status, response.text) == (status, body)
+    assert response.headers["Content-Type"].startswith("text/plain; ")
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Cache-Control"] == "no-cache, private"
+    assert response.headers["Connection"] == "close"
+    assert "Server" not in response.headers
 
 
-async def test_readiness_comes_and_goes(opened: Open, site: Site) -> None:
+async def test_readiness_follows_the_checks(opened: Open, site: Site) -> None:
     site.synced = False
-    async with opened(site) as visitor:
-        early = await visitor.ask("/readyz")
-        reason = await visitor.ask("/readyz/sched-handler-sync")
-        alive = await visitor.ask("/livez")
+    async with opened(site) as client:
+        early = await client.request("/readyz")
+        reason = await client.request("/readyz/sched-handler-sync")
+        alive = await client.request("/livez")
         site.synced = True
-        late = await visitor.ask("/readyz")
+        late = await client.request("/readyz")
     assert (early.status, early.text) == (
         500,
         "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n",
@@ -67,20 +67,20 @@ async def test_readiness_comes_and_goes(opened: Open, site: Site) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT"])
-async def test_health_answers_any_method(opened: Open, site: Site, method: str) -> None:
-    async with opened(site) as visitor:
-        assert (await visitor.ask("/healthz", method)).status == 200
+async def test_health_accepts_any_method(opened: Open, site: Site, method: str) -> None:
+    async with opened(site) as client:
+        assert (await client.request("/healthz", method)).status == 200
 
 
 async def test_metrics_are_scraped_in_both_formats_and_reset(opened: Open, site: Site) -> None:
     site.metrics.add_source(lambda each: each.cache_size(nodes=7, pods=0, assumed_pods=0))
     site.metrics.preemption()
-    async with opened(site) as visitor:
-        classic = await visitor.ask("/metrics")
+    async with opened(site) as client:
+        classic = await client.request("/metrics")
         accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
-        modern = await visitor.ask("/metrics", headers=accept)
-        reset = await visitor.ask("/metrics", "DELETE")
-        after = await visitor.ask("/metrics")
+        modern = await client.request("/metrics", headers=accept)
+        reset = await client.request("/metrics", "DELETE")
+        after = await client.request("/metrics")
     assert classic.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert modern.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     assert modern.text.endswith("# EOF\n")
@@ -95,22 +95,22 @@ async def test_metrics_are_scraped_in_both_formats_and_reset(opened: Open, site:
 
 
 async def test_health_results_are_indicators(opened: Open, site: Site) -> None:
-    async with opened(site) as visitor:
-        await visitor.ask("/livez")
-        answer = await visitor.ask("/metrics/slis")
-    assert 'kubernetes_healthcheck{name="ping",type="livez"} 1.0' in answer.text.splitlines()
+    async with opened(site) as client:
+        await client.request("/livez")
+        response = await client.request("/metrics/slis")
+    assert 'kubernetes_healthcheck{name="ping",type="livez"} 1.0' in response.text.splitlines()
 
 
 async def test_json_documents(opened: Open, site: Site) -> None:
-    async with opened(site) as visitor:
-        configz = await visitor.ask("/configz")
-        version = await visitor.ask("/version")
+    async with opened(site) as client:
+        configz = await client.request("/configz")
+        version = await client.request("/version")
     assert configz.headers["Content-Type"] == "application/json"
     assert json.loads(configz.text) == {"componentconfig": {"parallelism": 16}}
     assert json.loads(version.text) == {"major": "1"}
 
 
-async def test_debug_pages_get_the_query_and_may_refuse_it(opened: Open, site: Site) -> None:
+async def test_debug_pages_get_the_query_and_may_reject_it(opened: Open, site: Site) -> None:
     def explain(query: Mapping[str, str]) -> object:
         if "pod" not in query:
             raise ValueError("say which pod: ?pod=namespace/name")
@@ -119,13 +119,13 @@ async def test_debug_pages_get_the_query_and_may_refuse_it(opened: Open, site: S
         return {"pod": query["pod"], "nodes": np.int64(3), "scores": np.array([1, 2])}
 
     site.debug |= {"explain": explain, "queue/active": lambda _: []}
-    async with opened(site) as visitor:
-        index = await visitor.ask("/debug")
-        good = await visitor.ask("/debug/explain?pod=ns/a")
-        absent = await visitor.ask("/debug/explain?pod=ns/b")
-        bad = await visitor.ask("/debug/explain")
-        nested = await visitor.ask("/debug/queue/active")
-        none = await visitor.ask("/debug/nope")
+    async with opened(site) as client:
+        index = await client.request("/debug")
+        good = await client.request("/debug/explain?pod=ns/a")
+        absent = await client.request("/debug/explain?pod=ns/b")
+        bad = await client.request("/debug/explain")
+        nested = await client.request("/debug/queue/active")
+        none = await client.request("/debug/nope")
     assert json.loads(index.text) == ["/debug/explain", "/debug/queue/active"]
     assert json.loads(good.text) == {"pod": "ns/a", "nodes": 3, "scores": [1, 2]}
     assert (absent.status, absent.text) == (404, "no pod ns/b is waiting\n")
@@ -147,22 +147,22 @@ async def test_debug_pages_get_the_query_and_may_refuse_it(opened: Open, site: S
 async def test_the_log_level_is_set(
     opened: Open, site: Site, body: str, status: int, text: str, set_to: list[int]
 ) -> None:
-    async with opened(site) as visitor:
-        answer = await visitor.ask("/debug/flags/v", "PUT", data=body)
-    assert (answer.status, answer.text) == (status, text)
+    async with opened(site) as client:
+        response = await client.request("/debug/flags/v", "PUT", data=body)
+    assert (response.status, response.text) == (status, text)
     assert site.verbosity == set_to
 
 
 async def test_without_profiling_the_log_level_cannot_be_set(opened: Open, site: Site) -> None:
-    async with opened(site, set_verbosity=None) as visitor:
-        answer = await visitor.ask("/debug/flags/v", "PUT", data="4")
-    assert answer.status in (404, 405)
+    async with opened(site, set_verbosity=None) as client:
+        response = await client.request("/debug/flags/v", "PUT", data="4")
+    assert response.status in (404, 405)
 
 
 @pytest.mark.parametrize(("path", "method"), [("/metrics", "POST"), ("/configz", "DELETE")])
-async def test_other_methods_are_refused(opened: Open, site: Site, path: str, method: str) -> None:
-    async with opened(site) as visitor:
-        assert (await visitor.ask(path, method)).status == 405
+async def test_other_methods_are_rejected(opened: Open, site: Site, path: str, method: str) -> None:
+    async with opened(site) as client:
+        assert (await client.request(path, method)).status == 405
 
 
 async def test_a_page_that_fails_is_an_error_and_the_server_goes_on(
@@ -172,13 +172,13 @@ async def test_a_page_that_fails_is_an_error_and_the_server_goes_on(
         raise RuntimeError("broken page")
 
     site.debug["broken"] = broken
-    async with opened(site) as visitor:
+    async with opened(site) as client:
         with capture_logs() as lines:
-            answers = [await visitor.ask("/debug/broken") for _ in range(3)]
-        assert {(answer.status, answer.text) for answer in answers} == {
+            responses = [await client.request("/debug/broken") for _ in range(3)]
+        assert {(response.status, response.text) for response in responses} == {
             (500, "500 Internal Server Error\n")
         }
-        assert (await visitor.ask("/healthz")).status == 200
+        assert (await client.request("/healthz")).status == 200
     # One line for all three, with the traceback.
     assert [line["event"] for line in lines] == ["cannot answer a request"]
     assert repr(lines[0]["exc_info"]) == "RuntimeError('broken page')"

@@ -1,4 +1,4 @@
-"""Effects of unauthenticated clients: fixed texts, one line in the log, few reviews."""
+"""Unauthenticated clients cause fixed texts, one log line and few reviews."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.client.reviews import TokenReviewStatus
 from scheduler.service.options import AccessOptions
 from scheduler.service.serving import application
 from scheduler.service.serving.access import Authenticator, Authorizer
-from tests.integration.serving.conftest import Open, Site, Visitor, until_closed
+from tests.integration.serving.conftest import EndpointClient, Open, Site, until_closed
 
 CANARY = b"canary-31337"
 MALFORMED = {
@@ -29,8 +29,8 @@ MALFORMED = {
 }
 
 
-async def send(visitor: Visitor, data: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", visitor.server.port)
+async def send(client: EndpointClient, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
     writer.write(data)
     received = await until_closed(reader)
     writer.close()
@@ -39,9 +39,9 @@ async def send(visitor: Visitor, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("sent", MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_request_gets_a_fixed_text(opened: Open, site: Site, sent: bytes) -> None:
-    async with opened(site) as visitor:
+    async with opened(site) as client:
         with capture_logs() as lines:
-            received = await send(visitor, sent)
+            received = await send(client, sent)
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.split(b" ")[1] == b"400"
     assert body == b"400 Bad Request\n"
@@ -53,11 +53,11 @@ async def test_a_malformed_request_gets_a_fixed_text(opened: Open, site: Site, s
     assert "exc_info" not in line
 
 
-async def test_many_malformed_requests_are_one_line(opened: Open, site: Site) -> None:
-    async with opened(site) as visitor:
+async def test_many_malformed_requests_are_one_log_line(opened: Open, site: Site) -> None:
+    async with opened(site) as client:
         with capture_logs() as lines:
             for _ in range(50):
-                await send(visitor, MALFORMED["not http"])
+                await send(client, MALFORMED["not http"])
     assert len(lines) == 1
 
 
@@ -70,18 +70,18 @@ async def test_a_content_coding_is_ignored(
 ) -> None:
     site.debug["x"] = lambda _: [1]
     head = b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Encoding: "
-    async with opened(site) as visitor:
+    async with opened(site) as client:
         with capture_logs() as lines:
-            received = await send(visitor, line + head + coding + b"\r\n\r\n\x8b4")
+            received = await send(client, line + head + coding + b"\r\n\r\n\x8b4")
     assert received.startswith(b"HTTP/1.1 " + status)
     assert CANARY not in received
     assert not lines
 
 
-async def test_a_request_that_only_goes_on_is_bounded(opened: Open, site: Site) -> None:
-    """Headers without end, each of them small enough."""
-    async with opened(site) as visitor:
-        reader, writer = await asyncio.open_connection("127.0.0.1", visitor.server.port)
+async def test_a_request_with_endless_headers_is_bounded(opened: Open, site: Site) -> None:
+    """Each header is within the limit, but they do not end."""
+    async with opened(site) as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
         writer.write(b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(5_000)))
         received = await until_closed(reader)
         writer.close()
@@ -90,9 +90,9 @@ async def test_a_request_that_only_goes_on_is_bounded(opened: Open, site: Site) 
 
 @pytest.mark.parametrize("expect", [b"100-continue", CANARY])
 async def test_expectations_are_ignored(opened: Open, site: Site, expect: bytes) -> None:
-    async with opened(site) as visitor:
+    async with opened(site) as client:
         received = await send(
-            visitor, b"GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: " + expect + b"\r\n\r\n"
+            client, b"GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: " + expect + b"\r\n\r\n"
         )
     assert received.startswith(b"HTTP/1.1 200 OK")
     assert CANARY not in received
@@ -100,8 +100,8 @@ async def test_expectations_are_ignored(opened: Open, site: Site, expect: bytes)
 
 async def test_a_body_that_never_comes_is_not_waited_for(opened: Open, site: Site) -> None:
     head = b"POST /configz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
-    async with opened(site) as visitor:
-        assert (await send(visitor, head + b"1")).startswith(b"HTTP/1.1 405 ")
+    async with opened(site) as client:
+        assert (await send(client, head + b"1")).startswith(b"HTTP/1.1 405 ")
 
 
 async def test_made_up_tokens_of_one_client_leave_room_for_others(
@@ -115,21 +115,21 @@ async def test_made_up_tokens_of_one_client_leave_room_for_others(
         await go_on.wait()
         return TokenReviewStatus()
 
-    async with opened(site, authenticator=Authenticator(review, AccessOptions())) as visitor:
+    async with opened(site, authenticator=Authenticator(review, AccessOptions())) as client:
         slow = [
-            asyncio.create_task(visitor.ask("/healthz", token=f"made-up-{i}")) for i in range(2)
+            asyncio.create_task(client.request("/healthz", token=f"made-up-{i}")) for i in range(2)
         ]
         await both.wait()
-        # The same client has no more room, but a probe without a token needs none.
-        refused = await visitor.ask("/healthz", token="made-up")
-        assert refused.status == 429
-        assert (await visitor.ask("/healthz")).text == "ok"
+        # The limit of this client is used up, but a probe without a token does not count.
+        rejected = await client.request("/healthz", token="made-up")
+        assert rejected.status == 429
+        assert (await client.request("/healthz")).text == "ok"
         go_on.set()
         assert [(await each).status for each in slow] == [401, 401]
-    assert refused.headers["Retry-After"] == "1"
+    assert rejected.headers["Retry-After"] == "1"
 
 
-async def test_a_refused_token_is_reviewed_once(opened: Open, site: Site) -> None:
+async def test_a_rejected_token_is_reviewed_once(opened: Open, site: Site) -> None:
     reviews = 0
 
     async def review(_: str) -> TokenReviewStatus:
@@ -141,18 +141,18 @@ async def test_a_refused_token_is_reviewed_once(opened: Open, site: Site) -> Non
         site,
         authenticator=Authenticator(review, AccessOptions()),
         authorizer=Authorizer(None, AccessOptions()),
-    ) as visitor:
+    ) as client:
         for _ in range(20):
-            assert (await visitor.ask("/metrics", token="made-up")).status == 401
+            assert (await client.request("/metrics", token="made-up")).status == 401
     assert reviews == 1
 
 
-async def test_an_api_server_that_is_away_is_one_line(opened: Open, site: Site) -> None:
+async def test_an_unreachable_api_server_is_one_log_line(opened: Open, site: Site) -> None:
     async def review(_: str) -> TokenReviewStatus:
         raise ConnectionFailed("POST", "/apis", "refused", sent=False)
 
-    async with opened(site, authenticator=Authenticator(review, AccessOptions())) as visitor:
+    async with opened(site, authenticator=Authenticator(review, AccessOptions())) as client:
         with capture_logs() as lines:
             for number in range(20):
-                assert (await visitor.ask("/metrics", token=f"made-up-{number}")).status == 401
+                assert (await client.request("/metrics", token=f"made-up-{number}")).status == 401
     assert [line["event"] for line in lines] == ["cannot authenticate a request"]

@@ -1,4 +1,4 @@
-"""Thousands of connections that say nothing: every probe is answered all the same."""
+"""Thousands of idle connections: every probe still gets its response."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HARD_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 @asynccontextmanager
 async def running(script: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A script beside this file, which ends when its standard input does."""
+    """Run a script of this folder, which ends when its standard input is closed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(__file__).with_name(script)),
@@ -47,24 +47,24 @@ async def running(script: str, *arguments: str) -> AsyncIterator[asyncio.subproc
     reason=f"the hard limit of open files is {HARD_LIMIT}",
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"], ids=["same client", "another client"])
-async def test_every_probe_is_answered_beside_ten_thousand_silent_connections(
+async def test_every_probe_succeeds_beside_ten_thousand_idle_connections(
     opened: Open, site: Site, host: str
 ) -> None:
     if not isinstance(asyncio.get_running_loop(), uvloop.Loop):
         pytest.skip("once is enough: on the loop that the service runs on")
-    async with opened(site, tls=ServingTls(LOOPBACK)) as visitor:
-        port = str(visitor.server.port)
+    async with opened(site, tls=ServingTls(LOOPBACK)) as client:
+        port = str(client.server.port)
         async with running("strangers.py", port, str(STRANGERS), host) as strangers:
             async with running("prober.py", port) as prober:
                 assert strangers.stdout is not None
                 assert int(await strangers.stdout.readline()) == STRANGERS
-                # All strangers are there now; the prober goes on for a while.
+                # All idle connections are open now; the prober continues for a while.
                 assert prober.stdin is not None
                 assert prober.stdout is not None
                 prober.stdin.close()
-                probes, answered = map(int, (await prober.stdout.readline()).split())
-            statistics = visitor.server.statistics()
-    assert (probes >= 66, answered) == (True, probes)
+                probes, succeeded = map(int, (await prober.stdout.readline()).split())
+            statistics = client.server.statistics()
+    assert (probes >= 66, succeeded) == (True, probes)
     assert statistics.accepted == STRANGERS + probes
     assert statistics.open <= descriptors.MAX_CONNECTIONS // server.CLIENT_SHARE
     assert statistics.displaced >= STRANGERS - descriptors.MAX_CONNECTIONS
@@ -73,39 +73,37 @@ async def test_every_probe_is_answered_beside_ten_thousand_silent_connections(
 async def test_a_client_that_has_sent_something_outlives_those_that_have_not(
     opened: Open, site: Site
 ) -> None:
-    async with opened(site, max_connections=16) as visitor:
-        reader, writer = await asyncio.open_connection("127.0.0.1", visitor.server.port)
+    async with opened(site, max_connections=16) as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
         writer.write(b"GET /healthz HTTP/1.1\r\n")
         await writer.drain()
-        silent = [
-            await asyncio.open_connection("127.0.0.1", visitor.server.port) for _ in range(40)
-        ]
+        silent = [await asyncio.open_connection("127.0.0.1", client.server.port) for _ in range(40)]
         writer.write(b"Host: x\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
         for _, each in (*silent, (reader, writer)):
             each.close()
 
 
-async def test_a_handshake_that_stops_halfway_makes_room(opened: Open, site: Site) -> None:
-    """Bytes of a ClientHello and then nothing: cut, its task ended, nothing left."""
-    async with opened(site, tls=ServingTls(LOOPBACK), max_connections=16) as visitor:
+async def test_an_unfinished_handshake_is_cut_and_frees_its_slot(opened: Open, site: Site) -> None:
+    """After some bytes of a ClientHello nothing comes: the server cuts it and ends its task."""
+    async with opened(site, tls=ServingTls(LOOPBACK), max_connections=16) as client:
         stuck = []
         for _ in range(20):
-            reader, writer = await asyncio.open_connection("127.0.0.1", visitor.server.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
             writer.write(b"\x16\x03\x01\x02\x00\x01")
             await writer.drain()
             stuck.append((reader, writer))
-            assert (await visitor.ask("/healthz")).text == "ok"
-        statistics = visitor.server.statistics()
+            assert (await client.request("/healthz")).text == "ok"
+        statistics = client.server.statistics()
         for _, writer in stuck:
             writer.close()
     assert statistics.open <= 8
     assert statistics.displaced >= 12
-    assert visitor.server.statistics().open == 0
+    assert client.server.statistics().open == 0
 
 
 class ExhaustedListener:
-    """Readable all the time, as the kernel's is while connections wait; accepts none."""
+    """A listener that is always readable, as if connections waited, but accepts none."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
@@ -134,7 +132,7 @@ async def test_without_descriptors_accepting_pauses(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0)
     assert listener.calls == 1
     assert [error.errno for error in exhausted] == [errno.EMFILE]
-    # And goes on after it.
+    # Accepting resumes after the pause.
     monkeypatch.setattr(listening, "RETRY_SECONDS", 0.0)
     acceptor.start()
     for _ in range(50):
