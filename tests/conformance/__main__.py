@@ -1,4 +1,4 @@
-"""`python -m tests.conformance [PATH...]`: replay decisions of kube-scheduler and compare ours.
+"""`python -m tests.conformance [PATH...]`: compare decisions of kubestow and kube-scheduler.
 
 A vector agrees when all its selected aspects agree; the last line counts vectors. Exit status: 0
 when all agree, 1 when some differ, 2 when vectors are missing or the command is wrong.

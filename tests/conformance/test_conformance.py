@@ -1,4 +1,4 @@
-"""Every vector of every family agrees, and the runner notices when something does not."""
+"""Every vector of every family agrees, and the runner reports a vector that does not."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_vector_of_the_family_agrees(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["resources", "nodeaffinity", "spread", "interpod", "volumes"])
-def test_they_agree_when_every_pod_is_kept_as_a_large_one_is(
+def test_vectors_agree_when_every_pod_is_stored_like_a_large_one(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.api.signatures.interner.PACK_BYTES", 0)
@@ -157,15 +157,15 @@ def test_a_changed_expectation_is_a_difference(
 
 
 @pytest.mark.parametrize("aspect", ["forms", "reuse"])
-def test_a_disagreement_among_our_own_answers_is_a_difference(aspect: str) -> None:
+def test_contradictory_results_of_kubestow_are_a_difference(aspect: str) -> None:
     observation = Observation()
     assert not list(differences(compare(scheduled(), observation, [aspect], ())))
-    getattr(observation, aspect).append("two answers")
+    getattr(observation, aspect).append("two results")
     found = list(differences(compare(scheduled(), observation, [aspect], ())))
-    assert [(name, each.actual) for name, each in found] == [(aspect, "two answers")]
+    assert [(name, each.actual) for name, each in found] == [(aspect, "two results")]
 
 
-def test_a_missing_plugin_that_sat_out_is_named_and_one_that_took_part_is_a_difference() -> None:
+def test_a_missing_plugin_is_named_and_is_a_difference_only_if_it_took_part() -> None:
     given = unschedulable()
     observation = Observation(
         actual={
@@ -187,7 +187,7 @@ def test_a_missing_plugin_that_sat_out_is_named_and_one_that_took_part_is_a_diff
     assert active.without == set()
 
 
-def test_the_prefix_of_a_message_ends_where_post_filter_plugins_begin() -> None:
+def test_the_prefix_of_a_message_ends_before_the_text_of_post_filter_plugins() -> None:
     expected = {
         "message": "0/1 nodes are available: 1 Insufficient cpu. preemption: no",
         "postFilter": {"code": "Unschedulable", "reasons": ["preemption: no"]},
@@ -257,22 +257,22 @@ def test_a_vector_that_cannot_be_run_is_a_difference_and_the_next_one_is_still_r
     assert printed.splitlines()[-1] == "conformance: agree 1 of 2"
 
 
-def test_what_is_missing_or_unreadable_is_never_taken_for_agreement(
+def test_missing_or_unreadable_vectors_never_count_as_agreement(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(*arguments: str) -> str:
+    def error_of(*arguments: str) -> str:
         assert main(list(arguments)) == 2
         return capsys.readouterr().err
 
-    assert "no such file or directory" in refused(str(tmp_path / "basic.jsonl.gz"))
-    assert "holds no .jsonl.gz files" in refused(str(tmp_path))
-    assert "no vector file for weather" in refused("--families", "weather")
-    assert "no aspect weather" in refused("--aspects", "weather")
+    assert "no such file or directory" in error_of(str(tmp_path / "basic.jsonl.gz"))
+    assert "holds no .jsonl.gz files" in error_of(str(tmp_path))
+    assert "no vector file for weather" in error_of("--families", "weather")
+    assert "no aspect weather" in error_of("--aspects", "weather")
     empty = tmp_path / f"basic{SUFFIX}"
     empty.write_bytes(gzip.compress(b""))
-    assert "holds no vectors" in refused(str(empty))
+    assert "holds no vectors" in error_of(str(empty))
     empty.write_bytes(b"not gzip")
-    assert "cannot be read" in refused(str(empty))
+    assert "cannot be read" in error_of(str(empty))
 
 
 def test_the_committed_directory_must_be_complete(

@@ -1,4 +1,4 @@
-"""A1 of KEP-3990: without criteria its gate changes nothing that kube-scheduler decides."""
+"""Rule A1: without fallback criteria, the gate of KEP-3990 changes no decision."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from testing.conformance.units import SUFFIX
 class _Gated(world.VectorHandle):
     def __init__(self, made: world.World, profile_name: str, gates: Mapping[str, bool]) -> None:
         super().__init__(made, profile_name, {**gates, "PodTopologySpreadFallbackMode": True})
-        asked.append(profile_name)
+        gated_profiles.append(profile_name)
 
 
-asked: list[str] = []
+gated_profiles: list[str] = []
 
 
 @pytest.mark.parametrize("family", ["spread", "mixed", "preemption", "nominated"])
@@ -28,15 +28,15 @@ def test_a01_the_gate_alone_changes_no_decision(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "VectorHandle", _Gated)
-    asked.clear()
+    gated_profiles.clear()
     result = run_file(VectorFile(VECTORS / f"{family}{SUFFIX}", family), select_aspects(()))
-    assert asked, "the gate was on"
+    assert gated_profiles, "the gate was on"
     assert result.findings == []
     assert result.agree == result.total > 0
 
 
 def test_the_gate_is_on_in_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proves that the test above tests something."""
+    """Check that the class `_Gated` of the test above switches the gate on."""
     monkeypatch.setattr(world, "VectorHandle", _Gated)
     vector: Any = next(iter(VectorFile(VECTORS / f"spread{SUFFIX}", "spread").vectors()))
     plugin = world.World(vector).framework.plugins["PodTopologySpread"]

@@ -74,7 +74,7 @@ def main() -> int:
     try:
         import atheris  # noqa: F401  (its absence has a text of its own)
     except ImportError:
-        console.print("No fuzzing here: atheris has no package for this platform or Python.")
+        console.print("No fuzzing: atheris has no package for this platform or Python.")
         return 0
     chosen = arguments.target or names
     share = max(1, arguments.seconds // len(chosen))

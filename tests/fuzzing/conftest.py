@@ -1,3 +1,3 @@
-"""Keeps pytest from importing what needs atheris, which not every platform has."""
+"""Keeps pytest from importing modules that need atheris, which not every platform has."""
 
 collect_ignore = ["run.py"]

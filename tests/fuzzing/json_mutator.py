@@ -1,6 +1,6 @@
-"""Mutates JSON as JSON: random bytes would nearly always stop at the first brace.
+"""Mutates JSON documents by their structure: a parser rejects random bytes almost at once.
 
-Each call changes one place of a document. What is no JSON is left to libFuzzer's own mutations.
+Each call changes one place of a document. libFuzzer's own mutations handle other inputs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _replace(container: Any, key: Any, _: list[Place], random: Random) -> None:
 
 
 def _copy(container: Any, key: Any, places: list[Place], random: Random) -> None:
-    """Put a value from elsewhere here, as a copy, so that the document stays a tree."""
+    """Overwrite a value with a copy of another; a copy, so that the document stays a tree."""
     source, name = random.choice(places)
     container[key] = json.loads(json.dumps(source[name]))
 

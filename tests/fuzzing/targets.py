@@ -34,7 +34,7 @@ MAX_CHUNK_BYTES: Final = 16
 
 
 def watch(data: bytes) -> None:
-    """Decode lines of a watch, as those of every resource."""
+    """Decode lines of a watch as objects of every resource."""
     for decoder in _DECODERS:
         try:
             for line in LineSplitter().feed(data + b"\n"):
@@ -44,11 +44,11 @@ def watch(data: bytes) -> None:
 
 
 def http(data: bytes) -> None:
-    """Parse a response in two ways of cutting it: both must come to the same end."""
+    """Parse a response split into chunks in two ways: both results must be equal."""
     size = (data[0] if data else 0) % MAX_CHUNK_BYTES + 1
     whole = _parsed([data[1:]])
     pieces = [data[begin : begin + size] for begin in range(1, len(data), size)]
-    assert _parsed(pieces) == whole, "the result depends on how the bytes were cut"
+    assert _parsed(pieces) == whole, "the result depends on the chunks"
 
 
 def _parsed(pieces: list[bytes]) -> tuple[int, bytes, bool] | None:
@@ -67,7 +67,7 @@ def _parsed(pieces: list[bytes]) -> tuple[int, bytes, bool] | None:
 
 
 def configuration(data: bytes) -> None:
-    """Read a KubeSchedulerConfiguration; what is accepted must be accepted again as printed."""
+    """Read a KubeSchedulerConfiguration; if valid, its printed form must be valid, too."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -94,7 +94,7 @@ def _loaded(text: str) -> Configuration:
 
 
 def quantity(data: bytes) -> None:
-    """Parse a quantity; its canonical text must mean the same."""
+    """Parse a quantity; its canonical text must have the same value."""
     try:
         amount = parse(data.decode(errors="surrogateescape"))
     except QuantityError:
@@ -104,7 +104,7 @@ def quantity(data: bytes) -> None:
 
 
 def selector(data: bytes) -> None:
-    """Compile a label selector and match it; what it needs must be in what it matches."""
+    """Compile a label selector and match it; labels that match must have its required pairs."""
     try:
         compiled = compile_label_selector(_SELECTOR.decode(data))
     except (SelectorError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -117,7 +117,7 @@ def selector(data: bytes) -> None:
 
 
 def attempt(data: bytes) -> None:
-    """Schedule a pod on four nodes: no attempt may end in a fault of ours."""
+    """Schedule a pod on four nodes: no attempt may end with an internal error."""
     try:
         pod = PODS.decode(data)
     except (ValueError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""The catalogue itself: complete, generated anew each time, and as large as it says."""
+"""The catalogue itself: complete, generated anew each time, and of the declared sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testing.hostile.catalogue import CASES, WORST, Dimension, HostileCase, chos
 from testing.hostile.templates import TEMPLATES
 
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
-"""The API server reads no larger body."""
+"""Limit of the API server for a request body."""
 
 
 def test_every_resource_that_the_client_knows_is_in_the_catalogue() -> None:
@@ -25,7 +25,7 @@ def test_every_kind_is_extreme_in_every_dimension(plural: str) -> None:
 
 
 @pytest.mark.parametrize("dimension", list(Dimension))
-def test_objects_are_json_that_a_server_would_read(dimension: Dimension) -> None:
+def test_objects_are_json_that_a_server_accepts(dimension: Dimension) -> None:
     for case in chosen(dimension=dimension):
         if case.plural == "pods":
             assert len(encode(case.object(case.full))) < MAX_REQUEST_BYTES, case.name
@@ -37,10 +37,10 @@ def test_two_objects_of_a_case_have_different_names() -> None:
     for case in CASES.values():
         first, second = case.objects(2)
         assert name_of(first) != name_of(second), case.name
-        assert encode(first) == encode(case.object()), f"{case.name}: made anew each time"
+        assert encode(first) == encode(case.object()), f"{case.name}: generated anew each time"
 
 
-def test_what_grows_grows_with_its_size() -> None:
+def test_a_growing_case_grows_with_its_size() -> None:
     for case in CASES.values():
         if case.grows:
             small, large = (len(encode(case.object(size))) for size in _sizes(case))

@@ -1,4 +1,4 @@
-"""Crowds are taken in whole, and ordinary pods of other namespaces are bound beside them."""
+"""Crowds of objects are read completely, and ordinary pods of other namespaces are bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MEMBERS = 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CROWDS)
-async def test_a_crowd_is_taken_in_and_a_neighbour_is_bound(name: str) -> None:
+async def test_a_crowd_is_read_and_a_pod_of_another_namespace_is_bound(name: str) -> None:
     crowd = CROWDS[name]
     members = [obj for serial in range(MEMBERS) for obj in crowd.make(serial)]
     async with hostile_world(gates=crowd.gates) as world:
@@ -31,5 +31,5 @@ async def test_a_crowd_is_taken_in_and_a_neighbour_is_bound(name: str) -> None:
 
 
 def plural_of(kind: str) -> str:
-    """The plural of a kind of the crowds."""
+    """Return the plural of a kind of the crowds."""
     return "storageclasses" if kind == "StorageClass" else f"{kind.lower()}s"

@@ -1,8 +1,8 @@
-"""The cost of an object grows in proportion to its size, and is returned with its deletion.
+"""The work for an object is linear in its size, and its deletion frees all of its memory.
 
-Counts of work, not clocks: lines of Python from the first byte to the last write. The growth from
-twice to four times the size is compared with that from once to twice, so that what every object
-costs anyway does not hide a square.
+Work is counted in executed lines of Python, from the first byte to the last write, not in seconds.
+The growth from two to four times the size is compared with that from one to two times, so that the
+constant cost of every object does not hide quadratic growth.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from testing.hostile.templates import TEMPLATES
 from testing.hostile.world import HostileWorld, hostile_world
 
 MAX_GROWTH: Final = 2.5
-"""Of the work, when the size is doubled: 2 is in proportion, 4 would be a square."""
+"""Maximum growth of the work when the size doubles: 2 is linear, 4 is quadratic."""
 NOISE_LINES: Final = 1_000
-"""Work that comes and goes: timers, the order of tasks."""
+"""Work that varies between runs: timers, the order of tasks."""
 MAX_BLOCKS: Final = 150
-"""Blocks of memory that one deleted object may leave: an Event that is remembered for a while."""
+"""Blocks of memory that one deleted object may leave: an Event that is cached for a while."""
 
 
-async def come_and_go(world: HostileWorld, case: HostileCase, size: int, serial: int) -> None:
-    """Create an object and delete it again, each time until everything is done."""
+async def create_and_delete(world: HostileWorld, case: HostileCase, size: int, serial: int) -> None:
+    """Create an object and delete it again; wait each time until the scheduler is idle."""
     obj = case.object(size, serial)
     world.api.create(obj)
     await world.settle()
@@ -38,14 +38,14 @@ async def come_and_go(world: HostileWorld, case: HostileCase, size: int, serial:
 
 
 async def cost(world: HostileWorld, case: HostileCase, size: int, serial: int) -> int:
-    """Lines that run from the creation of an object to the end of its deletion."""
+    """Count the lines executed from the creation of an object to the end of its deletion."""
     with world.work.counting():
-        await come_and_go(world, case, size, serial)
+        await create_and_delete(world, case, size, serial)
     return world.work.lines
 
 
-def remember_little() -> None:
-    """Have all that is derived from pods given back soon, not after many megabytes."""
+def shrink_caches() -> None:
+    """Make caches of data derived from pods small, so that they evict entries early."""
     for each in gc.get_objects():
         if isinstance(each, BoundedCache):
             each.max_bytes = 10_000
@@ -54,7 +54,7 @@ def remember_little() -> None:
 async def doubled(
     world: HostileWorld, case: HostileCase, size: int, serials: Iterator[int]
 ) -> list[int]:
-    """Cost at a size, at twice and at four times that size."""
+    """Return the cost at a size, at twice and at four times that size."""
     return [await cost(world, case, size * factor, next(serials)) for factor in (1, 2, 4)]
 
 
@@ -69,13 +69,13 @@ async def test_work_grows_in_proportion_to_the_size(plural: str) -> None:
                 continue
             for each in case.beside(case.small, 0):
                 world.api.create(each)
-            # What the first object of a kind costs does not count. Of another size: nothing of this
-            # one may be remembered.
-            await come_and_go(world, case, case.small // 2, next(serials))
+            # The cost of the first object of a kind does not count. It has another size, so that no
+            # cache holds results for the measured one.
+            await create_and_delete(world, case, case.small // 2, next(serials))
             once, twice, four_times = await doubled(world, case, case.small, serials)
             if four_times - twice <= MAX_GROWTH * (twice - once) + NOISE_LINES:
                 continue
-            # A step, such as packing a pod that has become large, is taken once; a square goes on.
+            # A step, such as packing a pod above a size, occurs once; quadratic growth continues.
             lines = await doubled(world, case, 4 * case.small, serials)
             if all(larger > MAX_GROWTH * smaller for smaller, larger in pairwise(lines)):
                 steep[case.name] = lines
@@ -90,7 +90,7 @@ async def test_work_does_not_multiply_the_size_with_the_number_of_nodes() -> Non
     for nodes in (few, many):
         async with hostile_world(nodes=nodes) as world:
             for serial, case in enumerate(cases):
-                await come_and_go(world, case, small // 2, serial)
+                await create_and_delete(world, case, small // 2, serial)
                 lines[case.name] += [
                     await cost(world, case, size, serial) for size in (small, large)
                 ]
@@ -110,15 +110,15 @@ async def test_a_deleted_pod_leaves_nothing_that_grows_with_its_size(dimension: 
     serials = count()
     pods = 3
     async with hostile_world() as world:
-        remember_little()
-        # What lives as long as the test need not be looked at each time.
+        shrink_caches()
+        # Objects as old as the test need not be traversed by each collection.
         gc.freeze()
         for case in chosen(plural="pods", dimension=dimension):
             blocks = []
             for _ in range(2):
                 before = _blocks()
                 for _ in range(pods):
-                    await come_and_go(world, case, 4 * case.small, next(serials))
+                    await create_and_delete(world, case, 4 * case.small, next(serials))
                 blocks.append(_blocks() - before)
             if blocks[-1] > pods * MAX_BLOCKS:
                 left[case.name] = blocks
@@ -127,19 +127,19 @@ async def test_a_deleted_pod_leaves_nothing_that_grows_with_its_size(dimension: 
 
 
 @pytest.mark.slow
-async def test_large_pods_of_which_no_two_are_alike_leave_no_more_and_more() -> None:
+async def test_distinct_large_pods_leave_no_growing_memory() -> None:
     left = {}
     serials = count()
     pods, size = 5, 2_000
     async with hostile_world() as world:
-        remember_little()
+        shrink_caches()
         gc.freeze()
         for case in chosen(plural="pods", dimension=Dimension.UNIQUENESS):
             blocks = []
             for _ in range(3):
                 before = _blocks()
                 for _ in range(pods):
-                    await come_and_go(world, case, size, next(serials))
+                    await create_and_delete(world, case, size, next(serials))
                 blocks.append(_blocks() - before)
             if min(blocks[1:]) > pods * MAX_BLOCKS:
                 left[case.name] = blocks

@@ -1,4 +1,4 @@
-"""Every case through the whole scheduler: taken in or named, and an ordinary pod is bound."""
+"""Every case through the whole scheduler: read or reported, and an ordinary pod is bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testing.hostile.world import hostile_world
 
 
 @pytest.mark.parametrize("plural", sorted(TEMPLATES))
-async def test_every_object_is_taken_in_or_named_and_costs_nobody_else(
+async def test_every_object_is_read_or_reported_and_delays_no_other_pod(
     plural: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cases = chosen(plural=plural)
@@ -30,7 +30,7 @@ async def test_every_object_is_taken_in_or_named_and_costs_nobody_else(
             skipped = [name for name, obj in objects.items() if name_of(obj) not in known]
             assert world.malformed() >= len(skipped)
             unnamed = [name for name in skipped if name_of(objects[name]) not in log]
-            assert not unnamed, "skipped without a word"
+            assert not unnamed, "skipped without a report"
         assert not world.faults()
         for obj in objects.values():
             world.api.delete(obj)

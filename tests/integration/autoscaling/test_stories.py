@@ -1,7 +1,7 @@
-"""A61 and its neighbours: from the strict attempt to the relaxed placement, by real parts only.
+"""A61 and related scenarios, from the strict attempt to the relaxed placement, without fakes.
 
-The API server is a stock one unless said. Its clock stands still and is turned, so nothing here
-depends on how fast the machine is.
+The API server is a stock one unless stated otherwise. Tests advance its clock, so nothing here
+depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ def configure(running: EmbeddedCluster, *groups: dict[str, Any], **settings: Any
     running.autoscaler.configure(parse_settings({"groups": list(groups), **settings}))
 
 
-async def refused(running: EmbeddedCluster, name: str) -> None:
-    """The strict attempt is over."""
+async def rejected(running: EmbeddedCluster, name: str) -> None:
+    """Wait until the strict attempt has rejected the pod."""
     await until(lambda: condition(running, name).get("reason") == "Unschedulable", "refusal")
     assert bound_to(running, name) == ""
 
 
 def holds(running: EmbeddedCluster, name: str, kind: str) -> str:
-    """Status of a condition."""
+    """Return the status of a condition."""
     found = (find(running, name) or {}).get("status", {}).get("conditions", ())
     return next((str(each["status"]) for each in found if each["type"] == kind), "")
 
 
-async def looked(running: EmbeddedCluster, seconds: float = TURN_SECONDS) -> None:
-    """Time passes, and the autoscaler looks."""
+async def run_autoscaler(running: EmbeddedCluster, seconds: float = TURN_SECONDS) -> None:
+    """Advance the clock, and run the autoscaler."""
     loops = running.autoscaler.describe()["loops"]
     running.clock.advance(seconds)
     await until(lambda: running.autoscaler.describe()["loops"] > loops, "a loop")
@@ -78,11 +78,11 @@ async def test_a61_a_zone_without_stock_ends_in_the_other_zone(stock: EmbeddedCl
     history = History(stock, "second")
     async with scheduling(stock, options=ON):
         stock.create(spread_pod("second"))
-        await refused(stock, "second")
-        await looked(stock)
+        await rejected(stock, "second")
+        await run_autoscaler(stock)
         await until(lambda: holds(stock, "second", PROVISIONING) == "True", "a promise")
         assert bound_to(stock, "second") == ""
-        await looked(stock, 20)
+        await run_autoscaler(stock, 20)
         await until(lambda: bound_to(stock, "second") == "n1", "the relaxed placement")
         assert history.in_order(
             "Unschedulable",
@@ -98,16 +98,16 @@ async def test_a61_a_zone_without_stock_ends_in_the_other_zone(stock: EmbeddedCl
     assert "topology.kubernetes.io/zone" in applied
 
 
-async def test_a61_a_refused_request_ends_there_too(stock: EmbeddedCluster) -> None:
+async def test_a61_a_rejected_request_ends_there_too(stock: EmbeddedCluster) -> None:
     configure(stock, group(state="refuse"))
     history = History(stock, "second")
     async with scheduling(stock, options=ON):
         stock.create(spread_pod("second"))
-        await refused(stock, "second")
-        await looked(stock)
+        await rejected(stock, "second")
+        await run_autoscaler(stock)
         assert "FailedToScaleUpGroup" in history.steps
         assert holds(stock, "second", PROVISIONING) == "", "the pod has no condition yet"
-        await looked(stock)
+        await run_autoscaler(stock)
         await until(lambda: bound_to(stock, "second") == "n1", "the relaxed placement")
         assert history.in_order("NotTriggerScaleUp", f"{PROVISIONING}=False", "bound to n1")
 
@@ -117,10 +117,10 @@ async def test_a61_karpenter_that_finds_no_capacity(stock: EmbeddedCluster) -> N
     history = History(stock, "second")
     async with scheduling(stock, options=ON):
         stock.create(spread_pod("second"))
-        await refused(stock, "second")
-        await looked(stock)
+        await rejected(stock, "second")
+        await run_autoscaler(stock)
         await until(lambda: holds(stock, "second", PROVISIONING) == "True", "a promise")
-        await looked(stock, 20)
+        await run_autoscaler(stock, 20)
         await until(lambda: bound_to(stock, "second") == "n1", "the relaxed placement")
         assert history.in_order(
             "Nominated",
@@ -136,8 +136,8 @@ async def test_a_node_that_does_come_keeps_the_spread(stock: EmbeddedCluster) ->
     history = History(stock, "second")
     async with scheduling(stock, options=ON):
         stock.create(spread_pod("second"))
-        await refused(stock, "second")
-        await looked(stock)
+        await rejected(stock, "second")
+        await run_autoscaler(stock)
         await until(lambda: holds(stock, "second", PROVISIONING) == "True", "a promise")
         stock.clock.advance(20)
         await until(lambda: bound_to(stock, "second") == "z2-1", "the strict placement")
@@ -151,16 +151,16 @@ async def test_a_promise_keeps_the_constraint_strict_until_it_is_broken(
     configure(stock, group(state="hang"))
     async with scheduling(stock, options=ON):
         stock.create(spread_pod("second"))
-        await refused(stock, "second")
-        await looked(stock)
+        await rejected(stock, "second")
+        await run_autoscaler(stock)
         await until(lambda: holds(stock, "second", PROVISIONING) == "True", "a promise")
-        await looked(stock, 800)
+        await run_autoscaler(stock, 800)
         assert bound_to(stock, "second") == ""
-        await looked(stock, 100)
+        await run_autoscaler(stock, 100)
         await until(lambda: bound_to(stock, "second") == "n1", "the relaxed placement")
 
 
-async def test_an_autoscaler_that_is_down_says_nothing_and_nothing_softens(
+async def test_an_autoscaler_that_is_down_reports_nothing_and_nothing_softens(
     stock: EmbeddedCluster,
 ) -> None:
     configure(stock, group(state="stockout"))
@@ -168,7 +168,7 @@ async def test_an_autoscaler_that_is_down_says_nothing_and_nothing_softens(
     history = History(stock, "second")
     async with scheduling(stock, options=ON):
         stock.create(spread_pod("second"))
-        await refused(stock, "second")
+        await rejected(stock, "second")
         stock.clock.advance(3600)
         assert history.steps == ["Unschedulable"]
         stock.runner.switch("autoscaler", True)
@@ -184,10 +184,10 @@ async def test_native_the_autoscaler_writes_the_condition_itself() -> None:
         off = {"nodeProvisioningBridge": {"mode": "Off"}}
         async with scheduling(running, options=ON, kubestow=off):
             running.create(spread_pod("second", native=True))
-            await refused(running, "second")
-            await looked(running)
+            await rejected(running, "second")
+            await run_autoscaler(running)
             assert holds(running, "second", PROVISIONING) == "True"
-            await looked(running, 20)
+            await run_autoscaler(running, 20)
             await until(lambda: bound_to(running, "second") == "n1", "the relaxed placement")
             assert history.in_order(f"{PROVISIONING}=True", f"{PROVISIONING}=False", "bound to n1")
 
@@ -198,9 +198,9 @@ async def test_a58_the_bridge_yields_to_a_native_autoscaler() -> None:
         configure(running, group(state="stockout"))
         async with scheduling(running, options=ON):
             running.create(spread_pod("second", native=True))
-            await refused(running, "second")
-            await looked(running)
-            await looked(running, 20)
+            await rejected(running, "second")
+            await run_autoscaler(running)
+            await run_autoscaler(running, 20)
             await until(lambda: bound_to(running, "second") == "n1", "the relaxed placement")
         made = running.get("v1", "Pod", "second")
         managers = {
@@ -218,14 +218,14 @@ async def test_a48_a_server_with_the_gate_off_makes_strict_pods() -> None:
         async with scheduling(running, options=ON):
             running.gates["apiserver"].change({GATE: False})
             running.create(spread_pod("dropped", native=True))
-            await refused(running, "dropped")
-            await looked(running)
-            await looked(running)
+            await rejected(running, "dropped")
+            await run_autoscaler(running)
+            await run_autoscaler(running)
             await until(lambda: holds(running, "dropped", PROVISIONING) == "False", "a verdict")
             running.gates["apiserver"].change({GATE: True})
             running.create(spread_pod("kept", native=True))
-            await refused(running, "kept")
-            await looked(running)
+            await rejected(running, "kept")
+            await run_autoscaler(running)
             await until(lambda: bound_to(running, "kept") == "n1", "the relaxed placement")
             assert bound_to(running, "dropped") == ""
 
@@ -237,13 +237,13 @@ async def test_a48_a_scheduler_with_the_gate_off_ignores_the_field() -> None:
         configure(running, group(state="refuse"))
         async with scheduling(running, options=off):
             running.create(spread_pod("second", native=True))
-            await refused(running, "second")
-            await looked(running)
-            await looked(running)
+            await rejected(running, "second")
+            await run_autoscaler(running)
+            await run_autoscaler(running)
             assert holds(running, "second", PROVISIONING) == "False"
             assert holds(running, "second", FALLBACK) == ""
             assert bound_to(running, "second") == ""
-        # On again: the pod, which still has the field, is affected again.
+        # With the gate on again, the field, which the pod still has, takes effect.
         async with scheduling(running, options=ON):
             await until(lambda: bound_to(running, "second") == "n1", "the relaxed placement")
 
@@ -251,7 +251,7 @@ async def test_a48_a_scheduler_with_the_gate_off_ignores_the_field() -> None:
 async def test_a61_over_http_against_an_ordinary_kubestow_run(
     stock: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    """A user's view: curl on one side, the command on the other."""
+    """The HTTP requests of a user, and `kubestow run` as a command."""
     kubeconfig = stock.write_kubeconfig(tmp_path / "kc.yaml")
     program = [sys.executable, "-c", "from scheduler.cli.main import main; main()", "run"]
     flags = ["--kubeconfig", str(kubeconfig), "--secure-port=0", "--leader-elect=false"]
@@ -269,7 +269,7 @@ async def test_a61_over_http_against_an_ordinary_kubestow_run(
         async with aiohttp.ClientSession(stock.url) as session:
             await _post(session, "/_kubestow/autoscaler/groups", group(state="stockout"))
             await _post(session, "/api/v1/namespaces/default/pods", spread_pod("second"))
-            await refused(stock, "second")
+            await rejected(stock, "second")
             await _post(session, "/_kubestow/clock", {"advance": 10})
             await until(lambda: f"{PROVISIONING}=True" in history.steps, "a promise")
             await _post(session, "/_kubestow/clock", {"advance": 20})
@@ -285,5 +285,5 @@ async def test_a61_over_http_against_an_ordinary_kubestow_run(
 
 
 async def _post(session: aiohttp.ClientSession, path: str, body: JsonObject) -> None:
-    async with session.post(path, json=body) as answer:
-        assert answer.status in (200, 201), await answer.text()
+    async with session.post(path, json=body) as response:
+        assert response.status in (200, 201), await response.text()

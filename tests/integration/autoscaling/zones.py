@@ -1,4 +1,4 @@
-"""Two zones, a pod that spreads strictly over them, and a log of what happened in which order."""
+"""Two zones, a pod that spreads strictly over them, and an ordered log of events and conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def group(**fields: Any) -> JsonObject:
 
 
 def populate(cluster: EmbeddedCluster) -> None:
-    """Z1 has a pod and room, Z2 a node that takes nothing."""
+    """Create a node with room and a pod in Z1, and a node without room in Z2."""
     cluster.create(node("n1", labels={ZONE: "z1"}))
     cluster.create(node("n2", "1", labels={ZONE: "z2"}))
     cluster.create(labelled(pod("first", nodeName="n1")))
@@ -57,7 +57,7 @@ def spread_pod(name: str, *, native: bool = False) -> JsonObject:
 
 
 class History:
-    """Events and conditions of one pod, in the order of writes."""
+    """Events and conditions of one pod in the order in which they were written."""
 
     def __init__(self, cluster: EmbeddedCluster, name: str) -> None:
         self.steps: list[str] = []
@@ -88,7 +88,7 @@ class History:
             self._note(f"bound to {obj['spec']['nodeName']}")
 
     def in_order(self, *wanted: str) -> bool:
-        """Whether these happened, and in this order."""
+        """Whether the history contains these entries in this order."""
         try:
             places = [self.steps.index(step) for step in wanted]
         except ValueError:

@@ -57,7 +57,7 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     raise AssertionError(f"no line with {pattern!r} in:\n{''.join(read)}")
 
 
-def test_fast_shows_everything_and_ends_with_the_totals(tmp_path: Path) -> None:
+def test_fast_prints_all_events_and_ends_with_the_totals(tmp_path: Path) -> None:
     log = tmp_path / "scheduler.log"
     done = run("--fast", "--log-file", str(log))
     assert (done.returncode, done.stderr) == (0, "")
@@ -84,7 +84,7 @@ def test_a_terminal_gets_a_live_view_and_no_log() -> None:
     ) as process:  # fmt: skip
         os.close(theirs)
         seen = b""
-        # Linux says EIO when the last writer is gone.
+        # Linux returns EIO once no writer is left.
         try:
             while chunk := os.read(ours, 65536):
                 seen += chunk
@@ -115,8 +115,8 @@ def test_serve_goes_on_scheduling_until_interrupted() -> None:
         url = f"{server['server']}/api/v1/namespaces/default/pods"
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(url, json.dumps(pod).encode(), headers)
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
-            assert answer.status == 201
+        with urllib.request.urlopen(request, timeout=LIMIT) as response:
+            assert response.status == 201
         read_until(process, "placed hello on ")
         process.send_signal(signal.SIGINT)
         rest, problems = process.communicate(timeout=LIMIT)
@@ -152,7 +152,7 @@ def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_help_teaches() -> None:
+def test_help_shows_examples() -> None:
     done = CliRunner().invoke(command, ["--help"])
     assert done.exit_code == 0
     for option in ("serve", "duration", "fast", "seed", "port", "log-file"):

@@ -76,7 +76,7 @@ def _pod(
     return {"metadata": {"labels": labels}, "spec": spec, "status": status}
 
 
-class _Stage:
+class _DemoCluster:
     def __init__(self) -> None:
         self.board = JobBoard(lambda: 0.0)
         self._rv = 0
@@ -99,47 +99,47 @@ class _Stage:
 
 
 def test_a_story_that_went_well_has_no_problems() -> None:
-    stage = _Stage()
+    cluster = _DemoCluster()
     for number in range(1, LIMIT + 1):
-        stage.pod(number, node="n")
+        cluster.pod(number, node="n")
     for number in range(LIMIT + 1, JOBS + 1):
-        stage.pod(number, reason="ResourceQuotaValidated")
-        stage.event(number)
-    stage.quota("8")
-    assert (stage.board.count("held"), stage.board.bound) == (2, 8)
+        cluster.pod(number, reason="ResourceQuotaValidated")
+        cluster.event(number)
+    cluster.quota("8")
+    assert (cluster.board.count("held"), cluster.board.bound) == (2, 8)
     console = Console(file=StringIO(), width=120, force_terminal=True)
-    console.print(stage.board)
+    console.print(cluster.board)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "8 of 8 bound, 8 published in the quota's status" in shown
     assert MESSAGE in shown
     for number in range(1, JOBS + 1):
-        stage.pod(number, node="n", phase="Succeeded")
-    assert stage.board.finished()
-    assert stage.board.problems() == []
+        cluster.pod(number, node="n", phase="Succeeded")
+    assert cluster.board.finished()
+    assert cluster.board.problems() == []
 
 
 def test_one_gpu_too_many_is_a_fault() -> None:
-    stage = _Stage()
+    cluster = _DemoCluster()
     for number in range(1, LIMIT + 2):
-        stage.pod(number, node="n")
-    assert stage.board.finished(), "at once"
-    assert stage.board.problems()[0] == "9 GPUs are bound at once, the limit is 8"
+        cluster.pod(number, node="n")
+    assert cluster.board.finished(), "at once"
+    assert cluster.board.problems()[0] == "9 GPUs are bound at once, the limit is 8"
 
 
 def test_a_pod_that_calls_for_a_node_is_a_fault() -> None:
-    stage = _Stage()
-    stage.pod(1, reason="Unschedulable")
-    assert "for which an autoscaler would buy a node" in stage.board.problems()[0]
+    cluster = _DemoCluster()
+    cluster.pod(1, reason="Unschedulable")
+    assert "for which an autoscaler would buy a node" in cluster.board.problems()[0]
 
 
-def test_what_did_not_happen_is_reported() -> None:
-    stage = _Stage()
-    stage.pod(1, gates=True)
-    problems = stage.board.problems()
+def test_missing_events_are_reported() -> None:
+    cluster = _DemoCluster()
+    cluster.pod(1, gates=True)
+    problems = cluster.board.problems()
     assert problems == [
         "0 of 10 jobs are done, not train-1 (gated)",
         "0 jobs were seen held by quota, not 2",
     ]
     for number in range(1, JOBS + 1):
-        stage.pod(number, node="n", phase="Succeeded")
-    assert stage.board.problems()[0] == "at most 0 GPUs were in use at once, 8 could have been"
+        cluster.pod(number, node="n", phase="Succeeded")
+    assert cluster.board.problems()[0] == "at most 0 GPUs were in use at once, 8 could have been"

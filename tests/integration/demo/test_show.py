@@ -1,4 +1,4 @@
-"""Faults of the runner and of the morning's script."""
+"""Faults of the runner and of the script of the demo `morning`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from simulator.demos.morning.script import SHOW_SECONDS, Beat, Kubectl, Script, 
 from simulator.demos.morning.story import Morning
 from simulator.demos.runner import opened
 from simulator.demos.scheduling import DemoError
-from tests.integration.demo.stage import Stage
+from tests.integration.demo.demo_cluster import DemoCluster
 
 
-def show(stage: Stage, beats: list[Beat], pods: int) -> Morning:
+def show(cluster: DemoCluster, beats: list[Beat], pods: int) -> Morning:
     made = Morning(duration=0.0)
-    made.board = stage.board
+    made.board = cluster.board
     made.script = Script(beats, pods, frozenset())
     return made
 
@@ -35,35 +35,35 @@ async def test_a_story_that_is_stuck_names_what_it_waits_for(
     acted: list[str] = []
     beat = Beat(0.0, lambda: acted.append("acted"), "text", never, "the moon to rise")
     with pytest.raises(DemoError, match=r"for the moon to rise; is the scheduler alive\?"):
-        await show(Stage(), [beat], 0).play()
+        await show(DemoCluster(), [beat], 0).play()
     assert acted == []
 
 
-async def test_an_end_that_never_comes_is_explained_by_the_audit(
+async def test_a_story_that_does_not_end_is_explained_by_the_audit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(morning, "PATIENCE_SECONDS", 0.0)
-    stage = Stage()
-    beat = Beat(0.0, lambda: stage.pod("forgotten"))
-    story = show(stage, [beat], 1)
-    monkeypatch.setattr(story, "_recounted", lambda: stage.board)
+    cluster = DemoCluster()
+    beat = Beat(0.0, lambda: cluster.pod("forgotten"))
+    story = show(cluster, [beat], 1)
+    monkeypatch.setattr(story, "_recounted", lambda: cluster.board)
     await story.play()
     [problem] = story.problems()
     assert "pod shop/forgotten should be bound by now" in problem
 
 
 async def test_a_beat_acts_as_soon_as_what_it_waits_for_is_true() -> None:
-    stage = Stage()
-    stage.node("n1")
-    stage.pod("a")
+    cluster = DemoCluster()
+    cluster.node("n1")
+    cluster.pod("a")
     beats = [
-        Beat(0.0, lambda: stage.bind("a", "n1"), "binding"),
-        Beat(1.0, lambda: stage.pod("b"), "more", lambda board: board.is_bound("a")),
-        Beat(2.0, lambda: stage.bind("b", "n1")),
+        Beat(0.0, lambda: cluster.bind("a", "n1"), "binding"),
+        Beat(1.0, lambda: cluster.pod("b"), "more", lambda board: board.is_bound("a")),
+        Beat(2.0, lambda: cluster.bind("b", "n1")),
     ]
-    await show(stage, beats, 2).play()
-    assert stage.board.bound == 2
-    assert [news.text for news in stage.board.news if news.kind == "story"] == ["binding", "more"]
+    await show(cluster, beats, 2).play()
+    assert cluster.board.bound == 2
+    assert [news.text for news in cluster.board.news if news.kind == "story"] == ["binding", "more"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_script_is_in_order_and_in_time() -> None:
     times = [beat.at for beat in script.beats]
     assert times == sorted(times)
     assert 0.0 < times[0] < times[-1] < SHOW_SECONDS
-    # Two pinned pods and the agent of the node that joins come on top.
+    # In addition: two pinned pods and the agent of the node that joins.
     assert script.pods == demo.pods + 3
     # Three gates are removed and the largest pod gets its node; one pinned pod never fits.
     assert len(script.waiting) == demo.waiting - 4 + 1

@@ -51,7 +51,7 @@ def test_the_story_is_printed_in_order_as_plain_lines(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_karpenter_plays_the_other_part(tmp_path: Path) -> None:
+def test_karpenter_may_be_the_autoscaler(tmp_path: Path) -> None:
     log = ("--log-file", str(tmp_path / "log"))
     done = run("zone-stockout", "--speed", "30", "--autoscaler", "karpenter", *log)
     assert (done.returncode, done.stderr) == (0, "")
@@ -94,7 +94,7 @@ def test_a_taken_port_is_named() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_help_teaches() -> None:
+def test_help_shows_examples() -> None:
     done = CliRunner().invoke(command, ["zone-stockout", "--help"])
     assert done.exit_code == 0
     for word in ("--speed", "--autoscaler", "--serve", "examples/zone-stockout", "eu-1b", "bridge"):
@@ -119,7 +119,7 @@ def test_the_example_folder_holds_nothing_that_kubectl_could_not_apply() -> None
 
 
 class Clock:
-    """The clock of the cluster and the real one, as one number that the test advances."""
+    """One time for the cluster's clock and the real one, which the test advances."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -127,7 +127,7 @@ class Clock:
         monkeypatch.setattr("time.monotonic", lambda: self.now)
 
 
-def test_what_happens_to_several_pods_at_once_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_of_several_pods_at_once_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     story = ZoneStockout()
     for pod in ("p1", "p2", "p2"):
@@ -144,7 +144,7 @@ def test_what_happens_to_several_pods_at_once_is_one_line(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("missing", MILESTONES)
-def test_a_story_without_one_of_its_turns_has_failed(missing: str) -> None:
+def test_a_story_without_one_of_its_events_has_failed(missing: str) -> None:
     story = ZoneStockout()
     for milestone in MILESTONES:
         if milestone != missing:

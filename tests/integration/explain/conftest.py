@@ -1,4 +1,4 @@
-"""The real application on an embedded cluster, and commands that ask it over HTTPS."""
+"""The real application on an embedded cluster, and commands that query it over HTTPS."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def _user(token: str) -> JsonObject | None:
 
 
 def _may(spec: JsonObject) -> bool:
-    asked = spec.get("nonResourceAttributes", {})
+    attributes = spec.get("nonResourceAttributes", {})
     return (
         spec.get("user") == "reader"
-        and asked.get("verb") == "get"
-        and str(asked.get("path")).startswith("/debug/")
+        and attributes.get("verb") == "get"
+        and str(attributes.get("path")).startswith("/debug/")
     )
 
 
 @dataclass
-class Ended:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -52,7 +52,7 @@ class Ended:
 
 @dataclass
 class Site:
-    """A running scheduler as its users see it."""
+    """A running scheduler, with its address and files."""
 
     cluster: EmbeddedCluster
     port: int
@@ -64,11 +64,11 @@ class Site:
 
     @property
     def ca_file(self) -> str:
-        """The certificate that the scheduler made for itself."""
+        """Path of the scheduler's self-signed certificate."""
         return str(self.folder / "kube-scheduler.crt")
 
     def kubeconfig(self, token: str = READER, **cluster: Any) -> str:
-        """A kubeconfig whose user has this token."""
+        """Write a kubeconfig whose user has this token; return its path."""
         path = self.cluster.write_kubeconfig(self.folder / f"{token}.yaml")
         config = yaml.safe_load(path.read_text())
         config["users"][0]["user"] = {"token": token} if token else {}
@@ -76,32 +76,32 @@ class Site:
         path.write_text(yaml.safe_dump(config))
         return str(path)
 
-    async def run(self, *arguments: str) -> Ended:
+    async def run(self, *arguments: str) -> CommandResult:
         """Run a command line exactly as given."""
         # The command has an event loop of its own; the scheduler runs on the test's.
-        ended = await asyncio.to_thread(CliRunner().invoke, program, arguments)
-        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
-            raise ended.exception
-        return Ended(ended.exit_code, ended.stdout, ended.stderr)
+        result = await asyncio.to_thread(CliRunner().invoke, program, arguments)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return CommandResult(result.exit_code, result.stdout, result.stderr)
 
-    async def ask(self, *arguments: str, token: str = READER) -> Ended:
-        """Run a command as somebody, trusting the certificate."""
+    async def query(self, *arguments: str, token: str = READER) -> CommandResult:
+        """Run a command as the user of `token`, with the server's certificate as authority."""
         trust = ("--server", self.server, "--ca-file", self.ca_file)
         return await self.run(*arguments, *trust, "--token", token)
 
-    async def get(self, path: str) -> Ended:
-        """A page as the reader sees it; `code` is the HTTP status."""
+    async def get(self, path: str) -> CommandResult:
+        """GET a page as the user `reader`; `code` is the HTTP status."""
         access = Access(
             ssl.create_default_context(cafile=self.ca_file), f"Bearer {READER}", "", "localhost"
         )
         status, body = await asyncio.to_thread(request, access, self.server, path)
-        return Ended(status, body.decode(), "")
+        return CommandResult(status, body.decode(), "")
 
-    async def said(self, *arguments: str) -> str:
-        """The output of a command that succeeds."""
-        ended = await self.ask(*arguments)
-        assert (ended.code, ended.err) == (0, "")
-        return ended.out
+    async def output(self, *arguments: str) -> str:
+        """Run a command that must succeed; return its output."""
+        result = await self.query(*arguments)
+        assert (result.code, result.err) == (0, "")
+        return result.out
 
 
 Open = Callable[..., AbstractAsyncContextManager[Site]]
@@ -109,7 +109,7 @@ Open = Callable[..., AbstractAsyncContextManager[Site]]
 
 @pytest.fixture(autouse=True)
 def garbage_collection() -> Iterator[None]:
-    """A run freezes and tunes the collector of its process, which is ours."""
+    """Restore the garbage collector, which a run freezes and tunes in the process of the tests."""
     thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
@@ -118,11 +118,11 @@ def garbage_collection() -> Iterator[None]:
 
 @pytest.fixture
 def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Starts a scheduler; settings of its configuration by keyword.
+    """Return a function that starts a scheduler; keywords are settings of its configuration.
 
-    `before` prepares the cluster; `gates` is what `--feature-gates` would say.
+    `before` prepares the cluster; `gates` is the value of `--feature-gates`.
     """
-    # Nobody's own cluster is asked by accident.
+    # Otherwise a command could reach the cluster of the developer's own kubeconfig.
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -152,7 +152,7 @@ def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(application.serve(handle_signals=False))
                 try:
-                    await _answers(site)
+                    await _until_serving(site)
                     yield site
                 finally:
                     application.stop()
@@ -161,8 +161,8 @@ def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return run
 
 
-async def _answers(site: Site) -> None:
+async def _until_serving(site: Site) -> None:
     await until(lambda: Path(site.ca_file).exists(), "a certificate")
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while (await site.ask("queue")).code:
+        while (await site.query("queue")).code:
             pass

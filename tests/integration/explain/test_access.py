@@ -14,21 +14,21 @@ from click.testing import CliRunner
 from scheduler.cli import endpoint
 from scheduler.cli.main import program
 from testing.control_plane.ports import free_port
-from tests.integration.explain.conftest import READER, STRANGER, Ended, Open
+from tests.integration.explain.conftest import READER, STRANGER, CommandResult, Open
 
 SHOWN = "active 0, backoff 0, unschedulable 0, gated 0, in flight 0"
 INSECURE = "--insecure-skip-tls-verify"
 
 
-def run(*arguments: str) -> Ended:
-    ended = CliRunner().invoke(program, arguments)
-    return Ended(ended.exit_code, ended.stdout, ended.stderr)
+def run(*arguments: str) -> CommandResult:
+    result = CliRunner().invoke(program, arguments)
+    return CommandResult(result.exit_code, result.stdout, result.stderr)
 
 
-# -- who asks ------------------------------------------------------------------------------------
+# -- users ---------------------------------------------------------------------------------------
 
 
-async def test_the_user_of_the_kubeconfig_asks(
+async def test_the_user_of_the_kubeconfig_is_used(
     scheduling: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scheduling() as site:
@@ -43,7 +43,7 @@ async def test_the_user_of_the_kubeconfig_asks(
         assert "kubeconfig /nowhere: no such file" in absent.err
 
 
-async def test_a_token_beats_the_kubeconfig(scheduling: Open, tmp_path: Path) -> None:
+async def test_a_token_overrides_the_kubeconfig(scheduling: Open, tmp_path: Path) -> None:
     async with scheduling() as site:
         file = tmp_path / "token"
         file.write_text(f"{READER}\n")
@@ -60,25 +60,25 @@ async def test_a_token_beats_the_kubeconfig(scheduling: Open, tmp_path: Path) ->
         ("nobody's", ("does not accept these credentials (the given token)", "create token")),
     ],
 )
-async def test_a_refusal_names_the_user_and_the_remedy(
+async def test_a_403_names_the_user_and_the_remedy(
     scheduling: Open, token: str, texts: tuple[str, ...]
 ) -> None:
     async with scheduling() as site:
-        ended = await site.ask("queue", token=token)
-    assert (ended.code, ended.out) == (1, "")
+        result = await site.query("queue", token=token)
+    assert (result.code, result.out) == (1, "")
     for text in texts:
-        assert text in ended.err
+        assert text in result.err
 
 
 async def test_without_any_credentials_the_reason_is_printed(scheduling: Open) -> None:
     async with scheduling() as site:
-        ended = await site.run("queue", "--server", site.server, "--ca-file", site.ca_file)
-    assert ended.code == 1
-    assert 'User "system:anonymous" cannot get path "/debug/queue"' in ended.err
-    assert "none: invalid configuration: no configuration has been provided" in ended.err
+        result = await site.run("queue", "--server", site.server, "--ca-file", site.ca_file)
+    assert result.code == 1
+    assert 'User "system:anonymous" cannot get path "/debug/queue"' in result.err
+    assert "none: invalid configuration: no configuration has been provided" in result.err
 
 
-# -- whom to trust -------------------------------------------------------------------------------
+# -- server certificates --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
@@ -87,54 +87,54 @@ async def test_an_unknown_certificate_is_rejected_with_the_remedies(
 ) -> None:
     async with scheduling() as site:
         where = ("--server", f"{host}:{site.port}")
-        refused = await site.run("queue", *where, "--token", READER)
-        assert (refused.code, refused.out) == (1, "")
-        assert "is not trusted: self-signed certificate" in refused.err
+        failed = await site.run("queue", *where, "--token", READER)
+        assert (failed.code, failed.out) == (1, "")
+        assert "is not trusted: self-signed certificate" in failed.err
         for way in (INSECURE, "--ca-file", "--tls-server-name"):
-            assert way in refused.err
+            assert way in failed.err
         assert (await site.run("queue", *where, "--token", READER, INSECURE)).code == 0
         trusted = ("--ca-file", site.ca_file)
         assert (await site.run("queue", *where, "--token", READER, *trusted)).code == 0
 
 
-async def test_a_kubeconfig_that_verifies_nothing_excuses_its_own_server_only(
+async def test_insecure_skip_tls_verify_applies_to_the_kubeconfigs_own_server_only(
     scheduling: Open,
 ) -> None:
     async with scheduling() as site:
-        # https, so that the kubeconfig has TLS settings at all; it is not connected to.
+        # https, so that the kubeconfig has TLS settings; no connection is made to it.
         careless = {"server": "https://cluster.invalid", "insecure-skip-tls-verify": True}
         kubeconfig = site.kubeconfig(READER, **careless)
-        asked = ("queue", "--server", site.server, "--kubeconfig", kubeconfig)
-        refused = await site.run(*asked)
-        assert "is not trusted" in refused.err
-        assert (await site.run(*asked, "--ca-file", site.ca_file)).code == 0
+        arguments = ("queue", "--server", site.server, "--kubeconfig", kubeconfig)
+        failed = await site.run(*arguments)
+        assert "is not trusted" in failed.err
+        assert (await site.run(*arguments, "--ca-file", site.ca_file)).code == 0
 
 
 async def test_the_certificate_must_be_made_out_to_the_server_or_the_name_given(
     scheduling: Open,
 ) -> None:
     async with scheduling() as site:
-        asked = ("queue", "--server", site.server, "--ca-file", site.ca_file, "--token", READER)
-        wrong = await site.run(*asked, "--tls-server-name", "kubestow.example.com")
+        arguments = ("queue", "--server", site.server, "--ca-file", site.ca_file, "--token", READER)
+        wrong = await site.run(*arguments, "--tls-server-name", "kubestow.example.com")
         assert "Hostname mismatch" in wrong.err
-        assert (await site.run(*asked, "--tls-server-name", "127.0.0.1")).code == 0
+        assert (await site.run(*arguments, "--tls-server-name", "127.0.0.1")).code == 0
 
 
-async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_stranger(
+async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_server(
     scheduling: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scheduling() as site:
-        asked = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig(), INSECURE)
-        assert (await site.run(*asked)).code == 0
+        arguments = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig(), INSECURE)
+        assert (await site.run(*arguments)).code == 0
         # The same server, as if it were on another machine.
         monkeypatch.setattr(endpoint, "is_this_machine", lambda _: False)
-        refused = await site.run(*asked)
-        assert refused.code == 1
-        assert 'User "system:anonymous"' in refused.err
+        failed = await site.run(*arguments)
+        assert failed.code == 1
+        assert 'User "system:anonymous"' in failed.err
         assert "those of the kubeconfig are kept from a server that is not this machine" in (
-            refused.err
+            failed.err
         )
-        assert (await site.run(*asked, "--token", READER)).code == 0
+        assert (await site.run(*arguments, "--token", READER)).code == 0
         verified = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig())
         assert (await site.run(*verified, "--ca-file", site.ca_file)).code == 0
 
@@ -156,7 +156,7 @@ def test_only_loopback_is_this_machine(server: str, here: bool) -> None:
     assert endpoint.is_this_machine(server) is here
 
 
-# -- bad arguments and bad answers ---------------------------------------------------------------
+# -- bad arguments and bad responses -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_only_loopback_is_this_machine(server: str, here: bool) -> None:
 def test_mistakes_in_arguments_are_reported_before_any_request(
     arguments: list[str], text: str
 ) -> None:
-    ended = run(*arguments)
-    assert (ended.code, ended.out) == (2, "")
-    assert text in ended.err
+    result = run(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert text in result.err
 
 
 def test_a_file_that_is_no_certificate_and_an_empty_token_file_are_named(tmp_path: Path) -> None:
@@ -192,11 +192,11 @@ def test_a_file_that_is_no_certificate_and_an_empty_token_file_are_named(tmp_pat
     assert (no_certificate.code, "no PEM certificates" in no_certificate.err) == (1, True)
 
 
-def test_nobody_there() -> None:
-    ended = run("queue", "--server", f"https://localhost:{free_port()}", "--token", "t")
-    assert (ended.code, ended.out) == (1, "")
-    assert "nothing listens there (connection refused)" in ended.err
-    assert endpoint.TUNNEL in ended.err
+def test_a_port_without_a_listener() -> None:
+    result = run("queue", "--server", f"https://localhost:{free_port()}", "--token", "t")
+    assert (result.code, result.out) == (1, "")
+    assert "nothing listens there (connection refused)" in result.err
+    assert endpoint.TUNNEL in result.err
 
 
 def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,30 +204,30 @@ def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "create_connection", unknown)
-    ended = run("queue", "--server", "scheduler.invalid:1", "--token", "t")
-    assert "there is no host of that name" in ended.err
+    result = run("queue", "--server", "scheduler.invalid:1", "--token", "t")
+    assert "there is no host of that name" in result.err
 
 
 @asynccontextmanager
-async def answering(body: bytes) -> AsyncIterator[str]:
-    """A server without TLS that answers everything so."""
+async def responding(body: bytes) -> AsyncIterator[str]:
+    """A server without TLS that sends this response to every request."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(64)
         writer.write(body)
         await writer.drain()
         writer.close()
         await writer.wait_closed()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
     async with server:
         yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
-    async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
-        ended = await asyncio.to_thread(run, "queue", "--server", server, "--token", "t")
-    assert (ended.code, "no TLS there" in ended.err) == (1, True)
+    async with responding(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        result = await asyncio.to_thread(run, "queue", "--server", server, "--token", "t")
+    assert (result.code, "no TLS there" in result.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,6 @@ def test_other_responses(
     monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, text: str
 ) -> None:
     monkeypatch.setattr(endpoint, "request", lambda *_: (status, body))
-    ended = run("queue", "--token", "t")
-    assert (ended.code, ended.out) == (1, "")
-    assert text in ended.err
+    result = run("queue", "--token", "t")
+    assert (result.code, result.out) == (1, "")
+    assert text in result.err

@@ -24,12 +24,12 @@ from tests.integration.explain.conftest import Open, Site
 
 
 async def waiting(site: Site, name: str) -> None:
-    """Until the pod was tried and rejected, and the world was told."""
+    """Wait until the pod was rejected and its condition is written."""
     await until(lambda: condition(site.cluster, name).get("status") == "False", f"{name} rejected")
 
 
 def row(table: str, start: str) -> list[str]:
-    """The cells of the only line that begins so."""
+    """Return the cells of the only line that begins with this text."""
     (line,) = [line for line in table.splitlines() if line.startswith(start)]
     return re.split(r"\s{2,}", line.strip())
 
@@ -43,7 +43,7 @@ async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
         site.cluster.create(pod("held", gates=["example.com/quota", "example.com/data"]))
         site.cluster.create(pod("big", cpu="8"))
         await waiting(site, "big")
-        shown = await site.said("queue")
+        shown = await site.output("queue")
     lines = shown.splitlines()
     assert lines[0] == "active 0, backoff 0, unschedulable 1, gated 1, in flight 0"
     assert row(shown, "PLACE")[:2] == ["PLACE", "#"]
@@ -62,18 +62,18 @@ async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
     ]
 
 
-async def test_the_queue_names_the_event_and_the_hint_that_woke_a_pod(scheduling: Open) -> None:
+async def test_the_queue_names_the_event_and_the_hint_that_requeued_a_pod(scheduling: Open) -> None:
     slow = {"podInitialBackoffSeconds": 3600, "podMaxBackoffSeconds": 3600}
     # Otherwise a pod in backoff is popped while there is nothing else to do.
     async with scheduling(gates="SchedulerPopFromBackoffQ=false", **slow) as site:
         site.cluster.create(node("n1", cpu="2"))
         site.cluster.create(pod("big", cpu="8"))
         await waiting(site, "big")
-        # Too small still, so nothing to wake for; then large enough.
+        # Still too small, so the hint skips the pod; then large enough.
         site.cluster.create(node("n2", cpu="2"))
         site.cluster.create(node("n3", cpu="9"))
         view = await view_of(site, "big", place="backoff")
-        shown = await site.said("queue")
+        shown = await site.output("queue")
     assert (view["last_event"], view["last_hint"]) == ("NodeAdd", "NodeResourcesFit")
     assert (view["position"], view["attempts"]) == (0, 1)
     place, number, name, _, retry, _, event = row(shown, "backoff  ")
@@ -83,16 +83,16 @@ async def test_the_queue_names_the_event_and_the_hint_that_woke_a_pod(scheduling
 
 
 async def view_of(site: Site, name: str, **wanted: str) -> dict[str, Any]:
-    """The queue's record of a pod, once it is as wanted."""
+    """Return the queue's record of a pod once it is as expected."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            page = json.loads(await site.said("queue", "-o", "json"))
+            page = json.loads(await site.output("queue", "-o", "json"))
             for view in page["pods"]:
                 if view["name"] == name and wanted.items() <= view.items():
                     return dict(view)
 
 
-async def test_the_queue_can_be_narrowed(scheduling: Open) -> None:
+async def test_the_queue_can_be_filtered(scheduling: Open) -> None:
     async with scheduling() as site:
         for name in ("a", "b", "c"):
             site.cluster.create(pod(name, gates=["g"]))
@@ -100,14 +100,14 @@ async def test_the_queue_can_be_narrowed(scheduling: Open) -> None:
         elsewhere["metadata"]["namespace"] = "kube-system"
         site.cluster.create(elsewhere)
         await until_gated(site, 4)
-        first = await site.said("queue", "--limit", "1")
+        first = await site.output("queue", "--limit", "1")
         assert first.splitlines()[-1] == "not shown: 3 gated (--limit)"
-        only = await site.said("queue", "-n", "kube-system")
+        only = await site.output("queue", "-n", "kube-system")
         assert [row(only, "gated")[1], "default" in only] == ["kube-system/d", False]
-        assert (await site.said("queue", "-n", "nowhere")).splitlines()[-1] == (
+        assert (await site.output("queue", "-n", "nowhere")).splitlines()[-1] == (
             "no pod waits in namespace nowhere"
         )
-        page = json.loads(await site.said("queue", "-o", "json"))
+        page = json.loads(await site.output("queue", "-o", "json"))
         assert len(page["pods"]) == page["statistics"]["gated"] == 4
         assert page["leading"] is True
 
@@ -115,7 +115,7 @@ async def test_the_queue_can_be_narrowed(scheduling: Open) -> None:
 async def until_gated(site: Site, number: int) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            page = json.loads(await site.said("queue", "-o", "json"))
+            page = json.loads(await site.output("queue", "-o", "json"))
             if page["statistics"]["gated"] == number:
                 return
 
@@ -131,8 +131,8 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
         site.cluster.create(tainted)
         site.cluster.create(pod("web", cpu="2"))
         await waiting(site, "web")
-        shown = await site.said("explain", "default/web", "--examples", "2")
-        again = await site.said("explain", "web", "-o", "json")
+        shown = await site.output("explain", "default/web", "--examples", "2")
+        again = await site.output("explain", "web", "-o", "json")
     lines = shown.splitlines()
     assert lines[0].startswith("default/web  queued, profile kubestow, priority 0, uid ")
     assert lines[1].endswith("it fits on 0 of 6 nodes now")
@@ -155,7 +155,7 @@ async def test_a_gated_pod_shows_its_gate_and_the_scores_of_nodes(scheduling: Op
         site.cluster.create(node("tiny", cpu="1"))
         site.cluster.create(pod("held", cpu="2", gates=["quota"]))
         await until_gated(site, 1)
-        shown = await site.said("explain", "default/held", "--nodes", "1")
+        shown = await site.output("explain", "default/held", "--nodes", "1")
     lines = shown.splitlines()
     assert lines[1].startswith("held at the gate of plugin SchedulingGates")
     assert lines[1].endswith("once let in, it would fit on 2 of 3 nodes now")
@@ -174,20 +174,20 @@ async def test_a_bound_pod_and_a_pod_of_another_scheduler_are_explained(scheduli
         site.cluster.create(pod("mine"))
         site.cluster.create(pod("theirs", schedulerName="default-scheduler"))
         await until(lambda: bound_to(site.cluster, "mine"), "bound")
-        mine = await said_of(site, "mine", "bound to node n1")
-        theirs = await said_of(site, "theirs", "not ours")
+        mine = await explanation_of(site, "mine", "bound to node n1")
+        theirs = await explanation_of(site, "theirs", "not ours")
     assert mine["node"] == "n1"
     assert mine["since"]
     assert mine["nodes"] is theirs["nodes"] is None
     assert 'schedulerName is "default-scheduler"' in theirs["summary"]
 
 
-async def said_of(site: Site, name: str, summary: str) -> dict[str, Any]:
-    """The explanation, once its summary begins so."""
+async def explanation_of(site: Site, name: str, summary: str) -> dict[str, Any]:
+    """Return the explanation of a pod once its summary begins with this text."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            ended = await site.ask("explain", name, "-o", "json")
-            pod: dict[str, Any] = json.loads(ended.out)["pod"] if not ended.code else {}
+            result = await site.query("explain", name, "-o", "json")
+            pod: dict[str, Any] = json.loads(result.out)["pod"] if not result.code else {}
             if pod.get("summary", "").startswith(summary):
                 return pod
 
@@ -197,8 +197,10 @@ async def test_a_pod_that_waits_at_permit_is_explained(scheduling: Open) -> None
     async with scheduling(gang) as site:
         site.cluster.create(node("n1"))
         site.cluster.create(pod("member"))
-        said = await said_of(site, "member", "node n1 was chosen; waits at Permit for Gang")
-        assert said["state"] == "waiting-at-permit"
+        explanation = await explanation_of(
+            site, "member", "node n1 was chosen; waits at Permit for Gang"
+        )
+        assert explanation["state"] == "waiting-at-permit"
 
 
 async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
@@ -210,8 +212,8 @@ async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
         site.cluster.create(node("n1"))
         site.cluster.create(pod("web"))
         await waiting(site, "web")
-        shown = await site.said("explain", "default/web")
-        queue = await site.said("queue")
+        shown = await site.output("explain", "default/web")
+        queue = await site.output("queue")
     assert "An attempt would end with an error" in shown
     assert 'running "Licences" filter plugin: the database is down' in shown
     assert "(1 after an error)" in queue
@@ -220,19 +222,19 @@ async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
 
 async def test_a_standby_replica_is_noted(scheduling: Open) -> None:
     election = {"leaderElect": True, "resourceName": "taken", "resourceNamespace": "default"}
-    async with scheduling(leaderElection=election, before=somebody_leads) as site:
+    async with scheduling(leaderElection=election, before=another_replica_leads) as site:
         site.cluster.create(pod("web", gates=["g"]))
         await until_gated(site, 1)
-        queue = await site.ask("queue")
-        explained = await site.ask("explain", "web")
+        queue = await site.query("queue")
+        explained = await site.query("explain", "web")
     assert "gated" in queue.out
     assert "held at the gate" in explained.out
     assert "this replica stands by" in queue.err
     assert "this replica stands by" in explained.err
 
 
-def somebody_leads(cluster: EmbeddedCluster) -> None:
-    """Another replica holds the Lease for an hour."""
+def another_replica_leads(cluster: EmbeddedCluster) -> None:
+    """Store a Lease that another replica holds for an hour."""
     spec = {
         "holderIdentity": "another",
         "leaseDurationSeconds": 3600,
@@ -255,9 +257,9 @@ def somebody_leads(cluster: EmbeddedCluster) -> None:
 )
 async def test_unknown_pods_are_an_error(scheduling: Open, arguments: list[str], text: str) -> None:
     async with scheduling() as site:
-        ended = await site.ask(*arguments)
-    assert (ended.code, ended.out) == (1, "")
-    assert text in ended.err
+        result = await site.query(*arguments)
+    assert (result.code, result.out) == (1, "")
+    assert text in result.err
 
 
 @pytest.mark.parametrize(
@@ -273,11 +275,11 @@ async def test_unknown_pods_are_an_error(scheduling: Open, arguments: list[str],
         ("explain?pod=a/b/c", 404, 'no pod "a/b/c"'),
     ],
 )
-async def test_the_pages_refuse_what_they_do_not_understand(
+async def test_the_pages_reject_invalid_queries(
     scheduling: Open, path: str, status: int, text: str
 ) -> None:
     async with scheduling() as site:
         site.cluster.create(pod("web", gates=["g"]))
         await until_gated(site, 1)
-        answer = await site.get(f"/debug/{path}")
-    assert (answer.code, text in answer.out) == (status, True)
+        response = await site.get(f"/debug/{path}")
+    assert (response.code, text in response.out) == (status, True)

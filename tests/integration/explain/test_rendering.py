@@ -82,7 +82,7 @@ def test_pods_that_wait_for_the_same_reason_share_one_line_about_it() -> None:
     assert text.count("0/32 nodes are available") == 1
     assert "[1] 2 0/32 nodes are available: 30 Insufficient cpu, 2 node(s) had" in text
     assert "[2] 1 no" in text
-    # Cells fold, so only their beginnings stand beside each other.
+    # Cells are wrapped, so only their first lines are in one row.
     assert any("in 4m5s: periodic" in line and "Quota (pending)" in line for line in shown)
     assert any("second" in line and "after an event" in line for line in shown)
     assert any("when the gate" in line and "gate Gate [2]" in line for line in shown)
@@ -138,7 +138,7 @@ def test_scores_of_a_whole_profile_and_long_names_of_nodes_fit() -> None:
     [
         (Examination(0, 0, notes=("the cluster has no nodes",)), "note: the cluster has no nodes"),
         (Examination(2, 0, error="running P: \x1b[0m no"), "with an error running P: ?[0m no"),
-        # A profile that scores nothing.
+        # A profile without Score plugins.
         (Examination(1, 1, best=(NodeScore("n1", 0, ()),)), "It fits on 1 of 1 nodes n1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A plugin's own PodScheduled reason, from the rejection to the pod's status on the server."""
+"""A PodScheduled reason set by a plugin, from the rejection to the pod's stored status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOON: Any = {"kubestow": {"statusPatchDelay": "20ms"}}
 NODE_LABEL = ClusterEvent("Node", ActionType.UPDATE_NODE_LABEL)
 
 
-def refusal(message: str) -> Status:
+def rejection(message: str) -> Status:
     return Status(
         Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
         (message,),
@@ -46,27 +46,27 @@ def merge(cluster: EmbeddedCluster, kind: str, name: str, patch: JsonObject) -> 
 
 @dataclass
 class Budget:
-    """A gate with a message for pods whose name begins with "held"; empty lets them in."""
+    """A PreEnqueue plugin that rejects pods named "held…" with `text`, unless that is empty."""
 
     text: str = "0 of 10 left"
-    asked: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
 
-    def refuse(self, pod: Any) -> Status | None:
+    def reject(self, pod: Any) -> Status | None:
         if not pod.metadata.name.startswith("held"):
             return None
-        self.asked.append(pod.metadata.name)
-        return refusal(self.text) if self.text else None
+        self.checked.append(pod.metadata.name)
+        return rejection(self.text) if self.text else None
 
     def gate(self) -> type[Any]:
         return plugin(
             "Budget",
-            pre_enqueue=self.refuse,
+            pre_enqueue=self.reject,
             events_to_register=lambda: [ClusterEventWithHint(NODE_LABEL)],
         )
 
 
-class Said:
-    """Every (pod, reason, message) of PodScheduled that the server stored, in order."""
+class ConditionHistory:
+    """Every (pod, reason, message) of PodScheduled conditions that the server stored, in order."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.entries: list[tuple[str, str, str]] = []
@@ -77,10 +77,10 @@ class Said:
         obj = change.version.obj
         name = obj["metadata"]["name"]
         for each in obj.get("status", {}).get("conditions", ()):
-            says = each.get("reason", ""), each.get("message", "")
-            if each["type"] == "PodScheduled" and self._last.get(name) != says:
-                self._last[name] = says
-                self.entries.append((name, *says))
+            reason_and_message = each.get("reason", ""), each.get("message", "")
+            if each["type"] == "PodScheduled" and self._last.get(name) != reason_and_message:
+                self._last[name] = reason_and_message
+                self.entries.append((name, *reason_and_message))
 
     def reasons(self, name: str) -> list[str]:
         return [reason for each, reason, _ in self.entries if each == name]
@@ -102,17 +102,17 @@ async def test_the_reason_of_a_gating_plugin_is_written(cluster: EmbeddedCluster
 
 
 async def test_scheduling_gates_are_left_to_the_server(cluster: EmbeddedCluster) -> None:
-    said = Said(cluster)
+    history = ConditionHistory(cluster)
     budget = Budget()
     async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
         cluster.create(pod("held", gates=["g"]))
         cluster.create(pod("held-too"))
-        await until(lambda: said.reasons("held-too") == [REASON])
-        assert said.reasons("held") == ["SchedulingGated"]
+        await until(lambda: history.reasons("held-too") == [REASON])
+        assert history.reasons("held") == ["SchedulingGated"]
         assert scheduler.connections.dispatcher.statistics().status.sent == 1
-        # After its scheduling gate is removed, the other plugin gates the pod with its own reason.
+        # Once its scheduling gate is removed, the other plugin gates the pod with its own reason.
         merge(cluster, "Pod", "held", {"spec": {"schedulingGates": None}})
-        await until(lambda: said.reasons("held") == ["SchedulingGated", REASON])
+        await until(lambda: history.reasons("held") == ["SchedulingGated", REASON])
 
 
 async def test_events_that_change_numbers_for_many_held_pods_cause_no_writes(
@@ -128,10 +128,10 @@ async def test_events_that_change_numbers_for_many_held_pods_cause_no_writes(
         await settled(scheduler)
         for left in range(1, 4):
             budget.text = f"{left} of 10 left"
-            budget.asked.clear()
+            budget.checked.clear()
             merge(cluster, "Node", "n1", {"metadata": {"labels": {"left": str(left)}}})
-            await until(lambda: len(budget.asked) == len(names))
-        budget.text = "somebody else's turn"
+            await until(lambda: len(budget.checked) == len(names))
+        budget.text = "another team's turn"
         merge(cluster, "Node", "n1", {"metadata": {"labels": {"left": "0"}}})
         await until(
             lambda: all(condition(cluster, name)["message"] == budget.text for name in names)
@@ -145,7 +145,7 @@ async def test_a_pod_that_is_ungated_in_time_gets_no_condition(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
-    said, budget = Said(cluster), Budget()
+    history, budget = ConditionHistory(cluster), Budget()
     settings: Any = {"kubestow": {"statusPatchDelay": "10m"}}
     async with scheduling(cluster, [budget.gate()], **settings) as scheduler:
         cluster.create(pod("held"))
@@ -154,23 +154,23 @@ async def test_a_pod_that_is_ungated_in_time_gets_no_condition(
         merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "b"}}})
         await until(lambda: bound_to(cluster, "held") == "n1")
         await settled(scheduler)
-        assert REASON not in said.reasons("held")
+        assert REASON not in history.reasons("held")
 
 
 async def test_held_unschedulable_held_again(cluster: EmbeddedCluster) -> None:
     """The state machine of KEP-5465, the backward step included."""
     cluster.create(node("n1", cpu="1"))
-    said, budget = Said(cluster), Budget()
+    history, budget = ConditionHistory(cluster), Budget()
     async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
         cluster.create(pod("held", cpu="2"))
-        await until(lambda: said.reasons("held") == [REASON])
+        await until(lambda: history.reasons("held") == [REASON])
         budget.text = ""
         merge(cluster, "Node", "n1", {"metadata": {"labels": {"a": "1"}}})
-        await until(lambda: said.reasons("held") == [REASON, "Unschedulable"])
+        await until(lambda: history.reasons("held") == [REASON, "Unschedulable"])
         budget.text = "0 of 10 left"
         (view,) = scheduler.scheduling.queue.views()
         scheduler.scheduling.queue.recheck([view.uid])
-        await until(lambda: said.reasons("held") == [REASON, "Unschedulable", REASON])
+        await until(lambda: history.reasons("held") == [REASON, "Unschedulable", REASON])
 
 
 async def test_a_condition_is_written_in_spite_of_errors(cluster: EmbeddedCluster) -> None:
@@ -186,16 +186,16 @@ async def test_an_attempt_that_a_plugin_rejects_with_a_reason_of_its_own(
     cluster: EmbeddedCluster, point: str
 ) -> None:
     cluster.create(node("n1"))
-    asked: list[str] = []
+    checked: list[str] = []
 
     def post_filter(state: object, pod: Any, statuses: object) -> PostFilterResult:
-        asked.append(pod.metadata.name)
+        checked.append(pod.metadata.name)
         return PostFilterResult(unschedulable("no help"))
 
-    def refuse(state: object, pod: Any, where: object) -> Status | None:
-        return refusal("over quota") if pod.metadata.name == "p" else None
+    def reject(state: object, pod: Any, where: object) -> Status | None:
+        return rejection("over quota") if pod.metadata.name == "p" else None
 
-    methods: Any = {point: refuse}
+    methods: Any = {point: reject}
     plugins = [plugin("Quota", **methods), plugin("Helper", post_filter=post_filter)]
     async with scheduling(cluster, plugins, **SOON) as scheduler:
         cluster.create(pod("p"))
@@ -203,7 +203,7 @@ async def test_an_attempt_that_a_plugin_rejects_with_a_reason_of_its_own(
         await until(lambda: condition(cluster, "p").get("reason") == REASON)
         await until(lambda: condition(cluster, "big").get("reason") == "Unschedulable")
         assert "over quota" in condition(cluster, "p")["message"]
-        assert asked == ["big"]
+        assert checked == ["big"]
         assert scheduler.scheduling.gates.statistics().written == 1
 
 
@@ -213,13 +213,13 @@ async def test_pods_rejected_in_turn_are_written_once(cluster: EmbeddedCluster) 
     used = [0]
     attempts: list[str] = []
 
-    def refuse(state: object, pod: Any, table: object) -> Status | None:
+    def reject(state: object, pod: Any, table: object) -> Status | None:
         attempts.append(pod.metadata.name)
-        return refusal(f"{used[0]} of 10 used")
+        return rejection(f"{used[0]} of 10 used")
 
     quota = plugin(
         "Quota",
-        pre_filter=refuse,
+        pre_filter=reject,
         events_to_register=lambda: [ClusterEventWithHint(NODE_LABEL)],
     )
     names = [f"p{number}" for number in range(50)]

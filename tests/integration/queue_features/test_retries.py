@@ -1,6 +1,6 @@
 """Retries that need no object to change: the Time event, requeue_after, the outcome of the attempt.
 
-Over HTTP if the loop's own timers matter; in virtual time if exact times do.
+Tests run over HTTP where the loop's own timers matter, in virtual time where exact times do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Opening:
     """Rejects pods called "early" until a time; registers the Time event only."""
 
     opens: float = math.inf
-    asked: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
     attempts: list[float] = field(default_factory=list)
 
     def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
@@ -65,7 +65,7 @@ class Opening:
 
     def hint(self, pod: Any, old: Any, new: Any) -> QueueingHint:
         assert (old, new) == (None, None)
-        self.asked.append(pod.metadata.name)
+        self.checked.append(pod.metadata.name)
         return QueueingHint.QUEUE if time.time() >= self.opens else QueueingHint.SKIP
 
     def plugin(self) -> type[Any]:
@@ -84,12 +84,12 @@ async def test_time_alone_requeues_a_pod(cluster: EmbeddedCluster) -> None:
         cluster.create(pod("big", cpu="100"))
         cluster.create(pod("early"))
         await until(lambda: condition(cluster, "big") and condition(cluster, "early"))
-        await until(lambda: opening.asked, "a tick")
+        await until(lambda: opening.checked, "a tick")
         opening.opens = time.time()
         await until(lambda: bound_to(cluster, "early") == "n1")
         assert len(opening.attempts) == 2, "one before the moment, one after"
         assert opening.attempts[1] >= opening.opens
-        assert set(opening.asked) == {"early"}, "pods of other plugins are not examined"
+        assert set(opening.checked) == {"early"}, "pods of other plugins are not examined"
         assert incoming(scheduler, TIME_TICK.label) == 1
         view = scheduler.scheduling.queue.view("default", "big")
         assert view is not None
@@ -97,7 +97,7 @@ async def test_time_alone_requeues_a_pod(cluster: EmbeddedCluster) -> None:
 
 
 async def test_without_ticks_the_pod_stays(cluster: EmbeddedCluster) -> None:
-    """Shows that the tick moved the pod in the test above."""
+    """Check that the tick moved the pod in the test above."""
     cluster.create(node("n1"))
     opening = Opening()
     async with scheduling(cluster, [opening.plugin()], **NEVER_TICKS) as scheduler:
@@ -137,11 +137,11 @@ async def test_a_filter_requests_the_time_of_the_next_attempt(cluster: EmbeddedC
     cluster.create(node("n1"))
     attempts: list[float] = []
 
-    def refuse(state: Any, pod: Any, node: Any) -> Status | None:
+    def reject(state: Any, pod: Any, node: Any) -> Status | None:
         attempts.append(state.now)
         return unschedulable("not yet", requeue_after=0.05) if len(attempts) == 1 else None
 
-    quiet = plugin("Later", filter=refuse, events_to_register=list)
+    quiet = plugin("Later", filter=reject, events_to_register=list)
     async with scheduling(cluster, [quiet]) as scheduler:
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "n1")
@@ -156,13 +156,13 @@ class Waits:
     def __init__(self, **by_node: float | None) -> None:
         self.refusing = True
 
-        def refuse(state: Any, pod: Any, node: Any) -> Status | None:
+        def reject(state: Any, pod: Any, node: Any) -> Status | None:
             if pod.metadata.name != "p" or not self.refusing:
                 return None
             return unschedulable("not yet", requeue_after=by_node[node.name])
 
         self.service = Service(
-            service_plugin("W", filter=refuse, bind=lambda *_: None, events_to_register=list)
+            service_plugin("W", filter=reject, bind=lambda *_: None, events_to_register=list)
         )
         self.service.world.nodes(*by_node)
 
@@ -248,7 +248,7 @@ class Relaxing:
     relaxed: set[str] = field(default_factory=set)
     point: str = "filter"
 
-    def refuse(self, state: Any, pod: Any, node: Any) -> Status | None:
+    def reject(self, state: Any, pod: Any, node: Any) -> Status | None:
         return None if pod.uid in self.relaxed else unschedulable("strict")
 
     def hint(self, pod: Any, old: Any, new: Any) -> QueueingHint:
@@ -262,7 +262,7 @@ class Relaxing:
         return plugin(
             "Relaxing",
             events_to_register=lambda: [ClusterEventWithHint(ATTEMPT_OUTCOME, self.hint)],
-            **{self.point: self.refuse},
+            **{self.point: self.reject},
         )
 
 

@@ -58,8 +58,8 @@ class Replay:
         method, path, body = what
         headers = {"Content-Type": _CONTENT_TYPES.get(method, "application/json")}
         url = f"{self._cluster.url}{path}"
-        async with self._session.request(method, url, json=body, headers=headers) as answer:
-            assert answer.status < 300, f"row {self.row.number}: {what}: {await answer.text()}"
+        async with self._session.request(method, url, json=body, headers=headers) as response:
+            assert response.status < 300, f"row {self.row.number}: {what}: {await response.text()}"
 
     async def perform(self, actions: Iterable[Action]) -> None:
         """Do actions one after the other, each after the scheduler has seen the one before."""
@@ -93,12 +93,12 @@ class Replay:
             with suppress(asyncio.CancelledError):
                 await loop
 
-    async def refuse_all(self) -> None:
+    async def reject_all(self) -> None:
         """Create the initial objects and the pending pods; each is tried once and rejected."""
         await self.perform(Create(each) for each in self.row.initial)
         async with self.scheduling():
             await self.perform(Create(each) for each in self.row.pending)
-            await until(self._all_unschedulable, f"row {self.row.number}: all pods refused")
+            await until(self._all_unschedulable, f"row {self.row.number}: all pods rejected")
             await settled(self.wiring)
         # The conditions that were written come back as updates of the pods.
         await self.caught_up()
@@ -120,11 +120,11 @@ class Replay:
     async def try_woken(self, woken: Iterable[str]) -> None:
         """Schedule again: each moved pod gets another attempt or is bound, and none is lost."""
         async with self.scheduling():
-            await until(lambda: not self._untried(woken), f"row {self.row.number}: tried again")
+            await until(lambda: not self._untried(woken), f"row {self.row.number}: retried")
             await settled(self.wiring)
             await self.caught_up()
             lost = set(self.row.pod_names) - self._placed() - set(self.views())
-            assert not lost, f"row {self.row.number}: nobody knows {lost}"
+            assert not lost, f"row {self.row.number}: the queue has lost {lost}"
 
     def _placed(self) -> set[str]:
         """Return pods with a node, or with one chosen where a volume must be provisioned first."""
@@ -184,7 +184,7 @@ def check_rejections(replay: Replay) -> None:
         rejectors = frozenset(view.unschedulable_plugins) | frozenset(view.pending_plugins)
         expected = row.rejected_by.get(name)
         if expected is None:
-            assert rejectors, f"row {row.number}: nobody refused {name}"
+            assert rejectors, f"row {row.number}: no plugin rejected {name}"
             assert rejectors <= set(row.plugins), f"row {row.number}: {name}"
         else:
             assert rejectors == expected, f"row {row.number}: {name}"
@@ -193,7 +193,7 @@ def check_rejections(replay: Replay) -> None:
 async def woken_by(row: Row, feature_gates: Mapping[str, bool]) -> frozenset[str]:
     """Replay a row to its end; return the pods that its trigger moved."""
     async with replaying(row, feature_gates) as replay:
-        await replay.refuse_all()
+        await replay.reject_all()
         check_rejections(replay)
         await replay.perform(row.trigger)
         woken = replay.woken()

@@ -22,7 +22,7 @@ Mode = Literal["H", "B", "N"]
 """H: with hints only; B: with and without; N: without."""
 
 
-# -- what is done to the cluster -------------------------------------------------------------------
+# -- actions on the cluster ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The whole table, and the rows that this version can run.
 
-A row runs as soon as its plugins exist and its kinds are watched; until then `missing` returns what
-it lacks. Adding a plugin needs no change here.
+A row runs as soon as its plugins exist and its kinds are watched; until then `missing` lists the
+missing ones. Adding a plugin needs no change here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def missing(row: Row) -> str:
     absent = [f"plugin {name}" for name in row.plugins if name not in _EXISTING]
     absent += [f"plugin {name}" for name in _named_in_rejections(row) if name not in _EXISTING]
     absent += [
-        f"{PLACES[kind].plural}, which nobody watches"
+        f"{PLACES[kind].plural}, which no plugin watches"
         for kind in sorted(row.kinds)
         if PLACES[kind].plural not in RESOURCES
     ]

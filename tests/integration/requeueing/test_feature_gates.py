@@ -59,23 +59,23 @@ async def clear_gates(cluster: EmbeddedCluster, name: str) -> None:
     url = f"{cluster.url}/api/v1/namespaces/default/pods/{name}"
     async with (
         aiohttp.ClientSession() as session,
-        session.patch(url, json=body, headers=headers) as answer,
+        session.patch(url, json=body, headers=headers) as response,
     ):
-        assert answer.status == 200, await answer.text()
+        assert response.status == 200, await response.text()
 
 
 # -- PodSchedulingReadiness ------------------------------------------------------------------------
 
 
-async def test_the_api_server_refuses_to_bind_a_gated_pod(cluster: EmbeddedCluster) -> None:
+async def test_the_api_server_rejects_the_binding_of_a_gated_pod(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     binding = {"metadata": {"name": "gated"}, "target": {"kind": "Node", "name": "n1"}}
     url = f"{cluster.url}/api/v1/namespaces/default/pods/gated/binding"
-    async with aiohttp.ClientSession() as session, session.post(url, json=binding) as answer:
-        refusal = await answer.json()
-    assert (refusal["code"], refusal["reason"]) == (409, "Conflict")
-    assert "non-empty .spec.schedulingGates" in refusal["message"]
+    async with aiohttp.ClientSession() as session, session.post(url, json=binding) as response:
+        status = await response.json()
+    assert (status["code"], status["reason"]) == (409, "Conflict")
+    assert "non-empty .spec.schedulingGates" in status["message"]
     assert not bound_to(cluster, "gated")
 
 
@@ -86,8 +86,11 @@ async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(**READINESS_OFF), **BACKOFF) as scheduler:
-        await until(lambda: place(scheduler, "gated") is QueueState.BACKOFF, "refused")
-        await until(lambda: condition(cluster, "gated").get("reason") == "SchedulerError", "said")
+        await until(lambda: place(scheduler, "gated") is QueueState.BACKOFF, "rejected")
+        await until(
+            lambda: condition(cluster, "gated").get("reason") == "SchedulerError",
+            "condition written",
+        )
         cluster.create(node("n2"))
         cluster.create(pod("other"))
         await until(lambda: bound_to(cluster, "other"), "others are scheduled")
@@ -103,21 +106,21 @@ async def test_with_readiness_off_a_gated_pod_is_tried_once_and_backs_off(
         assert scheduler.state.cache.statistics().assumed_pods == 0
 
 
-async def test_with_readiness_off_a_pod_is_bound_once_its_gates_are_gone(
+async def test_with_readiness_off_a_pod_is_bound_once_its_gates_are_removed(
     cluster: EmbeddedCluster,
 ) -> None:
     short: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(**READINESS_OFF), **short) as scheduler:
-        await until(lambda: place(scheduler, "gated") is QueueState.BACKOFF, "refused")
+        await until(lambda: place(scheduler, "gated") is QueueState.BACKOFF, "rejected")
         await clear_gates(cluster, "gated")
         await until(lambda: bound_to(cluster, "gated") == "n1", "bound")
         await settled(scheduler)
 
 
 async def test_with_readiness_on_no_attempt_is_made(cluster: EmbeddedCluster) -> None:
-    """The counterpart: the pod is gated, and ungated without any flush."""
+    """With the gate on, the pod is gated, and ungated without any flush."""
     cluster.create(node("n1"))
     cluster.create(pod("gated", gates=[GATE]))
     async with scheduling(cluster, options=options(), **BACKOFF) as scheduler:
@@ -137,7 +140,7 @@ async def test_with_readiness_on_no_attempt_is_made(cluster: EmbeddedCluster) ->
 
 
 @pytest.mark.parametrize("number", ["7", "19", "24", "27", "36", "50", "71"])
-async def test_without_hints_all_pods_wake_that_registered_the_event(number: str) -> None:
+async def test_without_hints_all_pods_move_whose_plugins_registered_the_event(number: str) -> None:
     """Rows in which hints keep some pods, or all, from moving."""
     row = next(each for each in TABLE if each.number == number)
     assert row.requeued < set(row.pod_names)
@@ -145,7 +148,7 @@ async def test_without_hints_all_pods_wake_that_registered_the_event(number: str
 
 
 @pytest.mark.parametrize("number", ["1", "22", "69"])
-async def test_without_hints_an_event_that_nobody_registered_wakes_nobody(number: str) -> None:
+async def test_without_hints_an_event_that_no_plugin_registered_moves_no_pod(number: str) -> None:
     """TaintToleration registered neither resources nor labels of pods, the features no labels."""
     row = next(each for each in TABLE if each.number == number)
     assert row.requeued < set(row.pod_names)

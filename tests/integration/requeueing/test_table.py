@@ -1,4 +1,4 @@
-"""Every row of the requeueing table whose plugins exist: exactly the expected pods are tried again.
+"""Every row of the requeueing table whose plugins exist: exactly the expected pods are retried.
 
 With hints the pods that move are those of the table. Without them (feature gate
 SchedulerQueueingHints) kubestow queues for every registered event, so a row of mode B may move
@@ -49,7 +49,7 @@ async def test_without_hints_every_registered_event_moves_pods(row: Row) -> None
     assert await woken_by(row, HINTS_OFF) == row.requeued
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     numbers = {row.number.rstrip("abc") for row in TABLE}
     assert numbers == {str(number) for number in range(1, 72)}
     assert len({row.number for row in TABLE}) == len(TABLE)

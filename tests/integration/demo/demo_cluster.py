@@ -1,4 +1,4 @@
-"""A board on a store that the test writes to, in time that the test turns."""
+"""A board on a store that the test writes to, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MESSAGE = (
 )
 
 
-class Stage:
+class DemoCluster:
     """Pods and nodes as the API server would store them."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Stage:
     def finish(self, name: str) -> None:
         self._change(name, status={"phase": "Succeeded"})
 
-    def refuse(self, name: str, message: str = MESSAGE, reason: str = "Unschedulable") -> None:
+    def reject(self, name: str, message: str = MESSAGE, reason: str = "Unschedulable") -> None:
         condition = {
             "type": "PodScheduled",
             "status": "False",
@@ -69,7 +69,7 @@ class Stage:
 
     def gate(self, name: str, *gates: str) -> None:
         self._change(name, spec={"schedulingGates": [{"name": gate} for gate in gates]})
-        self.refuse(name, "blocked by scheduling gates", "SchedulingGated")
+        self.reject(name, "blocked by scheduling gates", "SchedulingGated")
 
     def delete(self, name: str) -> None:
         self.store.delete("pods", "shop", name)
