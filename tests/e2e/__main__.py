@@ -1,7 +1,7 @@
 """Runs upstream's end-to-end specs: `python -m tests.e2e [--short]`; see CONTRIBUTING.md.
 
-Ends with status 1 when a spec is not as the table in `specs.py` expects it, be it that it fails or
-that it passes although it is expected to fail.
+Exits with status 1 if the result of a spec is not the one that the table in `specs.py` expects: if
+it fails, or if it passes although it is expected to fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testing.control_plane.control_plane import ControlPlane, ProcessError
 from testing.go_programs import is_executable
 from tests.e2e.build import BINARY
 from tests.e2e.cluster import NODES, SCHEDULERS, cluster_with, nodes_of
-from tests.e2e.report import ReportError, describe_faults, judge, merge, print_table, read_report
+from tests.e2e.report import ReportError, compare, describe_faults, merge, print_table, read_report
 from tests.e2e.specs import SPECS, Spec, choose
 
 OUTPUT: Final = REPOSITORY / "build" / "e2e"
@@ -49,7 +49,7 @@ def arguments_of(kubeconfig: Path, specs: Sequence[Spec], report: Path) -> list[
         f"--kubeconfig={kubeconfig}",
         "--provider=skeleton",
         f"--num-nodes={NODES}",
-        # Nothing of these exists here, and looking for it takes minutes.
+        # These do not exist here, and the search for them takes minutes.
         "--dump-logs-on-failure=false",
         "--system-daemonsets-startup-timeout=10s",
         *(f"--ginkgo.focus=^{SUITE} {re.escape(spec.name)}$" for spec in specs),
@@ -120,7 +120,7 @@ class Suite:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             seconds = time.monotonic() - began
-            _say(f"      specs of unfinished processes: {self._running}, {seconds:.0f} s")
+            _print_status(f"      specs of unfinished processes: {self._running}, {seconds:.0f} s")
 
     async def _run_batches(
         self, ready: asyncio.Event, specs: Sequence[Spec]
@@ -190,15 +190,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     specs = choose(SPECS, short=options.short, only=options.only, scheduler=options.scheduler)
     if not specs:
-        _say("error: no spec has such a name; --list prints them all")
+        _print_status("error: no spec has such a name; --list prints them all")
         return 1
     try:
         return _run(specs, options.scheduler, options.output.resolve() / options.scheduler)
     except KeyboardInterrupt:
-        _say("interrupted")
+        _print_status("interrupted")
         return 130
     except (BinariesMissingError, ProcessError, ReportError) as error:
-        _say(f"error: {error}")
+        _print_status(f"error: {error}")
         return 1
 
 
@@ -206,21 +206,21 @@ def _run(specs: Sequence[Spec], scheduler: str, output: Path) -> int:
     binary = find_binary()
     began = time.monotonic()
     with cluster_with(scheduler, output) as plane:
-        _say(f"{len(specs)} specs against {scheduler}; logs: {plane.files.logs}")
+        _print_status(f"{len(specs)} specs against {scheduler}; logs: {plane.files.logs}")
         done = asyncio.run(Suite(plane, binary).run(specs))
     found = merge([(read_report(path.read_bytes()), batch.specs) for batch, path in done])
-    verdicts = judge(found, specs, SPECS)
-    print(print_table(verdicts), flush=True)
-    faults = describe_faults(verdicts)
+    results = compare(found, specs, SPECS)
+    print(print_table(results), flush=True)
+    faults = describe_faults(results)
     for problem in found.problems:
-        _say(f"\nthe suite: {problem}")
+        _print_status(f"\nthe suite: {problem}")
     if faults:
-        _say(f"\n{faults}")
-    _say(f"\nreport and logs: {output}; {time.monotonic() - began:.0f} s in all")
+        _print_status(f"\n{faults}")
+    _print_status(f"\nreport and logs: {output}; {time.monotonic() - began:.0f} s in all")
     return 1 if faults or found.problems else 0
 
 
-def _say(text: str) -> None:
+def _print_status(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

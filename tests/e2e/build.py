@@ -18,7 +18,7 @@ BINARY: Final = "e2e.test"
 MODULE: Final = GoModule(
     directory=Path(__file__).resolve().parent,
     packages={BINARY: "k8s.io/kubernetes/test/e2e"},
-    # Without vet, which would look at every package it depends on, for longer than it compiles.
+    # Without vet, which would check every dependency and take longer than the compiler.
     command=("test", "-c", "-vet=off"),
 )
 

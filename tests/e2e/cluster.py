@@ -81,7 +81,7 @@ _SYSTEM_PODS: Final = {
 
 @contextmanager
 def cluster_with(scheduler: str, directory: Path) -> Iterator[ControlPlane]:
-    """Run it without nodes; its logs stay in `directory`, which is emptied first."""
+    """Run the cluster without nodes; its logs stay in `directory`, which is emptied first."""
     shutil.rmtree(directory, ignore_errors=True)
     options = ApiServerOptions(
         disabled_admission_plugins=(), feature_gates=GATES, runtime_config=APIS
@@ -97,7 +97,7 @@ def cluster_with(scheduler: str, directory: Path) -> Iterator[ControlPlane]:
 
 
 def _start_kubestow(plane: ControlPlane) -> None:
-    """Start it with the permissions of the manifests; their Deployment would run nothing here."""
+    """Start kubestow with the permissions of the manifests; a Deployment would not run here."""
     objects = yaml.safe_load_all(plane.kubectl("kustomize", str(_MANIFESTS)))
     permissions = [each for each in objects if each["kind"] in _PERMISSIONS]
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions))
@@ -110,6 +110,6 @@ def _start_kubestow(plane: ControlPlane) -> None:
 
 
 def nodes_of(client: ApiClient) -> OutsideKubelets:
-    """The fake nodes."""
+    """Run the fake nodes."""
     settings = Settings(run_seconds=RUN_SECONDS)
     return OutsideKubelets(client, templates(NODES, zones=ZONES), settings)

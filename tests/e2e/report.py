@@ -1,4 +1,4 @@
-"""Reads the JSON report of Ginkgo and judges it by the table of specs. Pure: bytes in, text out."""
+"""Reads the JSON report of Ginkgo and compares it with the table of specs. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGE_LINES: Final = 25
 
 
 class ReportError(ValueError):
-    """The file is not a report of Ginkgo that is complete."""
+    """The file is not a complete report of Ginkgo."""
 
 
 class Outcome(NamedTuple):
@@ -30,8 +30,8 @@ class Outcome(NamedTuple):
     """File and line of the failure."""
 
 
-class Verdict(NamedTuple):
-    """One spec beside what the table expects of it; `fault` is empty if it is as expected."""
+class SpecResult(NamedTuple):
+    """Outcome of one spec against the table; `fault` is empty if it is as expected."""
 
     outcome: Outcome
     result: str
@@ -70,7 +70,7 @@ class Report(NamedTuple):
     """One run of the suite."""
 
     outcomes: list[Outcome]
-    """Of every spec in the binary; those that were not asked for are `skipped`."""
+    """Of every spec in the binary; those that were not selected are `skipped`."""
 
     problems: list[str]
     """What failed apart from the specs, such as the set-up of the suite."""
@@ -122,76 +122,79 @@ def merge(parts: Sequence[tuple[Report, Sequence[Spec]]]) -> Report:
         outcomes |= {outcome.name: outcome for outcome in report.outcomes}
         problems += [each for each in report.problems if each not in problems]
     for report, specs in parts:
-        asked = {spec.name for spec in specs}
-        outcomes |= {each.name: each for each in report.outcomes if each.name in asked}
+        selected = {spec.name for spec in specs}
+        outcomes |= {each.name: each for each in report.outcomes if each.name in selected}
     return Report([*outcomes.values()], problems)
 
 
-def judge(report: Report, run: Sequence[Spec], table: Sequence[Spec]) -> list[Verdict]:
-    """Compare the specs that were `run` with what the table says of them.
+def compare(report: Report, run: Sequence[Spec], table: Sequence[Spec]) -> list[SpecResult]:
+    """Compare the specs that were `run` with the results that the table expects.
 
     Also finds specs that the table should have and has not, and those it has and the binary has
     not: both come with another release of Kubernetes.
     """
     outcomes = {outcome.name: outcome for outcome in report.outcomes}
-    verdicts = [_judge(spec, outcomes.get(spec.name)) for spec in run]
+    results = [_compare_spec(spec, outcomes.get(spec.name)) for spec in run]
     known = {spec.name for spec in table}
     missing = Outcome("", "missing")
-    asked = {spec.name for spec in run}
-    verdicts += [
-        _judge(spec, None) for spec in table if spec.name not in outcomes and spec.name not in asked
+    selected = {spec.name for spec in run}
+    results += [
+        _compare_spec(spec, None)
+        for spec in table
+        if spec.name not in outcomes and spec.name not in selected
     ]
-    verdicts += [
-        Verdict(missing._replace(name=name), "unknown", "it is not in tests/e2e/specs.py: add it")
+    results += [
+        SpecResult(
+            missing._replace(name=name), "unknown", "it is not in tests/e2e/specs.py: add it"
+        )
         for name in outcomes
         if name not in known and SELECTED.search(name)
     ]
-    return verdicts
+    return results
 
 
-def _judge(spec: Spec, outcome: Outcome | None) -> Verdict:
+def _compare_spec(spec: Spec, outcome: Outcome | None) -> SpecResult:
     if outcome is None:
         fault = "the binary has no such spec: correct its name in tests/e2e/specs.py"
-        return Verdict(Outcome(spec.name, "missing"), "missing", fault)
+        return SpecResult(Outcome(spec.name, "missing"), "missing", fault)
     if outcome.state == "passed":
         if spec.fails:
             fault = f"expected to fail ({spec.fails}), but it passes: take `fails` off"
-            return Verdict(outcome, "passed unexpectedly", fault)
-        return Verdict(outcome, "passed")
+            return SpecResult(outcome, "passed unexpectedly", fault)
+        return SpecResult(outcome, "passed")
     if outcome.state in FAILED_STATES:
         if spec.fails:
-            return Verdict(outcome, "failed as expected")
-        return Verdict(outcome, outcome.state, outcome.message or "it says nothing")
+            return SpecResult(outcome, "failed as expected")
+        return SpecResult(outcome, outcome.state, outcome.message or "no message")
     fault = f"it did not run: {outcome.message or 'no reason given'}"
-    return Verdict(outcome, outcome.state, fault)
+    return SpecResult(outcome, outcome.state, fault)
 
 
-def print_table(verdicts: Sequence[Verdict]) -> str:
+def print_table(results: Sequence[SpecResult]) -> str:
     """Return the results, one line each, and the sum of the seconds."""
     lines = [
-        f"{verdict.result:20} {verdict.outcome.seconds:6.1f} s  {verdict.outcome.name}"
-        for verdict in verdicts
+        f"{each.result:20} {each.outcome.seconds:6.1f} s  {each.outcome.name}" for each in results
     ]
     counts: Mapping[str, int] = {
-        result: sum(1 for verdict in verdicts if verdict.result == result)
-        for result in dict.fromkeys(verdict.result for verdict in verdicts)
+        result: sum(1 for each in results if each.result == result)
+        for result in dict.fromkeys(each.result for each in results)
     }
-    seconds = sum(verdict.outcome.seconds for verdict in verdicts)
+    seconds = sum(each.outcome.seconds for each in results)
     summary = ", ".join(f"{count} {result}" for result, count in counts.items()) or "nothing ran"
     return "\n".join([*lines, f"{summary}; {seconds:.0f} s in specs"])
 
 
-def describe_faults(verdicts: Sequence[Verdict]) -> str:
-    """Return, for each spec that is not as expected, what it said and where."""
+def describe_faults(results: Sequence[SpecResult]) -> str:
+    """Return message and place of each spec whose result is not as expected."""
     parts = []
-    for verdict in verdicts:
-        if not verdict.fault:
+    for each in results:
+        if not each.fault:
             continue
-        lines = verdict.fault.splitlines()
+        lines = each.fault.splitlines()
         shown = lines[:MESSAGE_LINES]
         if len(lines) > MESSAGE_LINES:
             shown.append(f"... ({len(lines) - MESSAGE_LINES} more lines)")
-        place = f"    at {verdict.outcome.place}" if verdict.outcome.place else ""
+        place = f"    at {each.outcome.place}" if each.outcome.place else ""
         text = "\n".join(f"    {line}" for line in shown)
-        parts.append("\n".join(filter(None, [f"{verdict.outcome.name}:", text, place])))
+        parts.append("\n".join(filter(None, [f"{each.outcome.name}:", text, place])))
     return "\n\n".join(parts)

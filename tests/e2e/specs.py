@@ -2,7 +2,7 @@
 
 A spec is in one of four states: in the short set, in the whole set, an expected failure (run, and
 an error if it passes), or not run. `python -m tests.e2e` also reports specs of the binary that
-`SELECTED` finds and the table lacks, so that a new release of Kubernetes cannot bring any unseen.
+`SELECTED` finds and the table lacks, so that those of a new Kubernetes release are noticed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def choose(
     only: Sequence[str] = (),
     scheduler: str = "kubestow",
 ) -> list[Spec]:
-    """Return the specs to run, each with what is expected of `scheduler`."""
+    """Return the specs to run, each with the result that is expected of `scheduler`."""
     chosen = [
         spec
         for spec in table
@@ -54,7 +54,7 @@ def choose(
         and (not only or any(text.lower() in spec.name.lower() for text in only))
     ]
     if scheduler != "kubestow":
-        # What kubestow cannot do yet is no excuse for the one it is compared with.
+        # Expected failures of kubestow do not apply to the scheduler that it is compared with.
         return [spec._replace(fails="") for spec in chosen]
     return chosen
 
@@ -63,7 +63,7 @@ def read_table(text: str) -> tuple[Spec, ...]:
     """Read the table.
 
     Raises:
-        ValueError: it is no TOML, has keys that nobody reads, or misses a reason.
+        ValueError: it is not TOML, has unknown keys, or misses a reason.
     """
     table: dict[str, Any] = tomllib.loads(text)
     specs = [Spec(name, short=True) for name in table.pop("short", ())]

@@ -78,7 +78,7 @@ def make_control_plane(
 
 @pytest.fixture
 def fresh_control_plane(make_control_plane: ControlPlaneFactory) -> ControlPlane:
-    """Return a running control plane for one test, which may stop and kill what it likes."""
+    """Return a running control plane for one test, which may stop and kill its processes."""
     return make_control_plane(ApiServerOptions())
 
 

@@ -1,7 +1,7 @@
 """A mutating webhook that gates pods of queues, as Kueue's does.
 
-The API server calls webhooks after admission policies; only a policy with reinvocation sees what a
-webhook has changed.
+The API server calls webhooks after admission policies; only a policy with reinvocation sees the
+changes of a webhook.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _GATE: Final = [
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers every review with the patch that adds the gate."""
+    """Responds to every review with the patch that adds the gate."""
 
     def do_POST(self) -> None:
-        """Answer an AdmissionReview."""
+        """Respond to an AdmissionReview."""
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         response = {
             "uid": review["request"]["uid"],
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def gating_webhook(plane: ControlPlane, namespace: str) -> Iterator[None]:
-    """Serve and register it for pods of a namespace that have the label."""
+    """Serve the webhook, registered for pods of a namespace that have the label."""
     files = plane.files
     server = ThreadingHTTPServer((LOOPBACK, 0), _Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

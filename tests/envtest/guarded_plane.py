@@ -1,4 +1,4 @@
-"""A control plane with our manifests and the policies of deferred quota, as a site applies them."""
+"""A control plane with our manifests and the policies of deferred quota, as users apply them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPONENTS: Final = [
 def guarded_plane(
     binaries: Binaries, directory: Path, arguments: Sequence[str], *, controllers: Sequence[str]
 ) -> Iterator[ControlPlane]:
-    """Run it; `arguments` and `controllers` are kube-controller-manager's."""
+    """Run the plane; `arguments` and `controllers` are those of kube-controller-manager."""
     with ControlPlane(binaries, ApiServerOptions(), directory) as plane:
         plane.start_controller_manager(arguments, controllers=controllers)
         apply_manifests(plane, directory, COMPONENTS)
@@ -43,7 +43,7 @@ def apply_manifests(plane: ControlPlane, directory: Path, components: Sequence[P
 
 
 def node(name: str, amounts: Mapping[str, str]) -> JsonObject:
-    """A node that can take pods."""
+    """Return a node with resources for pods."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},

@@ -1,7 +1,7 @@
-"""Requests about quotas, for two servers to answer alike: pure data.
+"""Requests about quotas, to which two servers must respond alike: pure data.
 
-Each case has a namespace of its own. Objects are as small as the API allows; what both servers
-fill in by themselves does not matter, only codes and messages are compared.
+Each case has a namespace of its own. Objects are as small as the API allows; defaults
+of the servers do not matter, only codes and messages are compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 Json = dict[str, Any]
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """One request; the path is relative to the namespace."""
 
     method: str
@@ -20,11 +20,11 @@ class Ask(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Requests in order. Before them the quotas, which must be known to admission."""
+    """Requests in order. The quotas are created first, and must have reached admission."""
 
     name: str
     quotas: dict[str, Json]
-    asks: list[Ask]
+    requests: list[Request]
 
 
 def resources(requests: Json | None = None, limits: Json | None = None) -> Json:
@@ -39,36 +39,36 @@ def pod(
     *,
     gated: bool = False,
     **spec: Any,
-) -> Ask:
+) -> Request:
     container = {"name": "c", "image": "none", "resources": resources(requests, limits)}
     body: Json = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
     if gated:
         body["schedulingGates"] = [{"name": "example.com/hold"}]
-    return Ask("POST", "pods", {"metadata": {"name": name}, "spec": body})
+    return Request("POST", "pods", {"metadata": {"name": name}, "spec": body})
 
 
-def _quota(name: str, hard: Json, **spec: Any) -> Ask:
-    return Ask(
+def _quota(name: str, hard: Json, **spec: Any) -> Request:
+    return Request(
         "POST", "resourcequotas", {"metadata": {"name": name}, "spec": {"hard": hard, **spec}}
     )
 
 
-def _config_map(name: str) -> Ask:
-    return Ask("POST", "configmaps", {"metadata": {"name": name}})
+def _config_map(name: str) -> Request:
+    return Request("POST", "configmaps", {"metadata": {"name": name}})
 
 
-def _claim(name: str, size: str, storage_class: str = "fast") -> Ask:
+def _claim(name: str, size: str, storage_class: str = "fast") -> Request:
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": storage_class,
         "resources": {"requests": {"storage": size}},
     }
-    return Ask("POST", "persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec})
+    return Request("POST", "persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec})
 
 
-def _resize(name: str, cpu: str) -> Ask:
+def _resize(name: str, cpu: str) -> Request:
     containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
-    return Ask("PATCH", f"pods/{name}/resize", {"spec": {"containers": containers}})
+    return Request("PATCH", f"pods/{name}/resize", {"spec": {"containers": containers}})
 
 
 def _init(name: str, cpu: str, **more: Any) -> Json:
@@ -111,8 +111,8 @@ CASES: Final = [
             "two": {"hard": {"limits.cpu": "2", "limits.memory": "2Gi"}},
         },
         [
-            # Each is refused by one quota at most: where both refuse, the real server names
-            # whichever its map yields first. So the two large ones come while nothing is used.
+            # At most one quota rejects each: where both reject, the real server names the
+            # one that its map yields first. So the two large ones come while nothing is used.
             pod("b", {"cpu": "2", "memory": "2Gi"}, {"cpu": "2", "memory": "2Gi"}),
             pod("c", {"cpu": "500m", "memory": "512Mi"}, {"cpu": "3", "memory": "3Gi"}),
             pod("a", {"cpu": "1"}, {"cpu": "1", "memory": "1Gi"}),
@@ -171,7 +171,7 @@ CASES: Final = [
             _config_map("x"),
             _config_map("y"),
             _config_map("z"),
-            Ask(
+            Request(
                 "POST",
                 "services",
                 {
@@ -182,8 +182,12 @@ CASES: Final = [
                     },
                 },
             ),
-            Ask("POST", "services", {"metadata": {"name": "t"}, "spec": {"ports": [{"port": 1}]}}),
-            Ask("POST", "services", {"metadata": {"name": "u"}, "spec": {"ports": [{"port": 1}]}}),
+            Request(
+                "POST", "services", {"metadata": {"name": "t"}, "spec": {"ports": [{"port": 1}]}}
+            ),
+            Request(
+                "POST", "services", {"metadata": {"name": "u"}, "spec": {"ports": [{"port": 1}]}}
+            ),
         ],
     ),
     Case(
@@ -287,9 +291,9 @@ CASES: Final = [
             _quota("g", {"requests.cpu": "1500m", f"requests.{GPU}": "4"}),
             _quota("h", {"pods": "1"}, scopes=["Terminating", "NotTerminating"]),
             _quota("i", {"count/jobs.batch": "1500m"}),
-            Ask("PATCH", "resourcequotas/g", {"spec": {"scopes": ["BestEffort"]}}),
-            Ask("PATCH", "resourcequotas/g", {"spec": {"hard": {"pods": "1.5"}}}),
-            Ask(
+            Request("PATCH", "resourcequotas/g", {"spec": {"scopes": ["BestEffort"]}}),
+            Request("PATCH", "resourcequotas/g", {"spec": {"hard": {"pods": "1.5"}}}),
+            Request(
                 "PATCH",
                 "resourcequotas/g/status",
                 {"status": {"used": {"deferred.kubestow.io/requests.memory": "1500m"}}},

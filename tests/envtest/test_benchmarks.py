@@ -11,7 +11,7 @@ pytestmark = pytest.mark.envtest
 
 
 def run(*arguments: str) -> str:
-    """Run a benchmark module; its standard output."""
+    """Run a benchmark module; return its standard output."""
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         capture_output=True,
@@ -32,7 +32,7 @@ def test_a_family_runs_for_both_schedulers_and_ends_with_ratios(workload: str) -
     assert f"({workload}); CPU per pod: " in printed.splitlines()[-1]
 
 
-def test_with_a_backlog_the_generator_is_out_of_the_race() -> None:
+def test_with_a_backlog_the_generator_is_no_bottleneck() -> None:
     printed = run(
         "benchmarks", "--size", "smoke", "--workload", "SchedulingBasic", "--backlog",
         "--contender", "kubestow",
@@ -41,7 +41,7 @@ def test_with_a_backlog_the_generator_is_out_of_the_race() -> None:
     assert "no ratio for SchedulingBasic: no run of kube-scheduler" in printed
 
 
-def test_both_schedulers_say_the_same_of_pods_that_fit_nowhere() -> None:
+def test_both_schedulers_write_the_same_for_pods_that_fit_nowhere() -> None:
     printed = run(
         "benchmarks.differential", "--worlds", "1", "--nodes", "12", "--workloads", "12",
         "--seed", "4",

@@ -27,7 +27,7 @@ def fill(directory: Path, names: tuple[str, ...]) -> Path:
     return directory
 
 
-def test_kubebuilder_assets_win_over_the_built_binaries(tmp_path: Path) -> None:
+def test_kubebuilder_assets_take_precedence_over_built_binaries(tmp_path: Path) -> None:
     assert find_directory({"KUBEBUILDER_ASSETS": str(tmp_path)}) == tmp_path
     assert find_directory({"KUBEBUILDER_ASSETS": ""}) == BUILD_DIRECTORY
     assert find_directory({}) == BUILD_DIRECTORY
@@ -90,7 +90,7 @@ def test_the_built_version_is_the_one_that_go_mod_requires() -> None:
     )
 
 
-def test_a_go_mod_without_a_release_is_refused() -> None:
+def test_a_go_mod_without_a_release_is_rejected() -> None:
     with pytest.raises(BuildError, match=r"does not require k8s\.io/kubernetes at a release"):
         build.kubernetes_version("require k8s.io/api v0.36.2")
 

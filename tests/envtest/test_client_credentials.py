@@ -62,7 +62,7 @@ class Authority:
         return certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate for client `name`, an administrator."""
+        """Issue a certificate for client `name`, an administrator."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
             [
@@ -81,7 +81,7 @@ class Authority:
 
 
 class Cluster:
-    """A control plane that believes the certificates of one authority at a time."""
+    """A control plane that trusts one certificate authority at a time."""
 
     def __init__(self, make_control_plane: ControlPlaneFactory, folder: Path) -> None:
         self.folder = folder
@@ -115,16 +115,16 @@ def cluster(make_control_plane: ControlPlaneFactory, tmp_path: Path) -> Cluster:
 
 async def who_am_i(client: ApiClient) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    answer = await client.request("POST", SELF, body=body)
-    return str(json.loads(answer.body)["status"]["userInfo"]["username"])
+    response = await client.request("POST", SELF, body=body)
+    return str(json.loads(response.body)["status"]["userInfo"]["username"])
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
-    """A user whose plugin, a shell script, prints what is in a file."""
-    answer = {"apiVersion": V1, "kind": "ExecCredential", "status": status}
-    (folder / "answer").write_text(json.dumps(answer))
+    """Return a user whose plugin, a shell script, prints the content of a file."""
+    credential = {"apiVersion": V1, "kind": "ExecCredential", "status": status}
+    (folder / "credential").write_text(json.dumps(credential))
     script = folder / "plugin.sh"
-    script.write_text(f"#!/bin/sh\necho noise >&2\ncat '{folder}/answer'\n")
+    script.write_text(f"#!/bin/sh\necho noise >&2\ncat '{folder}/credential'\n")
     script.chmod(0o755)
     return {"exec": {"apiVersion": V1, "command": "./plugin.sh", "interactiveMode": "Never"}}
 
@@ -168,7 +168,7 @@ async def test_a_client_certificate_is_rotated_with_its_authority(cluster: Clust
         second = Authority("second")
         cluster.clients.write_bytes(second.certificate)
         async with asyncio.timeout(120):
-            # A 401 reads the files again, which still hold what is refused now.
+            # After a 401 the client reads the files again; they still hold the old certificate.
             while await accepted(client):  # noqa: ASYNC110  (another process changes its mind)
                 await asyncio.sleep(0.2)
         show(second.issue("after"))

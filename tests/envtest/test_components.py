@@ -30,11 +30,11 @@ def test_gates_and_groups_become_flags() -> None:
     assert "--runtime-config=api/all=true" in arguments
 
 
-def test_extra_arguments_come_last_and_so_win() -> None:
+def test_extra_arguments_come_last_and_take_precedence() -> None:
     assert arguments_with(ApiServerOptions(extra_arguments=("--v=4",)))[-1] == "--v=4"
 
 
-def test_a_scheduler_configuration_gets_what_it_does_not_say() -> None:
+def test_a_scheduler_configuration_gets_defaults_for_absent_fields() -> None:
     document = scheduler_configuration({"parallelism": 2}, Path("file"))
     assert document == {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -45,7 +45,7 @@ def test_a_scheduler_configuration_gets_what_it_does_not_say() -> None:
     }
 
 
-def test_a_scheduler_configuration_keeps_what_it_says() -> None:
+def test_a_scheduler_configuration_keeps_its_fields() -> None:
     config = {"clientConnection": {"qps": 50}, "leaderElection": {"leaderElect": True}}
     document = scheduler_configuration(config, Path("file"))
     assert document["clientConnection"] == {"kubeconfig": "file", "qps": 50, "burst": 5000}

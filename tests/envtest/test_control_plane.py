@@ -1,7 +1,7 @@
 """The real control plane starts, keeps its data over restarts, and runs upstream's scheduler.
 
-Out of scope: anything about kubestow. These tests say whether the ground that the other envtest
-tests stand on is firm.
+Out of scope: anything about kubestow. These tests check the foundation of the other
+envtest tests.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def test_kube_controller_manager_makes_the_pods_of_a_job(fresh_control_plane: Co
     control_plane.kubectl("wait", "job/work", "--for=jsonpath={.status.active}=1", "--timeout=30s")
 
 
-def test_a_server_that_does_not_start_says_why_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_reports_why_and_leaves_nothing_running(
+    tmp_path: Path,
+) -> None:
     options = ApiServerOptions(extra_arguments=("--no-such-flag",))
     control_plane = ControlPlane(options=options, directory=tmp_path / "broken")
     with pytest.raises(

@@ -1,6 +1,6 @@
-"""Objects nested as deep as the real API server stores them end no scheduler, and lose no pod.
+"""Objects nested as deep as the real API server stores them stop no scheduler and lose no pod.
 
-A control plane of its own: whoever reads such objects with recursion fails.
+The control plane is not shared: clients that read such objects recursively fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.envtest.workload import Workload, until
 pytestmark = pytest.mark.envtest
 
 OURS = CASES["pods-managed-fields-deep"]
-# What Go's JSON reader accepts in all is 10,000 levels.
+# Go's JSON decoder accepts 10,000 levels in total.
 DEEPEST = 9_995
 # Watches more kinds than the default plugins do.
 CONFIG = {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "ResourceQuota"}]}}}]}
@@ -29,7 +29,7 @@ _pods = msgspec.json.Decoder(Pod)
 
 
 def deepest(serial: int) -> list[JsonObject]:
-    """One object of every watched kind, one pod of ours and one of another scheduler."""
+    """Return an object of every watched kind, and a pod for kubestow and for another scheduler."""
     cases = chosen(dimension=Dimension.DEPTH)
     objects = [case.object(DEEPEST, serial) for case in cases if "managed-fields" in case.name]
     foreign = OURS.object(DEEPEST, 1_000 + serial)

@@ -1,7 +1,7 @@
 """kubestow publishes and enforces deferred quota on a real API server with the quota controller.
 
-The scheduler runs as its ServiceAccount with the permissions of manifests/rbac.yaml; the test plays
-users and kubelets. kube-controller-manager recounts every quota every five seconds.
+The scheduler runs as its ServiceAccount with the permissions of manifests/rbac.yaml; the test acts
+as users and kubelets. kube-controller-manager recounts every quota every five seconds.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Team:
 
     def released(self, name: str, cpu: str, **spec: Any) -> None:
         """A pod whose only gate was removed."""
-        ask = pod(name, {"cpu": cpu}, gated=True, schedulerName="kubestow", **spec)
+        request = pod(name, {"cpu": cpu}, gated=True, schedulerName="kubestow", **spec)
         until(
-            lambda: self.admin.exchange("POST", f"{self.base}/pods", ask.body)[0] == 201,
+            lambda: self.admin.exchange("POST", f"{self.base}/pods", request.body)[0] == 201,
             f"{name} created",
         )
         self.admin.request("PATCH", f"{self.base}/pods/{name}", {"spec": {"schedulingGates": None}})
@@ -105,7 +105,7 @@ class Team:
 def a_resync(plane: ControlPlane, name: str) -> None:
     """Wait until the controller has recounted every quota twice.
 
-    It takes them all in one go: once it has corrected a wrong one, it has passed the others.
+    It recounts all in one pass: once it has corrected a wrong one, it has passed the others.
     """
     canary = Team(plane, name, {"pods": "5"})
     for wrong in ("3", "4"):
@@ -174,7 +174,7 @@ def test_b44_what_is_published_survives_the_controller_and_is_ours_alone(
     version = team.quota()["metadata"]["resourceVersion"]
     a_resync(plane, "b44-canary")
     assert team.quota()["metadata"]["resourceVersion"] == version
-    # Neither does a controller that starts anew.
+    # Nor does a restarted controller.
     second = plane.start_controller_manager(RESYNC, controllers=CONTROLLERS, name="second-manager")
     a_resync(plane, "b44-second")
     second.stop()
@@ -183,7 +183,7 @@ def test_b44_what_is_published_survives_the_controller_and_is_ours_alone(
     assert all("controller-manager" not in each for each in writers(team.quota()))
 
 
-def test_b28_b39_a_scheduler_that_starts_anew_publishes_the_same(plane: ControlPlane) -> None:
+def test_b28_b39_a_restarted_scheduler_publishes_the_same(plane: ControlPlane) -> None:
     team = Team(plane, "b28", {CPU: "2k"})
     first = start_scheduler(plane)
     team.released("a", "2")
@@ -192,14 +192,16 @@ def test_b28_b39_a_scheduler_that_starts_anew_publishes_the_same(plane: ControlP
     team.until_held("b")
     team.shows({CPU: "2k"})
     first.kill()
-    # While nobody schedules, a pod ends and somebody writes nonsense.
+    # While no scheduler runs, a pod ends and a client writes a wrong usage.
     patch = {"status": {"used": {CPU: "7"}}}
     plane.admin.request("PATCH", f"{team.quota_path}/status", patch)
     second = start_scheduler(plane, "kubestow-again")
     team.shows({CPU: "2k"})
     held = team.pod("b")["metadata"]["resourceVersion"]
     a_resync(plane, "b28-canary")
-    assert team.pod("b")["metadata"]["resourceVersion"] == held, "said already"
+    assert team.pod("b")["metadata"]["resourceVersion"] == held, (
+        "the condition is not written again"
+    )
     team.finish("a")
     team.until_bound("b")
     team.shows({CPU: "1k"})
@@ -221,8 +223,8 @@ def test_b27_two_schedulers_share_a_quota_through_its_annotation(plane: ControlP
     team.shows({CPU: "0"})
     names = [f"p{number}" for number in range(12)]
     for number, name in enumerate(names):
-        ask = pod(name, {"cpu": "1"}, gated=True, schedulerName=("one", "two")[number % 2])
-        plane.admin.request("POST", f"{team.base}/pods", ask.body)
+        request = pod(name, {"cpu": "1"}, gated=True, schedulerName=("one", "two")[number % 2])
+        plane.admin.request("POST", f"{team.base}/pods", request.body)
     for name in names:
         path = f"{team.base}/pods/{name}"
         plane.admin.request("PATCH", path, {"spec": {"schedulingGates": None}})

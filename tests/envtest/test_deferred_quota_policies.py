@@ -1,8 +1,8 @@
 """Deferred keys and the policies P1-P6 on a real API server with the real quota controller.
 
-The scheduler's part is played by the administrator, who writes `used` as the usage writer would.
-Policies act some time after they were created, and read quotas from a cache: a test first waits
-until a dry run is answered as it expects.
+The administrator acts as the scheduler and writes `used` as the usage writer would. Policies take
+effect some time after they were created, and read quotas from a cache: a test first waits until a
+dry run has the expected result.
 """
 
 from __future__ import annotations
@@ -72,24 +72,27 @@ class Guarded:
     def object(self) -> dict[str, Any]:
         return self.plane.admin.request("GET", f"{self.base}/resourcequotas/deferred")
 
-    def answer(self, name: str, *arguments: Any, dry: bool = False, **more: Any) -> tuple[int, str]:
-        """Create a pod; the code and the message of a refusal."""
+    def request(
+        self, name: str, *arguments: Any, dry: bool = False, **more: Any
+    ) -> tuple[int, str]:
+        """Request the creation of a pod; return the code, and the message of an error."""
         path = f"{self.base}/pods" + ("?dryRun=All" if dry else "")
-        ask = pod(name, *arguments, **more)
-        code, text = self.plane.admin.exchange("POST", path, ask.body)
+        request = pod(name, *arguments, **more)
+        code, text = self.plane.admin.exchange("POST", path, request.body)
         return code, str(json.loads(text)["message"]) if code >= 400 else ""
 
     def create(self, name: str, *arguments: Any, code: int = 201, **more: Any) -> str:
-        """Create a pod that must be answered with `code`; the message."""
+        """Request the creation of a pod, which must return `code`; return the message."""
         until(
-            lambda: self.answer(name, *arguments, dry=True, **more)[0] == code, f"{code} for {name}"
+            lambda: self.request(name, *arguments, dry=True, **more)[0] == code,
+            f"{code} for {name}",
         )
-        found, message = self.answer(name, *arguments, **more)
+        found, message = self.request(name, *arguments, **more)
         assert found == code, message
         return message
 
     def bind(self, name: str, kubeconfig: Path | None = None) -> None:
-        """Bind a pod as the administrator, or as whom `kubeconfig` names. Raises KubectlError."""
+        """Bind a pod as the administrator, or as the user of `kubeconfig`. Raises KubectlError."""
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -105,7 +108,7 @@ class Guarded:
         return self.resize_to(name, resources({"cpu": cpu}), dry=dry)
 
     def resize_to(self, name: str, wanted: dict[str, Any], *, dry: bool = False) -> tuple[int, str]:
-        """Resize the container `c`; the code and the message of a refusal."""
+        """Resize the container `c`; return the code, and the message of an error."""
         path = f"{self.base}/pods/{name}/resize" + ("?dryRun=All" if dry else "")
         patch = {"spec": {"containers": [{"name": "c", "resources": wanted}]}}
         kind = "application/strategic-merge-patch+json"
@@ -128,7 +131,7 @@ def guarded(
         yield plane
 
 
-def test_b2_p1_refuses_a_pod_without_gates_with_all_numbers(guarded: ControlPlane) -> None:
+def test_b2_p1_rejects_a_pod_without_gates_with_all_numbers(guarded: ControlPlane) -> None:
     place = Guarded(guarded, "p1")
     place.quota({CPU: "2k", GPU: "8"}, {CPU: "1500", GPU: "8"})
     assert place.create("over", {"cpu": "1"}, code=403).endswith(
@@ -154,12 +157,12 @@ def test_b2_p1_sums_containers_and_sidecars(guarded: ControlPlane) -> None:
 
 
 def _pair(cpu: str, **level: dict[str, str]) -> dict[str, Any]:
-    """Two containers with the same limit, beside what the pod states as a whole."""
+    """Return two containers with the same limit, and pod-level resources."""
     each = {"image": "none", "resources": resources({"cpu": "100m"}, {"cpu": cpu})}
     return {"containers": [{"name": name, **each} for name in "cd"], "resources": level}
 
 
-def test_b2_p1_goes_by_what_the_pod_states_as_a_whole(guarded: ControlPlane) -> None:
+def test_b2_p1_uses_pod_level_resources(guarded: ControlPlane) -> None:
     place = Guarded(guarded, "p1-pod-level")
     place.quota({LIMIT: "3k", CPU: "1k"}, {LIMIT: "0", CPU: "0"})
     place.create("sum", code=403, **_pair("2", requests={"cpu": "1"}))
@@ -170,7 +173,7 @@ def test_b2_p1_goes_by_what_the_pod_states_as_a_whole(guarded: ControlPlane) -> 
     assert "requested: requests.cpu-millis=1001," in message
 
 
-def test_b2_p1_leaves_scopes_to_the_scheduler_but_for_priority_classes(
+def test_b2_p1_leaves_scopes_except_priority_classes_to_the_scheduler(
     guarded: ControlPlane,
 ) -> None:
     scoped = Guarded(guarded, "p1-terminating")
@@ -204,7 +207,7 @@ def test_b47_p2_a_bound_pod_cannot_grow_beyond_what_is_free(guarded: ControlPlan
     assert place.resize("free", "5") == (200, ""), "a pod without a node is not charged yet"
 
 
-def test_b47_p2_goes_by_what_the_pod_states_as_a_whole(guarded: ControlPlane) -> None:
+def test_b47_p2_uses_pod_level_resources(guarded: ControlPlane) -> None:
     place = Guarded(guarded, "p2-pod-level")
     place.quota({LIMIT: "3k"}, {LIMIT: "0"})
     place.create("whole", **_pair("1500m", limits={"cpu": "2"}))
@@ -214,7 +217,7 @@ def test_b47_p2_goes_by_what_the_pod_states_as_a_whole(guarded: ControlPlane) ->
         place.bind(name, ours)
     place.write({LIMIT: "3k"})
     bigger = resources({"cpu": "100m"}, {"cpu": "1600m"})
-    # The sum of one grows, the other still counts what it states as a whole.
+    # The sum of one grows, the other still counts its pod-level resources.
     until(lambda: place.resize_to("sum", bigger, dry=True)[0] == 403, "a refusal to grow")
     assert place.resize_to("whole", bigger) == (200, "")
 
@@ -226,7 +229,7 @@ def test_b47_p3_only_the_scheduler_binds(guarded: ControlPlane) -> None:
     elsewhere.create("a")
     elsewhere.bind("a")
 
-    def refused() -> bool:
+    def rejected() -> bool:
         try:
             place.plane.kubectl(
                 "create",
@@ -247,7 +250,7 @@ def test_b47_p3_only_the_scheduler_binds(guarded: ControlPlane) -> None:
             return "only the quota-aware scheduler may bind pods" in str(error)
         return False
 
-    until(refused, "P3 in force")
+    until(rejected, "P3 in force")
     with pytest.raises(KubectlError, match="only the quota-aware scheduler may bind pods"):
         place.bind("a")
     place.bind("a", guarded.service_account_kubeconfig("kubestow-system", "kubestow"))
@@ -335,7 +338,7 @@ def test_b49_a_plain_quota_charges_gated_pods_as_ever(guarded: ControlPlane) -> 
     assert place.stored()["used"] == {"requests.cpu": "2"}
 
 
-def test_b44_what_we_write_survives_the_controller(guarded: ControlPlane) -> None:
+def test_b44_published_usage_survives_the_controller(guarded: ControlPlane) -> None:
     place = Guarded(guarded, "b44")
     place.quota({CPU: "2k", "pods": "5"}, {CPU: "700"})
     place.create("a", {"cpu": "100m"})
@@ -350,7 +353,7 @@ def test_b44_what_we_write_survives_the_controller(guarded: ControlPlane) -> Non
     assert place.stored()["used"] == {CPU: "700", "pods": "0"}
     settled = int(place.object()["metadata"]["resourceVersion"])
     assert settled > before
-    # A resync recounts every quota in one go: once it has corrected the canary it has passed ours.
+    # A resync recounts all quotas in one pass: once the canary is corrected, ours was recounted.
     canary = Guarded(guarded, "b44-canary", labelled=False)
     canary.quota({"pods": "5"})
     for wrong in ("3", "4"):
@@ -394,7 +397,7 @@ def test_b51_an_alias_stands_for_a_name_too_long(guarded: ControlPlane) -> None:
     place.create("a", {name: "9"}, {name: "9"})
 
 
-def test_b45_the_command_line_writes_what_the_real_server_takes(guarded: ControlPlane) -> None:
+def test_b45_the_real_server_accepts_what_the_command_line_writes(guarded: ControlPlane) -> None:
     place = Guarded(guarded, "b45-cli", labelled=False)
 
     def quota(*arguments: str) -> str:

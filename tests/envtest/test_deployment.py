@@ -1,7 +1,7 @@
 """The manifests on a real API server: accepted, enough for the scheduler, and no more than that.
 
 It runs with the very ServiceAccount and permissions they create. The API server's audit log
-has every request it made, so a refusal cannot hide behind a retry.
+has every request it made, so a retry cannot hide a rejected request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AUDIT_POLICY: Final = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-# Short for a test that waits for the end of a Lease, long enough for a process that gets no CPU
+# Short for a test that waits for the expiry of a Lease, long enough for a process that gets no CPU
 # for a few seconds.
 QUICKLY: Final = {
     "leaderElect": True,
@@ -60,7 +60,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def deployed(
     envtest_binaries: Binaries, audit_log: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A control plane with the manifests applied and every request written down."""
+    """Run a control plane with the manifests applied and an audit log of every request."""
     policy = audit_log.with_name("policy.yaml")
     policy.write_text(json.dumps(AUDIT_POLICY))
     audit = (f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}")
@@ -76,7 +76,7 @@ def get(deployed: ControlPlane, path: str) -> Any:
 
 
 def own_configuration(deployed: ControlPlane) -> dict[str, Any]:
-    """The profile of the ConfigMap, as the Deployment mounts it."""
+    """Return the profile of the ConfigMap, as the Deployment mounts it."""
     stored = get(deployed, f"/api/v1/namespaces/{NAMESPACE}/configmaps/kubestow")
     document: dict[str, Any] = yaml.safe_load(stored["data"]["config.yaml"])
     return document
@@ -87,7 +87,7 @@ Start = Callable[..., ManagedProcess]
 
 @pytest.fixture
 def start(deployed: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Starts the scheduler as its ServiceAccount; whatever a test leaves running ends after it.
+    """Starts the scheduler as its ServiceAccount; all processes end with the test.
 
     The configuration is the ConfigMap's, with the entries given over it.
     """
@@ -108,8 +108,8 @@ def start(deployed: ControlPlane, request: pytest.FixtureRequest) -> Iterator[St
         process.stop()
 
 
-def ask(process: ManagedProcess, path: str, token: str = "") -> tuple[int, str]:
-    """GET an endpoint of kubestow; status and body."""
+def get_endpoint(process: ManagedProcess, path: str, token: str = "") -> tuple[int, str]:
+    """GET an endpoint of kubestow; return status and body."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -124,7 +124,7 @@ def ask(process: ManagedProcess, path: str, token: str = "") -> tuple[int, str]:
 
 
 def scraper_token(deployed: ControlPlane) -> str:
-    """A token of an account that may read /metrics and nothing else."""
+    """Return a token of an account that may read only /metrics."""
     role = {
         "metadata": {"name": "scraper"},
         "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
@@ -151,15 +151,15 @@ def requests_of_kubestow(audit_log: Path) -> list[dict[str, Any]]:
 
 
 def what(entry: Mapping[str, Any]) -> str:
-    """Verb and resource of an audited request."""
+    """Return verb and resource of an audited request."""
     reference = entry.get("objectRef", {})
     parts = (reference.get("resource"), reference.get("subresource"))
     return f"{entry['verb']} {'/'.join(part for part in parts if part)}"
 
 
 def attempts(process: ManagedProcess, token: str) -> float:
-    """Scheduling attempts a process has made."""
-    status, body = ask(process, "/metrics", token)
+    """Return the number of scheduling attempts of a process."""
+    status, body = get_endpoint(process, "/metrics", token)
     assert status == http.HTTPStatus.OK, body
     return sum(
         float(line.rpartition(" ")[2])
@@ -171,7 +171,7 @@ def attempts(process: ManagedProcess, token: str) -> float:
 def test_applying_again_changes_nothing(deployed: ControlPlane) -> None:
     again = deployed.kubectl("apply", "-k", str(MANIFESTS)).splitlines()
     assert len(again) >= 9
-    # kubectl says so of every PodDisruptionBudget: it always sends the selector.
+    # kubectl reports every PodDisruptionBudget as configured: it always sends the selector.
     allowed = ["poddisruptionbudget.policy/kubestow configured"]
     assert [line for line in again if not line.endswith(" unchanged")] in ([], allowed)
 
@@ -182,7 +182,7 @@ def test_the_pods_meet_the_restricted_standard(deployed: ControlPlane) -> None:
     pod["metadata"] = {**pod["metadata"], "name": "kubestow-0", "namespace": NAMESPACE}
     dry = ("create", "--dry-run=server", "-f", "-")
     assert "pod/kubestow-0 created" in deployed.kubectl(*dry, stdin=json.dumps(pod))
-    # That the namespace enforces something: the same pod with a privilege is refused.
+    # The namespace enforces the standard: it rejects the same pod with a privilege.
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(KubectlError, match="violates PodSecurity"):
         deployed.kubectl(*dry, stdin=json.dumps(pod))
@@ -198,21 +198,21 @@ def test_the_service_account_may_do_what_the_scheduler_does(
         work.pod("fits")
         work.pod("too-large", cpu="2")
         work.until_bound("fits")
-        first = work.until_refused("too-large")["message"]
-        # Large enough to try again, yet of no use: the condition gets other words, and the event
-        # counts up.
+        first = work.until_rejected("too-large")["message"]
+        # Large enough for a retry, yet tainted: the message of the condition changes, and the
+        # count of the event increases.
         work.node("tainted", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}])
         until(lambda: work.condition("too-large")["message"] != first, "another refusal")
         until(lambda: any(each.get("series") for each in work.events("FailedScheduling")), "series")
-        assert ask(process, "/metrics", token)[0] == http.HTTPStatus.OK
+        assert get_endpoint(process, "/metrics", token)[0] == http.HTTPStatus.OK
         holder = get(deployed, LEASE)["spec"]["holderIdentity"]
         assert holder
         process.stop()
         assert process.returncode == 0, process.describe("did not end cleanly")
         assert get(deployed, LEASE)["spec"]["holderIdentity"] == ""
     made = requests_of_kubestow(audit_log)
-    refused = [what(each) for each in made if each["responseStatus"]["code"] in (401, 403)]
-    assert refused == []
+    rejected = [what(each) for each in made if each["responseStatus"]["code"] in (401, 403)]
+    assert rejected == []
     assert {
         "list pods",
         "watch pods",
@@ -237,8 +237,8 @@ def may(deployed: ControlPlane, verb: str, resource: str, **attributes: str) -> 
     attributes |= {"verb": verb, "group": group, "resource": plural}
     review = {"spec": {"user": USER, "resourceAttributes": attributes}}
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    answer: Any = deployed.admin.request("POST", path, review)
-    return bool(answer["status"]["allowed"])
+    response: Any = deployed.admin.request("POST", path, review)
+    return bool(response["status"]["allowed"])
 
 
 def test_the_account_may_not_do_more(deployed: ControlPlane) -> None:
@@ -257,30 +257,32 @@ def test_the_account_may_not_do_more(deployed: ControlPlane) -> None:
         assert not may(deployed, verb, resource, **attributes), (verb, resource, attributes)
 
 
-def test_endpoints_are_open_to_whom_the_cluster_says(deployed: ControlPlane, start: Start) -> None:
+def test_endpoints_are_open_to_users_that_the_cluster_authorizes(
+    deployed: ControlPlane, start: Start
+) -> None:
     process = start(leaderElection={"leaderElect": False})
     allowed = scraper_token(deployed)
-    other = deployed.service_account_token("default", "nobody")
-    answers = {
-        (path, who): ask(process, path, token)[0]
+    other = deployed.service_account_token("default", "unprivileged")
+    codes = {
+        (path, who): get_endpoint(process, path, token)[0]
         for path in ("/metrics", "/configz", "/healthz", "/livez", "/readyz")
         for who, token in (
             ("scraper", allowed),
-            ("nobody", other),
+            ("unprivileged", other),
             ("nonsense", "x.y.z"),
             ("anonymous", ""),
         )
     }
-    status, body = ask(process, "/metrics", allowed)
-    by_admin = ask(process, "/configz", deployed.admin_token)
+    status, body = get_endpoint(process, "/metrics", allowed)
+    by_admin = get_endpoint(process, "/configz", deployed.admin_token)
     for path in ("/healthz", "/livez", "/readyz"):
-        assert answers[path, "anonymous"] == answers[path, "scraper"] == http.HTTPStatus.OK
-    assert answers["/metrics", "scraper"] == status == http.HTTPStatus.OK
+        assert codes[path, "anonymous"] == codes[path, "scraper"] == http.HTTPStatus.OK
+    assert codes["/metrics", "scraper"] == status == http.HTTPStatus.OK
     assert "scheduler_pending_pods" in body
-    assert answers["/metrics", "nobody"] == http.HTTPStatus.FORBIDDEN
-    assert answers["/metrics", "anonymous"] == http.HTTPStatus.FORBIDDEN
-    assert answers["/metrics", "nonsense"] == http.HTTPStatus.UNAUTHORIZED
-    assert answers["/configz", "scraper"] == http.HTTPStatus.FORBIDDEN
+    assert codes["/metrics", "unprivileged"] == http.HTTPStatus.FORBIDDEN
+    assert codes["/metrics", "anonymous"] == http.HTTPStatus.FORBIDDEN
+    assert codes["/metrics", "nonsense"] == http.HTTPStatus.UNAUTHORIZED
+    assert codes["/configz", "scraper"] == http.HTTPStatus.FORBIDDEN
     assert by_admin[0] == http.HTTPStatus.OK
     assert "KubeSchedulerConfiguration" in by_admin[1]
 
@@ -299,7 +301,7 @@ def test_one_replica_binds_and_the_other_takes_over(deployed: ControlPlane, star
         work.until_bound()
         assert attempts(first, token) == 20
         assert attempts(second, token) == 0
-        assert ask(second, "/readyz")[0] == http.HTTPStatus.OK, "a standby is ready"
+        assert get_endpoint(second, "/readyz")[0] == http.HTTPStatus.OK, "a standby is ready"
         first.kill()
         for number in range(20):
             work.pod(f"late-{number}")
@@ -315,7 +317,7 @@ def test_one_replica_binds_and_the_other_takes_over(deployed: ControlPlane, star
 def test_a_leader_that_cannot_renew_ends_and_its_pods_wait_for_the_next(
     deployed: ControlPlane, start: Start
 ) -> None:
-    """Permission to update the Lease is withdrawn, as by a mistaken upgrade."""
+    """Permission to update the Lease is revoked, as by a faulty upgrade."""
     process = start(leaderElection=QUICKLY)
     until(lambda: get(deployed, LEASE)["spec"]["holderIdentity"], "leading")
     rolebinding = (

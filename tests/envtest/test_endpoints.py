@@ -1,4 +1,4 @@
-"""The endpoints before a real API server: whom it lets in, and that strangers keep nobody out."""
+"""The endpoints with a real API server: access control, and probes despite idle connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOFT, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 @pytest.fixture(scope="module")
 def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
-    """Started with the soft limit of descriptors that shells and container runtimes often set."""
+    """Run kubestow with the soft limit of descriptors that shells and runtimes often set."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, SOFT), HARD))
     try:
         process = start_kubestow(control_plane, arguments=("-v", "10"), name="kubestow-endpoints")
@@ -37,7 +37,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     assert process.returncode == 0, process.describe("did not end cleanly")
 
 
-def ask(process: ManagedProcess, path: str, token: str) -> tuple[int, str]:
+def get(process: ManagedProcess, path: str, token: str) -> tuple[int, str]:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -50,21 +50,21 @@ def ask(process: ManagedProcess, path: str, token: str) -> tuple[int, str]:
     return response.status, body
 
 
-def test_the_api_server_decides_and_its_refusals_are_remembered(
+def test_the_api_server_decides_and_its_decisions_are_cached(
     control_plane: ControlPlane, kubestow: ManagedProcess
 ) -> None:
-    nobody = control_plane.service_account_token("default", "default")
-    assert ask(kubestow, "/livez", "") == (200, "ok")
-    assert ask(kubestow, "/metrics", "")[0] == 403
+    unprivileged = control_plane.service_account_token("default", "default")
+    assert get(kubestow, "/livez", "") == (200, "ok")
+    assert get(kubestow, "/metrics", "")[0] == 403
     for _ in range(20):
-        assert ask(kubestow, "/metrics", "made-up-token-of-a-stranger")[0] == 401
-        status, body = ask(kubestow, "/configz", nobody)
+        assert get(kubestow, "/metrics", "invalid-token")[0] == 401
+        status, body = get(kubestow, "/configz", unprivileged)
         assert status == 403
         assert 'User \\"system:serviceaccount:default:default\\" cannot get path' in body
-    status, page = ask(kubestow, "/metrics", control_plane.admin_token)
+    status, page = get(kubestow, "/metrics", control_plane.admin_token)
     assert status == 200
     # A TokenReview each for three tokens, and an access review for each of three users but the
-    # administrator's, whose group needs none. Everything else was remembered.
+    # administrator's, whose group needs none. Everything else came from the cache.
     reviews = [
         line
         for line in page.splitlines()
@@ -86,7 +86,7 @@ def script(name: str, *arguments: str) -> subprocess.Popen[str]:
     HARD != resource.RLIM_INFINITY and HARD < STRANGERS + 100,
     reason=f"the hard limit of open files is {HARD}",
 )
-def test_every_probe_is_answered_beside_silent_connections(
+def test_every_probe_succeeds_beside_idle_connections(
     control_plane: ControlPlane, kubestow: ManagedProcess
 ) -> None:
     port = str(kubestow.port)
@@ -95,10 +95,10 @@ def test_every_probe_is_answered_beside_silent_connections(
     try:
         assert strangers.stdout is not None
         assert int(strangers.stdout.readline()) == STRANGERS
-        probes, answered = map(int, prober.communicate()[0].split())
+        probes, succeeded = map(int, prober.communicate()[0].split())
         # Reviews still reach the API server.
-        assert ask(kubestow, "/metrics", control_plane.admin_token)[0] == 200
+        assert get(kubestow, "/metrics", control_plane.admin_token)[0] == 200
     finally:
         strangers.communicate()
     assert probes >= 66
-    assert answered == probes
+    assert succeeded == probes

@@ -1,6 +1,6 @@
-"""A42: what a stock API server says to `fallbackCriteria`, real and embedded, in the same words.
+"""A42: a stock API server, real or embedded, responds to `fallbackCriteria` with the same texts.
 
-The embedded server imitates these texts; here both are asked by kubectl.
+The embedded server imitates these texts; here kubectl sends the objects to both.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
 }
 
 
-def ask(kubectl: Path, kubeconfig: Path, file: Path, call: list[str]) -> tuple[int, str, str]:
+def submit(kubectl: Path, kubeconfig: Path, file: Path, call: list[str]) -> tuple[int, str, str]:
     done = subprocess.run(
         [str(kubectl), "--kubeconfig", str(kubeconfig), *call, "-f", str(file), "--dry-run=server"],
         capture_output=True, text=True, check=False, timeout=60,
@@ -65,7 +65,7 @@ def ask(kubectl: Path, kubeconfig: Path, file: Path, call: list[str]) -> tuple[i
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-async def test_a42_both_servers_say_the_same(
+async def test_a42_both_servers_return_the_same(
     control_plane: ControlPlane, tmp_path: Path, kind: str
 ) -> None:
     file = tmp_path / "object.json"
@@ -73,17 +73,17 @@ async def test_a42_both_servers_say_the_same(
     kubectl = control_plane.binaries.kubectl
     async with EmbeddedCluster(seed=1) as cluster:
         embedded = cluster.write_kubeconfig(tmp_path / "embedded.yaml")
-        said = {}
+        outputs = {}
         for name, call in CALLS.items():
-            real = await asyncio.to_thread(ask, kubectl, control_plane.kubeconfig, file, call)
-            ours = await asyncio.to_thread(ask, kubectl, embedded, file, call)
+            real = await asyncio.to_thread(submit, kubectl, control_plane.kubeconfig, file, call)
+            ours = await asyncio.to_thread(submit, kubectl, embedded, file, call)
             assert ours == real, name
-            said[name] = real
+            outputs[name] = real
     prefix = {"Pod": "spec", "CronJob": "spec.jobTemplate.spec.template.spec"}.get(
         kind, "spec.template.spec"
     )
     field = f"{prefix}.topologySpreadConstraints[0].fallbackCriteria"
-    assert f'strict decoding error: unknown field "{field}"' in said["strict"][2]
-    assert (said["warn"][0], said["warn"][2]) == (0, f'Warning: unknown field "{field}"\n')
-    assert (said["ignore"][0], said["ignore"][2]) == (0, "")
-    assert "fallbackCriteria: field not declared in schema" in said["server-side"][2]
+    assert f'strict decoding error: unknown field "{field}"' in outputs["strict"][2]
+    assert (outputs["warn"][0], outputs["warn"][2]) == (0, f'Warning: unknown field "{field}"\n')
+    assert (outputs["ignore"][0], outputs["ignore"][2]) == (0, "")
+    assert "fallbackCriteria: field not declared in schema" in outputs["server-side"][2]

@@ -1,7 +1,7 @@
-"""KEP-3990 on a stock API server: what becomes of the field, the annotation, and mistakes in it.
+"""KEP-3990 on a stock API server: the field, the annotation, and mistakes in it.
 
-A42, A43 (as far as the API goes) and A44; the policies of manifests/components give the scheduler's
-own verdict on every annotation.
+A42, A43 (as far as the API goes) and A44; the policies of manifests/components accept the same
+annotations as the scheduler.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def workload(kind: str, annotation: str | None) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
 
 
-def answer(
+def dry_run(
     plane: ControlPlane, obj: dict[str, Any], *, query: str = "dryRun=All"
 ) -> tuple[int, str]:
-    """POST as any REST client would."""
+    """POST an object, as a dry run by default; return the code and the body."""
     group = obj["apiVersion"]
     base = "/api/v1" if group == "v1" else f"/apis/{group}"
     path = f"{base}/namespaces/default/{obj['kind'].lower()}s?{query}"
@@ -98,7 +98,7 @@ def answer(
 
 
 def apply(plane: ControlPlane, folder: Path, component: str, verb: str = "apply") -> None:
-    """Build an overlay that is nothing but one component, and apply it."""
+    """Build an overlay of one component only, and apply it."""
     path = os.path.relpath(COMPONENTS / component, folder.resolve())
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -113,12 +113,12 @@ def apply(plane: ControlPlane, folder: Path, component: str, verb: str = "apply"
 def guarded(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """The shared control plane with the policies in force."""
+    """Return the shared control plane with the policies in force."""
     folder = tmp_path_factory.mktemp("policies")
     apply(control_plane, folder, "topology-spread-fallback-policies")
     mistakes = (pod("a", BAD), workload("Deployment", BAD), workload("CronJob", BAD))
     until(
-        lambda: all(answer(control_plane, each)[0] == 422 for each in mistakes),
+        lambda: all(dry_run(control_plane, each)[0] == 422 for each in mistakes),
         "all policies are in force",
     )
     yield control_plane
@@ -132,29 +132,29 @@ NATIVE: Final = pod("native", None, constraint(ZONE, fallbackCriteria=[NPF]))
 FIELD: Final = "spec.topologySpreadConstraints[0].fallbackCriteria"
 
 
-def test_a42_kubectl_refuses_the_field(control_plane: ControlPlane) -> None:
-    with pytest.raises(KubectlError) as refused:
+def test_a42_kubectl_rejects_the_field(control_plane: ControlPlane) -> None:
+    with pytest.raises(KubectlError) as error:
         control_plane.kubectl("create", "-f", "-", stdin=json.dumps(NATIVE))
-    assert f'strict decoding error: unknown field "{FIELD}"' in str(refused.value)
+    assert f'strict decoding error: unknown field "{FIELD}"' in str(error.value)
 
 
 def test_a42_a_plain_client_loses_it_with_a_warning_at_most(control_plane: ControlPlane) -> None:
     for query in ("dryRun=All", "dryRun=All&fieldValidation=Warn"):
-        status, body = answer(control_plane, NATIVE, query=query)
+        status, body = dry_run(control_plane, NATIVE, query=query)
         assert status == http.HTTPStatus.CREATED
         assert "fallbackCriteria" not in json.loads(body)["spec"]["topologySpreadConstraints"][0]
 
 
-def test_a42_server_side_apply_refuses_it_in_any_case(control_plane: ControlPlane) -> None:
+def test_a42_server_side_apply_always_rejects_it(control_plane: ControlPlane) -> None:
     for validate in ("true", "false"):
-        with pytest.raises(KubectlError) as refused:
+        with pytest.raises(KubectlError) as error:
             control_plane.kubectl(
                 "apply", "--server-side", f"--validate={validate}", "-f", "-",
                 stdin=json.dumps(NATIVE),
             )  # fmt: skip
-        said = str(refused.value)
-        assert "field not declared in schema" in said or "unknown field" in said
-    assert ".fallbackCriteria: field not declared in schema" in said
+        message = str(error.value)
+        assert "field not declared in schema" in message or "unknown field" in message
+    assert ".fallbackCriteria: field not declared in schema" in message
 
 
 # ---------------------------------------------------------------------------------- the policies
@@ -174,11 +174,11 @@ MISTAKES: Final = {
 @pytest.mark.parametrize(
     "kind", ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"]
 )
-def test_a44_a_mistake_is_refused_at_the_workload(
+def test_a44_a_mistake_is_rejected_at_the_workload(
     guarded: ControlPlane, kind: str, mistake: str
 ) -> None:
     value, wanted = MISTAKES[mistake]
-    status, body = answer(guarded, workload(kind, value))
+    status, body = dry_run(guarded, workload(kind, value))
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
     message = json.loads(body)["message"]
     assert f'template.metadata.annotations[{KEY}]: Invalid value: "{value}"' in message
@@ -186,19 +186,19 @@ def test_a44_a_mistake_is_refused_at_the_workload(
 
 
 def test_a44_kubectl_apply_shows_it(guarded: ControlPlane) -> None:
-    with pytest.raises(KubectlError) as refused:
+    with pytest.raises(KubectlError) as error:
         guarded.kubectl("apply", "-f", "-", stdin=json.dumps(workload("Deployment", BAD)))
-    said = str(refused.value)
-    assert "ValidatingAdmissionPolicy 'tsf-templates.kubestow.io'" in said
-    assert f'Invalid value: "{BAD}"' in said
+    message = str(error.value)
+    assert "ValidatingAdmissionPolicy 'tsf-templates.kubestow.io'" in message
+    assert f'Invalid value: "{BAD}"' in message
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Job", "CronJob"])
 @pytest.mark.parametrize("value", [None, GOOD, f"*={NPF}+{PF}"])
-def test_what_is_right_or_absent_passes(
+def test_a_valid_or_absent_annotation_is_accepted(
     guarded: ControlPlane, kind: str, value: str | None
 ) -> None:
-    assert answer(guarded, workload(kind, value))[0] == http.HTTPStatus.CREATED
+    assert dry_run(guarded, workload(kind, value))[0] == http.HTTPStatus.CREATED
 
 
 VALUES: Final = [
@@ -230,7 +230,7 @@ VALUES: Final = [
 
 
 def generated(count: int) -> list[str]:
-    """Values put together from the tokens of the grammar, right and wrong ones."""
+    """Return random sequences of tokens of the grammar, valid and invalid ones."""
     random = Random(3990)
     tokens = [ZONE, HOST, SOFT, "*", "=", "=", "=", "+", ";", NPF, PF, " "]
     lengths = itertools.cycle(range(1, 10))
@@ -251,34 +251,34 @@ def generated(count: int) -> list[str]:
     [CONSTRAINTS, [constraint(ZONE)], [constraint(SOFT, "ScheduleAnyway")]],
     ids=["two hard", "one hard", "none hard"],
 )
-def test_policy_and_scheduler_give_the_same_verdict(
+def test_policy_and_scheduler_accept_the_same_values(
     guarded: ControlPlane, constraints: list[dict[str, Any]]
 ) -> None:
     hard = [
         each["topologyKey"] for each in constraints if each["whenUnsatisfiable"] == "DoNotSchedule"
     ]
-    verdicts: dict[str, tuple[bool, bool]] = {}
+    accepted: dict[str, tuple[bool, bool]] = {}
     for value in (*VALUES, *generated(150)):
         try:
             parse_fallback_annotation(value, hard)
             ours = True
         except FallbackAnnotationError:
             ours = False
-        status, body = answer(guarded, pod("a", value, *constraints))
+        status, body = dry_run(guarded, pod("a", value, *constraints))
         assert status in (201, 422), body
-        verdicts[value] = ours, status == http.HTTPStatus.CREATED
-    assert {value: both for value, both in verdicts.items() if both[0] != both[1]} == {}
+        accepted[value] = ours, status == http.HTTPStatus.CREATED
+    assert {value: both for value, both in accepted.items() if both[0] != both[1]} == {}
     if hard:
-        assert {ours for ours, _ in verdicts.values()} == {True, False}
+        assert {ours for ours, _ in accepted.values()} == {True, False}
 
 
-def test_a_huge_value_is_refused(guarded: ControlPlane) -> None:
-    status, _ = answer(guarded, pod("a", f"{ZONE}={NPF};" * 3000))
+def test_a_huge_value_is_rejected(guarded: ControlPlane) -> None:
+    status, _ = dry_run(guarded, pod("a", f"{ZONE}={NPF};" * 3000))
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 def test_a_pod_that_was_there_before_can_lose_its_finalizers(guarded: ControlPlane) -> None:
-    """Updates that leave a bad annotation alone pass; new mistakes do not."""
+    """Updates that do not touch an invalid annotation are accepted; new mistakes are not."""
     made = pod("held", GOOD)
     made["metadata"]["finalizers"] = ["example.com/held"]
     base = "/api/v1/namespaces/default/pods"

@@ -1,6 +1,6 @@
-"""A few worlds of `benchmarks.fuzz`: agreement with kube-scheduler is not lost unnoticed.
+"""A few random clusters of `benchmarks.fuzz`, so that `make` notices a lost agreement.
 
-Each pod is decided about by kube-scheduler, by our engine in process and by a kubestow process.
+kube-scheduler, the engine in this process and a kubestow process each decide about every pod.
 """
 
 from __future__ import annotations

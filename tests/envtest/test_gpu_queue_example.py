@@ -1,7 +1,7 @@
 """examples/gpu-queue on a real API server: Jobs by the real controller, guarded by the policies.
 
-The scheduler runs as its ServiceAccount with the permissions of manifests/rbac.yaml. The test plays
-Kueue and the kubelets.
+The scheduler runs as its ServiceAccount with the permissions of manifests/rbac.yaml. The test acts
+as Kueue and the kubelets.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def scheduler(plane: ControlPlane) -> Iterator[ManagedProcess]:
 
 
 class Watched:
-    """The pods of the example, audited at every look."""
+    """The pods of the example, checked at every read."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -129,7 +129,7 @@ def test_b1_b6_b7_b8_the_manifests_of_the_demo_work_on_a_real_cluster(
 
 
 def _events(plane: ControlPlane) -> int:
-    """Pods with an event about the quota."""
+    """Return the pods with an event about the quota."""
     text = plane.kubectl("get", "events", "-n", NAMESPACE, "-o", "json")
     found = [
         each for each in json.loads(text)["items"] if each["reason"] == "ResourceQuotaExceeded"

@@ -1,6 +1,6 @@
-"""Hostile objects on a real API server: which it stores, and that `kubestow run` lives on.
+"""Hostile objects on a real API server: which it stores, and that `kubestow run` survives them.
 
-What they cost is measured by `python -m benchmarks.hostile`; here they must only end nothing.
+`python -m benchmarks.hostile` measures their cost; here no process may end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def sender(control_plane: ControlPlane) -> Iterator[HostileSender]:
 
 
 @pytest.mark.parametrize("plural", sorted(TEMPLATES))
-def test_the_api_server_stores_what_the_catalogue_says(sender: HostileSender, plural: str) -> None:
+def test_the_api_server_stores_the_objects_as_the_catalogue_declares(
+    sender: HostileSender, plural: str
+) -> None:
     wrong = {}
     for serial, case in enumerate(chosen(plural=plural)):
         obj = case.object(case.full, serial)
@@ -59,20 +61,20 @@ def test_objects_reach_a_scheduler_as_deep_as_they_were_sent(sender: HostileSend
 
 
 def hostile(sender: HostileSender, cases: tuple[HostileCase, ...], first: int) -> list[str]:
-    """Create one object of each case at full size; the names of the pods."""
+    """Create one object of each case at full size; return the names of the pods."""
     objects = [case.object(case.full, first + n) for n, case in enumerate(cases)]
     sender.create_all(objects)
     return [name_of(obj) for obj in objects if obj["kind"] == "Pod"]
 
 
 def attempted(sender: HostileSender, name: str) -> bool:
-    """Whether a pod is bound, or was said not to fit."""
-    # Searched, not decoded: no decoder goes as deep.
+    """Whether a pod is bound, or has a condition that it does not fit."""
+    # Searched, not decoded: no decoder accepts such depth.
     body = sender.exchange("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}").body
     return b'"nodeName":"' in body or b'"type":"PodScheduled"' in body
 
 
-def test_two_replicas_live_on_with_the_worst_and_start_anew_with_them(
+def test_two_replicas_survive_the_worst_and_restart_with_them(
     control_plane: ControlPlane, sender: HostileSender
 ) -> None:
     processes: list[ManagedProcess] = []
@@ -100,7 +102,7 @@ def test_two_replicas_live_on_with_the_worst_and_start_anew_with_them(
             leader.stop()
             work.pod("after-takeover")
             work.until_bound("after-takeover")
-            # One that finds all of it in its first list.
+            # A replica whose first lists have all of the objects.
             again = start("again")
             standby.kill()
             work.pod("after-restart")

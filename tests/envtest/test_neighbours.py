@@ -1,6 +1,6 @@
-"""Beside other schedulers on a real API server: promised places, victims, and rejecting kubelets.
+"""Other schedulers on a real API server: nominations, victims, and kubelets that reject pods.
 
-Nothing runs pods here: what another scheduler or a kubelet would write, the test writes.
+No kubelet runs: the test writes what another scheduler or a kubelet would write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.envtest.workload import Json, Workload, until
 
 pytestmark = pytest.mark.envtest
 
-THEIRS: Final = "somebody-else"
+THEIRS: Final = "another-scheduler"
 EVICTS_ALL: Final = "kubestow-evicts-all"
 CLASSES: Final = {"neighbours-mid": 500, "neighbours-high": 1000}
 
@@ -73,19 +73,19 @@ def big(work: Workload, name: str, scheduler_name: str = "", **spec: Any) -> Jso
     )
 
 
-def test_a_place_promised_by_another_scheduler_is_kept(work: Workload) -> None:
+def test_a_nomination_by_another_scheduler_is_honored(work: Workload) -> None:
     work.node("node-promised", cpu="1")
     big(work, "theirs", THEIRS, priorityClassName="neighbours-mid")
     write_status(work, "theirs", nominatedNodeName="node-promised")
     big(work, "lower")
-    assert work.until_refused("lower")["message"].startswith(
+    assert work.until_rejected("lower")["message"].startswith(
         "0/1 nodes are available: 1 Insufficient cpu."
     )
     write_status(work, "theirs", nominatedNodeName=None)
     assert work.until_bound("lower")["lower"] == "node-promised"
 
 
-def test_a_pod_that_outranks_the_promise_takes_the_place(work: Workload) -> None:
+def test_a_pod_of_higher_priority_takes_the_nominated_place(work: Workload) -> None:
     work.node("node-outranked", cpu="1")
     big(work, "theirs", THEIRS, priorityClassName="neighbours-mid")
     write_status(work, "theirs", nominatedNodeName="node-outranked")
@@ -94,12 +94,12 @@ def test_a_pod_that_outranks_the_promise_takes_the_place(work: Workload) -> None
     assert work.pods()["theirs"]["status"]["nominatedNodeName"] == "node-outranked"
 
 
-def test_a_profile_that_says_all_evicts_pods_of_other_schedulers(work: Workload) -> None:
+def test_a_profile_with_all_victims_evicts_pods_of_other_schedulers(work: Workload) -> None:
     work.node("node-all", cpu="1")
     big(work, "theirs", THEIRS)
     work.bind("theirs", "node-all")
     big(work, "ours", priorityClassName="neighbours-high")
-    assert work.until_refused("ours")["message"].endswith(
+    assert work.until_rejected("ours")["message"].endswith(
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
     assert "theirs" in work.bound()
@@ -110,7 +110,7 @@ def test_a_profile_that_says_all_evicts_pods_of_other_schedulers(work: Workload)
 
 
 @pytest.mark.parametrize("reason", ["OutOfcpu", "UnexpectedAdmissionError"])
-def test_a_node_whose_kubelet_rejects_is_left_alone_for_a_while(
+def test_a_node_whose_kubelet_rejects_pods_is_avoided_for_a_while(
     work: Workload, control_plane: ControlPlane, kubestow: ManagedProcess, reason: str
 ) -> None:
     inspector = Inspector(kubestow, control_plane)
@@ -119,19 +119,19 @@ def test_a_node_whose_kubelet_rejects_is_left_alone_for_a_while(
         return inspector.sample("kubestow_kubelet_rejections_total", reason=reason)
 
     before = counted()
-    work.node("node-refuses", cpu="4")
+    work.node("node-rejects", cpu="4")
     big(work, "first")
     work.until_bound("first")
     write_status(work, "first", phase="Failed", reason=reason, message="Pod was rejected: it is")
     until(lambda: counted() == before + 1, "the rejection is counted")
     big(work, "second")
-    assert work.until_refused("second")["message"].startswith(
+    assert work.until_rejected("second")["message"].startswith(
         "0/1 nodes are available: 1 node(s) recently rejected a pod like this."
     )
-    # A new node wakes it, long before the time is over or another flush.
+    # A new node requeues it long before the backoff of the node ends or the next flush.
     work.node("node-welcomes", cpu="4")
     assert work.until_bound("second")["second"] == "node-welcomes"
-    # And time forgets.
+    # The backoff of the node expires.
     work.delete_node("node-welcomes")
     big(work, "third")
-    assert work.until_bound("third")["third"] == "node-refuses"
+    assert work.until_bound("third")["third"] == "node-rejects"

@@ -1,4 +1,4 @@
-"""The bridge on a stock API server, as its ServiceAccount: A50 to A60, and what follows from it.
+"""The bridge on a stock API server, as its ServiceAccount: A50 to A60, and its effects.
 
 Events are written by hand as cluster-autoscaler 1.36 and Karpenter write them. Includes the stories
 A2, A3, A35 and A43 end to end.
@@ -19,7 +19,7 @@ import pytest
 from testing.control_plane.admin import ApiError
 from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
 from testing.control_plane.kubestow import start_kubestow
-from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE, ask
+from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE, get_endpoint
 from tests.envtest.workload import Json, Workload, until
 
 pytestmark = pytest.mark.envtest
@@ -44,7 +44,7 @@ _numbers: Final = itertools.count()
 def plane(
     envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A control plane with the base applied, and not the component."""
+    """Run a control plane with the base applied, but not the component."""
     with ControlPlane(envtest_binaries, directory=tmp_path_factory.mktemp("bridge")) as running:
         running.kubectl("apply", "-k", str(MANIFESTS))
         yield running
@@ -52,7 +52,7 @@ def plane(
 
 @pytest.fixture(scope="module")
 def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An overlay of the base and the component, as the documents say."""
+    """Write an overlay of the base and the component, as documented."""
     folder = tmp_path_factory.mktemp("overlay").resolve()
     base = os.path.relpath(MANIFESTS, folder)
     (folder / "kustomization.yaml").write_text(
@@ -124,23 +124,23 @@ class Story(Workload):
         self.until_bound("first")
         made = [self.replica(name) for name in names]
         for name in names:
-            self.until_refused(name)
+            self.until_rejected(name)
         return made
 
-    def said(self, name: str) -> tuple[str, str]:
-        """Status and reason of the condition."""
+    def provisioning(self, name: str) -> tuple[str, str]:
+        """Return status and reason of the condition NodeProvisioningInProgress."""
         for each in self.pods()[name]["status"].get("conditions") or ():
             if each["type"] == CONDITION:
                 return each["status"], each["reason"]
         return "", ""
 
-    def until_said(self, name: str, expected: tuple[str, str]) -> None:
-        until(lambda: self.said(name) == expected, f"{name}: {expected}")
+    def until_provisioning(self, name: str, expected: tuple[str, str]) -> None:
+        until(lambda: self.provisioning(name) == expected, f"{name}: {expected}")
 
     def event(
         self, about: Json, reason: str, message: str, source: str = CA, *, seconds: float = 0.0
     ) -> str:
-        """Write an event as client-go's legacy recorder does; its path."""
+        """Write an event as client-go's legacy recorder does; return its path."""
         meta = about["metadata"]
         namespace = meta.get("namespace") or "default"
         time = at(seconds)
@@ -168,10 +168,10 @@ class Story(Workload):
     def write_condition(self, name: str, status: str, reason: str, manager: str) -> None:
         body = {"status": {"conditions": [{"type": CONDITION, "status": status, "reason": reason}]}}
         path = f"{self._base}/pods/{name}/status?fieldManager={manager}"
-        code, answer = self.control_plane.admin.exchange(
+        code, response = self.control_plane.admin.exchange(
             "PATCH", path, body, "application/strategic-merge-patch+json"
         )
-        assert code == 200, answer
+        assert code == 200, response
 
 
 def at(seconds: float) -> str:
@@ -184,7 +184,7 @@ def claim(name: str) -> Json:
 
 
 def metric(plane: ControlPlane, process: ManagedProcess, name: str) -> float:
-    _, text = ask(process, "/metrics", plane.admin_token)
+    _, text = get_endpoint(process, "/metrics", plane.admin_token)
     values = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(name)]
     return sum(map(float, values))
 
@@ -192,58 +192,58 @@ def metric(plane: ControlPlane, process: ManagedProcess, name: str) -> float:
 DEGRADED: Final = "kubestow_node_provisioning_bridge_degraded"
 
 
-def test_a59_without_permission_the_scheduler_is_ready_and_says_what_is_missing(
+def test_a59_without_permission_the_scheduler_is_ready_and_logs_what_is_missing(
     plane: ControlPlane, start: Start, overlay: Path
 ) -> None:
-    """It must run first: the others need the component, which this test applies in the end."""
+    """Must run first: the others need the component, which this test applies at its end."""
     process = start()
     with Story(plane, "a59") as work:
         (stuck,) = work.stuck("stuck")
         until(lambda: metric(plane, process, DEGRADED) == 1, "degraded")
-        assert ask(process, "/readyz") == (200, "ok")
-        _, verbose = ask(process, "/readyz?verbose", plane.admin_token)
+        assert get_endpoint(process, "/readyz") == (200, "ok")
+        _, verbose = get_endpoint(process, "/readyz?verbose", plane.admin_token)
         assert "[!]node-provisioning-bridge degraded" in verbose
-        code, reason = ask(process, "/readyz/node-provisioning-bridge", plane.admin_token)
+        code, reason = get_endpoint(process, "/readyz/node-provisioning-bridge", plane.admin_token)
         assert code == 500
         assert "resources [events], verbs [get, list, watch]" in reason
         assert "manifests/components/node-provisioning-bridge" in process.log.read_text()
         work.event(stuck, "NotTriggerScaleUp", NO)
         plane.kubectl("apply", "-k", str(overlay))
-        work.until_said("stuck", FAILED)
+        work.until_provisioning("stuck", FAILED)
         until(lambda: metric(plane, process, DEGRADED) == 0, "well again")
 
 
 @pytest.fixture
 def allowed(plane: ControlPlane, overlay: Path) -> ControlPlane:
-    """The control plane with the component applied."""
+    """Return the control plane with the component applied."""
     plane.kubectl("apply", "-k", str(overlay))
     return plane
 
 
-def test_a50_a51_a57_what_cluster_autoscaler_says_of_a_pod(
+def test_a50_a51_a57_events_of_cluster_autoscaler_about_a_pod(
     allowed: ControlPlane, start: Start
 ) -> None:
     start(suspectWindow="1h")
     with Story(allowed, "a50") as work:
-        # What no node group takes stays Pending whatever the condition says.
+        # A pod that fits no node group stays Pending, whatever the condition is.
         work.delete_node("a50-z1")
         pod, other = (work.replica(name) for name in ("pod", "other"))
-        before = work.until_refused("pod")
+        before = work.until_rejected("pod")
         work.event(pod, "NotTriggerScaleUp", NO, seconds=-20)
-        until(lambda: work.said("pod") == FAILED, "False", patience=10)
+        until(lambda: work.provisioning("pod") == FAILED, "False", patience=10)
         assert work.condition("pod") == before, "PodScheduled is as it was"
         fields = work.pods()["pod"]["metadata"]["managedFields"]
         assert MANAGER in {each["manager"] for each in fields}
 
         again = work.event(pod, "NotTriggerScaleUp", NO, seconds=-15)
         work.event(pod, "TriggeredScaleUp", YES, seconds=-5)
-        work.until_said("pod", TRIGGERED)
+        work.until_provisioning("pod", TRIGGERED)
         work.event(pod, "NotTriggerScaleUp", NO, seconds=-10)
         work.event(other, "NotTriggerScaleUp", f"(combined from similar events): {NO}")
-        work.until_said("other", FAILED)
-        assert work.said("pod") == TRIGGERED, "an older event came later"
+        work.until_provisioning("other", FAILED)
+        assert work.provisioning("pod") == TRIGGERED, "an older event came later"
         allowed.admin.request("PATCH", again, {"count": 2, "lastTimestamp": at(1)})
-        work.until_said("pod", FAILED)
+        work.until_provisioning("pod", FAILED)
 
 
 def test_a53_a_promise_that_is_not_kept(allowed: ControlPlane, start: Start) -> None:
@@ -251,10 +251,10 @@ def test_a53_a_promise_that_is_not_kept(allowed: ControlPlane, start: Start) -> 
     with Story(allowed, "a53") as work:
         work.delete_node("a53-z1")
         pod = work.replica("pod")
-        work.until_refused("pod")
+        work.until_rejected("pod")
         work.event(pod, "TriggeredScaleUp", YES)
-        work.until_said("pod", TRIGGERED)
-        work.until_said("pod", ("False", "ProvisioningTimedOut"))
+        work.until_provisioning("pod", TRIGGERED)
+        work.until_provisioning("pod", ("False", "ProvisioningTimedOut"))
 
 
 def test_a54_a55_a60_karpenter_and_both_together(allowed: ControlPlane, start: Start) -> None:
@@ -267,19 +267,19 @@ def test_a54_a55_a60_karpenter_and_both_together(allowed: ControlPlane, start: S
         work.event(pods["k8s"], "FailedScheduling", text, "default-scheduler")
         work.event(pods["ours"], "FailedScheduling", text, "kubestow")
         work.event(pods["karpenter"], "FailedScheduling", text, KARPENTER)
-        work.until_said("karpenter", ("False", "KarpenterFailedScheduling"))
+        work.until_provisioning("karpenter", ("False", "KarpenterFailedScheduling"))
 
         work.event(pods["claimed"], "Nominated", "Pod should schedule on: nodeclaim/x", KARPENTER)
-        work.until_said("claimed", ("True", "Nominated"))
+        work.until_provisioning("claimed", ("True", "Nominated"))
         text = "NodeClaim x event: no capacity"
         work.event(claim("x"), "InsufficientCapacityError", text, KARPENTER)
-        work.until_said("claimed", ("False", "ProvisioningFailed"))
+        work.until_provisioning("claimed", ("False", "ProvisioningFailed"))
 
         work.event(pods["both"], "NotTriggerScaleUp", NO)
-        work.until_said("both", FAILED)
+        work.until_provisioning("both", FAILED)
         work.event(pods["both"], "Nominated", "Pod should schedule on: nodeclaim/y", KARPENTER)
-        work.until_said("both", ("True", "Nominated"))
-        assert work.said("k8s") == work.said("ours") == ("", "")
+        work.until_provisioning("both", ("True", "Nominated"))
+        assert work.provisioning("k8s") == work.provisioning("ours") == ("", "")
 
 
 NODE_CLAIMS: Final = {
@@ -303,12 +303,10 @@ NODE_CLAIMS: Final = {
 CLAIMS: Final = "/apis/karpenter.sh/v1/nodeclaims"
 
 
-def test_a_claim_of_which_no_event_tells_keeps_the_promise(
-    allowed: ControlPlane, start: Start
-) -> None:
-    """One claim has no capacity; the one that takes over silently is given up by Karpenter.
+def test_a_claim_without_an_event_keeps_the_promise(allowed: ControlPlane, start: Start) -> None:
+    """One claim has no capacity; Karpenter abandons the one that takes over without an event.
 
-    Names are its own: events of other tests about the same ones would count here.
+    Its names are unique: events of other tests about the same names would count here.
     """
     admin = allowed.admin
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -335,18 +333,18 @@ def test_a_claim_of_which_no_event_tells_keeps_the_promise(
             text = "Pod should schedule on: nodeclaim/broken"
             work.event(pod, "Nominated", text, KARPENTER, seconds=-60)
             work.event(other, "TriggeredScaleUp", YES.replace("group-z2", "broken"), seconds=-60)
-            work.until_said("pod", ("True", "Nominated"))
-            work.until_said("other", TRIGGERED)
+            work.until_provisioning("pod", ("True", "Nominated"))
+            work.until_provisioning("other", TRIGGERED)
             text = "NodeClaim broken event: no capacity"
             work.event(claim("broken"), "InsufficientCapacityError", text, KARPENTER)
-            # The same failure by another autoscaler, which claims say nothing of.
+            # The same failure by another autoscaler, whose nodes have no claims.
             status = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
             text = "Failed adding 1 nodes to group broken due to OutOfStock"
             work.event({"kind": "ConfigMap", "metadata": status}, "ScaleUpFailed", text)
-            work.until_said("other", ("False", "ProvisioningFailed"))
-            assert work.said("pod") == ("True", "Nominated")
+            work.until_provisioning("other", ("False", "ProvisioningFailed"))
+            assert work.provisioning("pod") == ("True", "Nominated")
             admin.request("DELETE", f"{CLAIMS}/silent")
-            work.until_said("pod", ("False", "ProvisioningFailed"))
+            work.until_provisioning("pod", ("False", "ProvisioningFailed"))
     finally:
         admin.request("DELETE", f"{definitions}/nodeclaims.karpenter.sh")
 
@@ -360,17 +358,17 @@ def test_a58_another_manager_of_the_condition_is_left_alone(
         work.delete_node("a58-z1")
         pods = {name: work.replica(name) for name in ("a", "b", "c", "ours")}
         work.event(pods["ours"], "NotTriggerScaleUp", NO, seconds=-10)
-        work.until_said("ours", FAILED)
+        work.until_provisioning("ours", FAILED)
         for count, name in enumerate(("a", "b", "c"), start=1):
-            # A reason of ours: only managedFields tell who wrote it.
+            # A reason of kubestow: only managedFields show that another manager wrote it.
             work.write_condition(name, "True", "TriggeredScaleUp", CA)
             work.event(pods[name], "NotTriggerScaleUp", NO)
             until(partial(lambda n: metric(allowed, process, yielded) == n, count), "yielded")
-            assert work.said(name) == TRIGGERED
+            assert work.provisioning(name) == TRIGGERED
         until(lambda: "something else writes" in process.log.read_text(), "it ends")
 
 
-def test_a_successor_knows_the_conditions_of_the_one_before(
+def test_a_successor_recognizes_the_conditions_of_its_predecessor(
     allowed: ControlPlane, start: Start
 ) -> None:
     first = start()
@@ -378,11 +376,11 @@ def test_a_successor_knows_the_conditions_of_the_one_before(
         work.delete_node("successor-z1")
         pod = work.replica("pod")
         work.event(pod, "NotTriggerScaleUp", NO, seconds=-10)
-        work.until_said("pod", FAILED)
+        work.until_provisioning("pod", FAILED)
         first.stop()
         second = start()
         work.event(pod, "TriggeredScaleUp", YES)
-        work.until_said("pod", TRIGGERED)
+        work.until_provisioning("pod", TRIGGERED)
         patches = "kubestow_node_provisioning_condition_patches_total"
         until(lambda: metric(allowed, second, patches) == 1, "one patch")
 
@@ -405,13 +403,13 @@ def test_a2_a3_a_pod_waits_strictly_and_is_placed_when_nodes_will_not_come(
         assert work.until_bound("by-hand")["by-hand"] == "a2-z1"
 
 
-def test_a35_nobody_says_anything_until_the_timeout(allowed: ControlPlane, start: Start) -> None:
+def test_a35_no_signal_until_the_timeout(allowed: ControlPlane, start: Start) -> None:
     args = {"nodeProvisioningTimeout": "2s"}
     start({"pluginConfig": [{"name": "PodTopologySpread", "args": args}]})
     with Story(allowed, "a35") as work:
         work.stuck("stuck")
         assert work.until_bound("stuck")["stuck"] == "a35-z1"
-        assert work.said("stuck") == ("", "")
+        assert work.provisioning("stuck") == ("", "")
 
 
 @pytest.mark.envtest("kube-controller-manager")
@@ -438,7 +436,7 @@ def test_a43_the_annotation_of_a_template_reaches_its_pods_and_works(
             for each in work.pods().values():
                 assert FALLBACK.items() <= each["metadata"]["annotations"].items()
             (stuck,) = set(work.pods()) - set(work.bound())
-            work.until_refused(stuck)
+            work.until_rejected(stuck)
             work.event(work.pods()[stuck], "NotTriggerScaleUp", NO)
             assert work.until_bound()[stuck] == "a43-z1"
             allowed.admin.request("DELETE", f"{deployments}/web?propagationPolicy=Background")

@@ -1,4 +1,4 @@
-"""Fake kubelets on a real control plane: its controllers and admission plugins take them for real.
+"""Fake kubelets on a real control plane, whose controllers and admission treat them as real.
 
 With all default admission plugins on, a new node is tainted until the node lifecycle controller
 finds it ready, and a pod needs a service account.
@@ -31,7 +31,7 @@ CONTROLLERS = ("node-lifecycle-controller", "serviceaccount-controller")
 def bare(
     envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A control plane with the controllers that matter here, and no nodes."""
+    """Run a control plane with the controllers that matter here, and no nodes."""
     options = ApiServerOptions(disabled_admission_plugins=())
     directory = tmp_path_factory.mktemp("outside")
     with ControlPlane(envtest_binaries, options, directory) as plane:
@@ -41,7 +41,7 @@ def bare(
 
 @pytest.fixture
 async def plane(bare: ControlPlane) -> AsyncIterator[ControlPlane]:
-    """The control plane while one fake node is alive."""
+    """Return the control plane while one fake node is alive."""
     configuration = await load_configuration(kubeconfig=str(bare.kubeconfig))
     async with Transport(configuration) as transport:
         settings = Settings(terminate_seconds=0)
@@ -58,7 +58,7 @@ async def plane(bare: ControlPlane) -> AsyncIterator[ControlPlane]:
 
 
 async def get(plane: ControlPlane, path: str) -> JsonObject | None:
-    """An object, None where there is none."""
+    """Return an object, or None if it does not exist."""
     try:
         return await asyncio.to_thread(plane.admin.request, "GET", path)
     except ApiError as error:
@@ -70,7 +70,7 @@ async def get(plane: ControlPlane, path: str) -> JsonObject | None:
 async def until(
     plane: ControlPlane, path: str, holds: Callable[[JsonObject | None], object]
 ) -> JsonObject:
-    """Return the object when `holds` does; fails after two minutes."""
+    """Wait until `holds` is true of the object and return it; fail after two minutes."""
     async with asyncio.timeout(120):
         while not holds(found := await get(plane, path)):  # noqa: ASYNC110 - it is elsewhere
             await asyncio.sleep(0.05)

@@ -1,7 +1,7 @@
-"""Preemption on a real API server: who is evicted, who is spared, and where the preemptor lands.
+"""Preemption on a real API server: which pods are evicted, and where the preemptor is bound.
 
-Nothing runs pods here, so one without a grace period is gone as soon as it is deleted; a finalizer
-keeps a victim in the state of ending for as long as a test needs it.
+No kubelet runs, so a pod without a grace period disappears as soon as it is deleted; a finalizer
+keeps a victim terminating for as long as a test needs it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def work(
 
 
 def low(work: Workload, name: str, **parts: Any) -> Json:
-    """A pod that ends at once when it is deleted."""
+    """Create a pod that ends at once when it is deleted."""
     return work.pod(name, cpu="800m", terminationGracePeriodSeconds=0, **parts)
 
 
@@ -107,7 +107,7 @@ def test_the_preemptor_waits_and_lands_on_its_nominated_node(work: Workload) -> 
     assert condition["message"] == "kubestow: preempting to accommodate a higher priority pod"
     assert [each["type"] for each in ending["status"]["conditions"]].count("PodScheduled") == 1
     assert "preemptor" not in work.bound()
-    assert work.until_refused("preemptor")["message"].startswith(
+    assert work.until_rejected("preemptor")["message"].startswith(
         "0/1 nodes are available: 1 Insufficient cpu."
     )
     set_finalizers(work, "victim")
@@ -129,13 +129,13 @@ def test_a_disruption_budget_is_respected_where_possible(work: Workload) -> None
     important(work, "first")
     assert work.until_bound("first")["first"] == "node-1"
     assert "pod-1" not in work.pods()
-    # Nobody else is left: now the budget has to give way.
+    # No other victims are left: now preemption violates the budget.
     important(work, "second")
     assert work.until_bound("second")["second"] in ("node-0", "node-2")
     assert len(work.pods()) == 3
 
 
-def test_a_preemptor_that_loses_its_place_is_tried_again(work: Workload) -> None:
+def test_a_preemptor_that_loses_its_place_is_retried(work: Workload) -> None:
     work.node("node-contested", cpu="1")
     low(work, "victim")
     work.until_bound("victim")
@@ -154,14 +154,14 @@ def test_a_preemptor_that_loses_its_place_is_tried_again(work: Workload) -> None
 
 def test_pods_of_other_schedulers_are_no_victims_and_never_is_never(work: Workload) -> None:
     work.node("node-shared", cpu="1")
-    low(work, "theirs", scheduler_name="somebody-else")
+    low(work, "theirs", scheduler_name="another-scheduler")
     work.bind("theirs", "node-shared")
     important(work, "ours")
-    assert work.until_refused("ours")["message"].endswith(
+    assert work.until_rejected("ours")["message"].endswith(
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
     important(work, "polite", "polite")
-    assert work.until_refused("polite")["message"].endswith(
+    assert work.until_rejected("polite")["message"].endswith(
         "preemption: not eligible due to preemptionPolicy=Never."
     )
     assert "theirs" in work.bound()

@@ -1,4 +1,4 @@
-"""Child processes end with their owner, whatever way the owner ends. Needs no Kubernetes."""
+"""Child processes end with their owner, however it ends. Needs no Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The embedded server's quota admission says what the real one says, request for request.
+"""The embedded server's quota admission returns the codes and messages of the real one.
 
-The embedded server answers first. The real server is then sent each request as a dry run until its
-code is the same, because the real admission reads quotas from a cache that lags; then in earnest.
+The embedded server gets the requests first. The real server then gets each request as a dry run
+until its code is the same, as its admission reads quotas from a cache that lags; then for real.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import pytest
 
 from simulator import EmbeddedCluster
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
-from tests.envtest.quota_requests import CASES, CPU, Ask, Case, pod
+from tests.envtest.quota_requests import CASES, CPU, Case, Request, pod
 from tests.envtest.workload import until
 from tests.integration.simulator.client import Client
 from tests.integration.simulator.client import until as until_async
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
 
-Answer = tuple[int, str]
+Response = tuple[int, str]
 """Code and message; the message is empty for a success."""
 
 
@@ -38,8 +38,8 @@ def _manifest(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def _embedded(case: Case) -> list[Answer]:
-    answers: list[Answer] = []
+async def _embedded(case: Case) -> list[Response]:
+    responses: list[Response] = []
     base = f"/api/v1/namespaces/{case.name}"
     async with EmbeddedCluster(seed=1) as cluster, aiohttp.ClientSession(cluster.url) as session:
         client = Client(session)
@@ -53,17 +53,19 @@ async def _embedded(case: Case) -> list[Answer]:
                 for name in case.quotas
             )
         )
-        for ask in case.asks:
-            if ask.method == "PATCH":
-                code, body = await client.patch(f"{base}/{ask.path}", ask.body, _patch_type(ask))
+        for request in case.requests:
+            if request.method == "PATCH":
+                code, body = await client.patch(
+                    f"{base}/{request.path}", request.body, _patch_type(request)
+                )
             else:
-                code, body = await client.post(f"{base}/{ask.path}", ask.body)
-            answers.append((code, body["message"] if code >= 400 else ""))
-    return answers
+                code, body = await client.post(f"{base}/{request.path}", request.body)
+            responses.append((code, body["message"] if code >= 400 else ""))
+    return responses
 
 
-def _patch_type(ask: Ask) -> str:
-    return "merge-patch+json" if "resourcequotas" in ask.path else "strategic-merge-patch+json"
+def _patch_type(request: Request) -> str:
+    return "merge-patch+json" if "resourcequotas" in request.path else "strategic-merge-patch+json"
 
 
 class _Real:
@@ -72,27 +74,27 @@ class _Real:
         self._case = case
         self._base = f"/api/v1/namespaces/{case.name}"
 
-    def answers(self, expected: list[Answer]) -> list[Answer]:
+    def responses(self, expected: list[Response]) -> list[Response]:
         self._admin.ensure("/api/v1/namespaces", {"metadata": {"name": self._case.name}})
         for name, spec in self._case.quotas.items():
             self._admin.ensure(f"{self._base}/resourcequotas", _manifest(name, spec))
             until(partial(self._counted, name), f"quota {name} counted")
         found = []
-        for ask, (code, _) in zip(self._case.asks, expected, strict=True):
-            until(partial(self._would_answer, ask, code), f"{code} for {ask.body}")
-            found.append(self._send(ask))
+        for request, (code, _) in zip(self._case.requests, expected, strict=True):
+            until(partial(self._would_respond, request, code), f"{code} for {request.body}")
+            found.append(self._send(request))
         return found
 
     def _counted(self, name: str) -> bool:
         return _counted(self._admin.request("GET", f"{self._base}/resourcequotas/{name}"))
 
-    def _would_answer(self, ask: Ask, code: int) -> bool:
-        return self._send(ask, dry=True)[0] == code
+    def _would_respond(self, request: Request, code: int) -> bool:
+        return self._send(request, dry=True)[0] == code
 
-    def _send(self, ask: Ask, *, dry: bool = False) -> Answer:
-        path = f"{self._base}/{ask.path}" + ("?dryRun=All" if dry else "")
-        kind = _patch_type(ask) if ask.method == "PATCH" else "json"
-        code, text = self._admin.exchange(ask.method, path, ask.body, f"application/{kind}")
+    def _send(self, request: Request, *, dry: bool = False) -> Response:
+        path = f"{self._base}/{request.path}" + ("?dryRun=All" if dry else "")
+        kind = _patch_type(request) if request.method == "PATCH" else "json"
+        code, text = self._admin.exchange(request.method, path, request.body, f"application/{kind}")
         return code, json.loads(text)["message"] if code >= 400 else ""
 
 
@@ -100,7 +102,7 @@ class _Real:
 def counted_plane(
     tmp_path_factory: pytest.TempPathFactory, envtest_binaries: Any
 ) -> Iterator[ControlPlane]:
-    """A control plane with the quota controller."""
+    """Run a control plane with the quota controller."""
     directory = tmp_path_factory.mktemp("quota-parity")
     with ControlPlane(envtest_binaries, ApiServerOptions(), directory) as plane:
         plane.start_controller_manager(controllers=["resourcequota-controller"])
@@ -108,10 +110,10 @@ def counted_plane(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_both_servers_answer_alike(case: Case, counted_plane: ControlPlane) -> None:
+async def test_both_servers_respond_alike(case: Case, counted_plane: ControlPlane) -> None:
     embedded = await _embedded(case)
-    real = await asyncio.to_thread(_Real(counted_plane, case).answers, embedded)
-    names = [str(ask.body.get("metadata") or ask.path) for ask in case.asks]
+    real = await asyncio.to_thread(_Real(counted_plane, case).responses, embedded)
+    names = [str(request.body.get("metadata") or request.path) for request in case.requests]
     assert list(zip(names, embedded, strict=True)) == list(zip(names, real, strict=True))
 
 
@@ -158,12 +160,12 @@ async def test_both_servers_ignore_a_quota_that_was_never_counted(
     control_plane: ControlPlane,
 ) -> None:
     """No controller runs: `status.hard` stays empty, and admission goes by it."""
-    ask = pod("free", {"cpu": "5"})
+    request = pod("free", {"cpu": "5"})
     namespace = {"metadata": {"name": "uncounted"}}
     control_plane.admin.ensure("/api/v1/namespaces", namespace)
     base = "/api/v1/namespaces/uncounted"
     control_plane.admin.request("POST", f"{base}/resourcequotas", _manifest("q", CPU))
-    assert control_plane.admin.exchange("POST", f"{base}/pods", ask.body)[0] == 201
+    assert control_plane.admin.exchange("POST", f"{base}/pods", request.body)[0] == 201
     async with (
         EmbeddedCluster(controllers=[]) as cluster,
         aiohttp.ClientSession(cluster.url) as session,
@@ -171,4 +173,4 @@ async def test_both_servers_ignore_a_quota_that_was_never_counted(
         client = Client(session)
         await client.post("/api/v1/namespaces", namespace)
         await client.post(f"{base}/resourcequotas", _manifest("q", CPU))
-        assert (await client.post(f"{base}/pods", ask.body))[0] == 201
+        assert (await client.post(f"{base}/pods", request.body))[0] == 201

@@ -1,4 +1,4 @@
-"""B11: three counts of the same pods agree: the real controller's, the embedded one's, and ours."""
+"""B11: the real controller, the embedded one and kubestow count the same pods alike."""
 
 from __future__ import annotations
 
@@ -91,21 +91,21 @@ def _nano(used: dict[str, Any]) -> dict[str, int]:
 
 def _stored_status(name: str) -> dict[str, Any]:
     status = {"name": "c", "image": "none", "imageID": "", "ready": True, "restartCount": 0}
-    told: dict[str, Any] = {"containerStatuses": [{**status, **STATUSES[name]}]}
+    stored: dict[str, Any] = {"containerStatuses": [{**status, **STATUSES[name]}]}
     if name == "infeasible":
-        told["conditions"] = [
+        stored["conditions"] = [
             {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
         ]
     if name == "finished":
-        told["phase"] = "Succeeded"
-    return {"status": told}
+        stored["phase"] = "Succeeded"
+    return {"status": stored}
 
 
 @pytest.mark.parametrize("name", [*PODS, *STATUSES])
 def test_b11_all_count_alike(name: str, plane: ControlPlane) -> None:
     admin = plane.admin
-    ask = PODS.get(name) or pod("p", FULL, FULL)
-    admin.request("POST", f"{BASE}/pods", ask.body)
+    request = PODS.get(name) or pod("p", FULL, FULL)
+    admin.request("POST", f"{BASE}/pods", request.body)
     if name in STATUSES:
         admin.request("PATCH", f"{BASE}/pods/p/status", _stored_status(name))
     stored: Any = admin.request("GET", f"{BASE}/pods/p")
@@ -113,7 +113,7 @@ def test_b11_all_count_alike(name: str, plane: ControlPlane) -> None:
         counted = {key: str(amount) for key, amount in usage_of_simulator(stored, NOW).items()}
         expected = _nano(counted)
         if name != "finished":
-            # Whether a pod counts at all is not the plugin's arithmetic but its ledger's.
+            # The ledger, not the arithmetic of the plugin, decides whether a pod counts at all.
             usage = usage_of_plugin(msgspec.convert(stored, Pod, strict=False))
             assert {key: usage[key] for key in sorted(expected)} == dict(sorted(expected.items()))
             assert expected.keys() == {key for key, nano in usage.items() if key in LIMITS and nano}

@@ -1,8 +1,8 @@
 """Rows of the requeueing table on a real API server: the same data, another cluster.
 
-One scheduler serves all rows, with a profile for each set of plugins, and never flushes its pool:
-whatever leaves it was woken by an event. All pods that one event wakes leave in one step, so once
-the awaited ones have left, the others have been spared.
+One scheduler serves all rows, with a profile for each set of plugins, and never flushes
+unschedulable pods: only events requeue them. All pods that one event requeues move in one step, so
+once the expected ones have moved, the others stay.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOT_HERE: Final = {
     "43": "without hints; the scheduler of these tests has them",
     "55": "deletes a claim and creates it anew; a controller would have to let go of the first one",
     "57": "as row 55",
-    "68": "the API server refuses the row's pods, whose features it guards by gates of its own",
+    "68": "the API server rejects the row's pods, whose features it guards by gates of its own",
     "69": "as row 68",
     "70": "its feature can do without: an update of the pod says the same",
     "71": "as row 68",
@@ -85,7 +85,7 @@ def profile_of(row: Row) -> str:
 
 @pytest.fixture(scope="module")
 def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
-    """A profile per set of plugins; backoff as short as a configuration may ask for."""
+    """A profile per set of plugins; backoff as short as a configuration allows."""
     rows = [_row(number) for number in (*NUMBERS, *QUIET)]
     profiles = {
         profile_of(row): {"schedulerName": profile_of(row), "plugins": profile_plugins(row)}
@@ -108,8 +108,8 @@ def scheduler(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     assert process.returncode == 0, process.describe("did not end cleanly")
 
 
-class Stage:
-    """One row on the shared cluster; takes down what it set up."""
+class RowReplay:
+    """One row on the shared cluster; `take_down` deletes its objects."""
 
     def __init__(self, row: Row, control_plane: ControlPlane, inspector: Inspector) -> None:
         self.row = row
@@ -129,18 +129,18 @@ class Stage:
     def _send(self, action: Action) -> None:
         self._admin.request(*request(action, self._namespace, profile_of(self.row)))
 
-    def refuse_all(self) -> None:
-        """Set the row up, and wait until all pods were refused and the condition says so."""
+    def reject_all(self) -> None:
+        """Create the row's objects; wait until all pods are rejected, with their conditions."""
         self.perform(Create(each) for each in self.row.initial)
         until(self._nodes_seen, f"row {self.row.number}: nodes seen")
         self.perform(Create(each) for each in self.row.pending)
-        until(self._all_refused, f"row {self.row.number}: all pods refused")
+        until(self._all_rejected, f"row {self.row.number}: all pods rejected")
 
-    def _all_refused(self) -> bool:
+    def _all_rejected(self) -> bool:
         return not self.awake() and set(self.views()) == set(self.row.pod_names)
 
     def _nodes_seen(self) -> bool:
-        """Nodes and pods come by separate watches; a pod must not be tried before its nodes."""
+        """Whether the cache has all nodes: their watch may lag behind that of the pods."""
         there = len(self._admin.request("GET", "/api/v1/nodes")["items"])  # type: ignore[arg-type]
         return self.inspector.sample("scheduler_cache_size", type="nodes") == there
 
@@ -151,7 +151,7 @@ class Stage:
         return {name: view["attempts"] for name, view in self.views().items()}
 
     def awake(self) -> set[str]:
-        """Pods that are anywhere but in the pool."""
+        """Return the pods that are not unschedulable."""
         views = self.views()
         return {
             name
@@ -160,7 +160,7 @@ class Stage:
         }
 
     def woken_since(self, attempts: dict[str, int]) -> set[str]:
-        """Pods that have left the pool, whether they are back by now or not."""
+        """Return the pods that were requeued, even if they are unschedulable again by now."""
         views = self.views()
         return {
             name
@@ -171,7 +171,7 @@ class Stage:
         }
 
     def take_down(self) -> None:
-        """Pods first: whoever is pending must not see the rest of it go."""
+        """Delete the pods first: a pending pod must not react to the other deletions."""
         for what in sorted(self._made, key=lambda each: each.kind != "Pod"):
             try:
                 self._send(what)
@@ -185,38 +185,38 @@ class Stage:
 
 
 @pytest.fixture
-def stage(row: Row, control_plane: ControlPlane, scheduler: ManagedProcess) -> Iterator[Stage]:
-    """The row, its pods refused."""
-    stage = Stage(row, control_plane, Inspector(scheduler, control_plane))
+def replay(row: Row, control_plane: ControlPlane, scheduler: ManagedProcess) -> Iterator[RowReplay]:
+    """Create a row whose pods are all rejected; take it down at the end."""
+    replay = RowReplay(row, control_plane, Inspector(scheduler, control_plane))
     try:
-        stage.refuse_all()
-        yield stage
+        replay.reject_all()
+        yield replay
         assert scheduler.running, scheduler.describe("ended")
     finally:
-        stage.take_down()
+        replay.take_down()
 
 
 @pytest.mark.parametrize("row", _parameters(NUMBERS))
-def test_an_event_wakes_exactly_whom_it_can_help(row: Row, stage: Stage) -> None:
-    before = stage.attempts()
-    stage.perform(row.trigger)
-    until(lambda: stage.woken_since(before) >= row.requeued, f"{sorted(row.requeued)} woken")
-    assert stage.woken_since(before) == row.requeued
+def test_an_event_requeues_exactly_the_pods_it_can_help(row: Row, replay: RowReplay) -> None:
+    before = replay.attempts()
+    replay.perform(row.trigger)
+    until(lambda: replay.woken_since(before) >= row.requeued, f"{sorted(row.requeued)} woken")
+    assert replay.woken_since(before) == row.requeued
 
 
 @pytest.mark.parametrize("row", _parameters(QUIET))
-def test_an_event_that_helps_nobody_wakes_nobody(row: Row, stage: Stage) -> None:
+def test_an_event_that_helps_no_pod_requeues_none(row: Row, replay: RowReplay) -> None:
     def handled() -> float:
         name = "scheduler_event_handling_duration_seconds_count"
-        return stage.inspector.sample(name, event=QUIET[row.number])
+        return replay.inspector.sample(name, event=QUIET[row.number])
 
-    before, earlier = stage.attempts(), handled()
-    stage.perform(row.trigger)
+    before, earlier = replay.attempts(), handled()
+    replay.perform(row.trigger)
     until(lambda: handled() > earlier, f"{QUIET[row.number]} handled")
-    assert stage.woken_since(before) == set()
+    assert replay.woken_since(before) == set()
 
 
-def test_every_row_is_replayed_or_says_why_not() -> None:
+def test_every_row_is_replayed_or_has_a_reason_not_to() -> None:
     replayed = {*NUMBERS, *QUIET}
     assert len(replayed) >= 25
     assert not replayed & NOT_HERE.keys()

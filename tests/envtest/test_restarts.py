@@ -1,4 +1,4 @@
-"""Scheduler or API server go away in the middle: nothing is lost and nothing bound twice."""
+"""Scheduler or API server stop in the middle: no pod is lost and none bound twice."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.envtest
 
 PODS = 200
 NODES = 10
-# So that there is a middle: twenty seconds for all pods. And only few binds are begun at a time, or
-# the drain after SIGTERM would complete all of them.
+# A rate at which binding all pods takes twenty seconds, and few concurrent binds: otherwise the
+# drain after SIGTERM would complete all of them.
 SLOWLY = {"clientConnection": {"qps": 10, "burst": 10}, "kubestow": {"bindConcurrency": 1}}
 
 
@@ -33,7 +33,7 @@ def more_are_bound(work: Workload, than: int) -> bool:
 
 
 def check(work: Workload, earlier: dict[str, str]) -> None:
-    """Everything is bound, where it was earlier, and no node holds more than it can."""
+    """Assert that all pods are bound, to their earlier nodes, and that no node is overcommitted."""
     nodes = work.until_bound()
     assert len(nodes) == PODS
     assert earlier.items() <= nodes.items()
@@ -75,7 +75,7 @@ def test_restart(control_plane: ControlPlane, work: Workload, number: signal.Sig
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["restarted", "killed"])
-def test_the_api_server_goes_away(fresh_control_plane: ControlPlane, crash: bool) -> None:
+def test_the_api_server_stops(fresh_control_plane: ControlPlane, crash: bool) -> None:
     with Workload(fresh_control_plane, "outage") as work:
         create(work)
         process = start_kubestow(fresh_control_plane, SLOWLY)

@@ -25,7 +25,7 @@ CHOSEN = (
 
 
 def test_pods_are_bound_once_whatever_fails(envtest_binaries: Binaries, tmp_path: Path) -> None:
-    """One site for all: what a fault leaves behind is what the next one meets."""
+    """All faults hit one cluster, so that each meets the state that earlier ones left."""
     named = {fault.name: fault for fault in FAULTS}
     with site(tmp_path, envtest_binaries) as running:
         rounds = Rounds(running, Random(1), Report())

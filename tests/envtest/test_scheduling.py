@@ -1,4 +1,4 @@
-"""Pods of a real API server are scheduled, told why not, and left alone where they are others'."""
+"""Pods of a real API server are scheduled, rejected with a reason, or left to other schedulers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.envtest
 
 @pytest.fixture(scope="module")
 def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
-    """One scheduler for all tests here, with upstream's limits on its client out of the way."""
+    """Run one scheduler for all tests here, without upstream's rate limits for its client."""
     process = start_kubestow(
         control_plane,
         {"clientConnection": {"qps": 1000, "burst": 1000}},
@@ -31,7 +31,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
 def work(
     control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
 ) -> Iterator[Workload]:
-    """A namespace named after the test."""
+    """Create a namespace named after the test."""
     with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
         yield workload
         assert kubestow.running, kubestow.describe("ended")
@@ -39,7 +39,7 @@ def work(
 
 def test_200_pods_go_to_50_nodes(work: Workload) -> None:
     work.follow()
-    # Full to the brim: 4 pods of 900m fit on a node of 4 CPUs, and there are 4 for each.
+    # Exactly full: 4 pods of 900m fit on a node of 4 CPUs, and there are 4 for each.
     for number in range(50):
         work.node(f"node-{number:02}", cpu="4")
     for number in range(200):
@@ -64,11 +64,11 @@ def test_a_gated_pod_waits_for_its_gate(work: Workload) -> None:
     assert work.condition("gated")["status"] == "True"
 
 
-def test_a_pod_that_fits_nowhere_says_why_and_fits_later(work: Workload) -> None:
+def test_a_pod_that_fits_nowhere_shows_why_and_fits_later(work: Workload) -> None:
     work.node("node-small", cpu="1")
     work.node("node-tainted", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
     made = work.pod("large", cpu="2")
-    condition = work.until_refused("large")
+    condition = work.until_rejected("large")
     assert condition["status"] == "False"
     assert condition["reason"] == "Unschedulable"
     assert condition["message"].startswith(
@@ -89,11 +89,11 @@ def test_a_pod_that_fits_nowhere_says_why_and_fits_later(work: Workload) -> None
 
 def test_pods_of_other_schedulers_are_left_alone_but_counted(work: Workload) -> None:
     work.node("node-shared", cpu="1")
-    work.pod("theirs", cpu="800m", scheduler_name="somebody-else")
+    work.pod("theirs", cpu="800m", scheduler_name="another-scheduler")
     work.bind("theirs", "node-shared")
-    work.pod("not-ours", cpu="100m", scheduler_name="nobody")
+    work.pod("not-ours", cpu="100m", scheduler_name="absent")
     work.pod("ours", cpu="500m")
-    assert "Insufficient cpu" in work.until_refused("ours")["message"]
+    assert "Insufficient cpu" in work.until_rejected("ours")["message"]
     assert work.condition("not-ours") == {}
     work.delete_pod("theirs")
     work.until_bound("ours")
@@ -105,7 +105,7 @@ import asyncio
 
 
 class Hold:
-    """Holds pods up before they are bound, until a file says to go on."""
+    """Delays pods before they are bound, until a file exists."""
 
     name = "Hold"
 
@@ -121,7 +121,7 @@ class Hold:
 
 @pytest.fixture
 def held(control_plane: ControlPlane, tmp_path: Path) -> Iterator[tuple[Workload, Path]]:
-    """A scheduler of its own whose binds wait for files in a directory."""
+    """Run a scheduler whose binds wait for files in a directory."""
     (tmp_path / "kubestow_hold.py").write_text(HOLD)
     profile = {
         "schedulerName": "holding",
@@ -148,7 +148,7 @@ def release(directory: Path, name: str) -> None:
 
 
 def test_a_bind_that_comes_too_late_is_not_a_failure(held: tuple[Workload, Path]) -> None:
-    """409: somebody else bound the pod first. 404: it was deleted meanwhile."""
+    """409: another scheduler bound the pod first. 404: it was deleted meanwhile."""
     work, directory = held
     work.follow()
     work.node("node-first", cpu="1")
@@ -164,7 +164,7 @@ def test_a_bind_that_comes_too_late_is_not_a_failure(held: tuple[Workload, Path]
     again = work.pod("recreated", cpu="200m")
     for name in ("taken", "deleted", "recreated"):
         release(directory, name)
-    # The new pod under the old name is held no more, and what the others had is free again.
+    # The new pod of that name is no longer delayed, and the resources of the others are free.
     work.until_bound("recreated")
     work.pod("filler", cpu="700m")
     hold(directory, "filler")

@@ -1,6 +1,7 @@
 """KEP-3521 on a real API server, end to end: gated, partly opened, opened, scheduled.
 
-The scheduler never flushes its pool, so that only the update that clears the gates can free a pod.
+The scheduler never flushes unschedulable pods, so that only the update that clears the gates can
+free a pod.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def inspector(control_plane: ControlPlane, scheduler: ManagedProcess) -> Inspect
 def work(
     control_plane: ControlPlane, scheduler: ManagedProcess, request: pytest.FixtureRequest
 ) -> Iterator[Workload]:
-    """A namespace named after the test."""
+    """Create a namespace named after the test."""
     with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
         yield workload
         assert scheduler.running, scheduler.describe("ended")
@@ -55,7 +56,7 @@ def set_gates(work: Workload, name: str, gates: Sequence[str]) -> None:
 
 
 def history(work: Workload, name: str) -> list[tuple[str, str]]:
-    """Status and reason of PodScheduled in every version of a pod, repetitions left out."""
+    """Return status and reason of PodScheduled in every version of a pod, without repeats."""
     path = (
         f"/api/v1/namespaces/{work.namespace}/pods?watch=1&timeoutSeconds=1"
         f"&resourceVersion={work.start}&fieldSelector=metadata.name%3D{name}"
@@ -83,7 +84,7 @@ def condition(work: Workload, name: str) -> tuple[str, str]:
     return found["status"], found.get("reason", "")
 
 
-def test_a_pod_is_scheduled_when_the_last_gate_is_gone(
+def test_a_pod_is_scheduled_when_the_last_gate_is_removed(
     work: Workload, inspector: Inspector
 ) -> None:
     work.node("node-gates")
@@ -110,23 +111,23 @@ def test_a_pod_is_scheduled_when_the_last_gate_is_gone(
 def test_a_gated_pod_that_would_fit_nowhere_is_not_called_unschedulable(
     work: Workload, inspector: Inspector
 ) -> None:
-    """Whatever happens in the cluster meanwhile; once its gates are gone it is."""
+    """No event in the cluster changes that; without its gates the pod is unschedulable."""
     work.node("node-little", cpu="1")
     work.pod("gated", cpu="8", gates=[FIRST])
     until(lambda: is_gated(inspector, work, "gated", waiting_for(FIRST)), "gated")
-    # Events that would wake a pod which was refused for want of CPU.
+    # Events that would requeue a pod that was rejected for lack of CPU.
     work.node("node-more", cpu="2")
-    work.pod("refused", cpu="8")
-    work.until_refused("refused")
+    work.pod("rejected", cpu="8")
+    work.until_rejected("rejected")
     work.pod("passing")
     work.until_bound("passing")
     work.delete_pod("passing")
-    until(lambda: inspector.queue(work.namespace)["refused"]["attempts"] >= 2, "an event")
+    until(lambda: inspector.queue(work.namespace)["rejected"]["attempts"] >= 2, "an event")
     view = inspector.queue(work.namespace)["gated"]
     assert (view["place"], view["attempts"]) == ("gated", 0)
     assert history(work, "gated") == [GATED]
     set_gates(work, "gated", [])
-    assert work.until_refused("gated")["reason"] == "Unschedulable"
+    assert work.until_rejected("gated")["reason"] == "Unschedulable"
     assert history(work, "gated") == [GATED, ("False", "Unschedulable")]
 
 
@@ -152,7 +153,7 @@ def test_a_pod_whose_gates_are_cleared_reaches_the_active_queue(
         set_gates(work, name, [])
     assert set(work.until_bound(*names)) >= set(names)
     assert cleared() - before == len(names)
-    # Upstream samples plugin durations, and so do we: one of ten, and more than twenty were asked.
+    # Like upstream, kubestow samples one plugin duration in ten, and there were more than twenty.
     assert (
         inspector.sample(
             "scheduler_plugin_execution_duration_seconds_count",

@@ -1,6 +1,6 @@
-"""kube-scheduler and kubestow say the same about pods that fit nowhere in one small cluster.
+"""kube-scheduler and kubestow write the same conditions for pods that fit nowhere.
 
-Compared up to the part that preemption writes.
+Messages are compared up to the part about preemption.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def extended(resource: str, amount: str) -> dict[str, Any]:
 
 
 TOLERATE_ALL: Final = [{"operator": "Exists"}]
-REFUSED: Final[dict[str, dict[str, Any]]] = {
+UNSCHEDULABLE: Final[dict[str, dict[str, Any]]] = {
     "too-large": {"cpu": "100"},
     "too-large-for-some": {"cpu": "3", "nodeSelector": {"disk": "hdd"}},
     "selector": {"nodeSelector": {"disk": "tape"}},
@@ -75,7 +75,7 @@ def work(control_plane: ControlPlane) -> Iterator[Workload]:
         evict = {"key": "broken", "effect": "NoExecute"}
         workload.node("delta", cpu="4", taints=[evict], unschedulable=True)
         workload.node("full", cpu="8", pods=0, labels={"disk": "none"})
-        workload.pod("squatter", cpu="1500m", scheduler_name="nobody", **port(8080))
+        workload.pod("squatter", cpu="1500m", scheduler_name="absent", **port(8080))
         workload.bind("squatter", "alpha")
         yield workload
 
@@ -85,30 +85,34 @@ def without_preemption(message: str) -> str:
     return message.partition(", preemption: ")[0]
 
 
-def test_both_refuse_with_the_same_words(control_plane: ControlPlane, work: Workload) -> None:
+def test_both_write_the_same_reasons_and_messages(
+    control_plane: ControlPlane, work: Workload
+) -> None:
     kube_scheduler = control_plane.start_scheduler(name="kube-scheduler-side-by-side")
     kubestow = start_kubestow(control_plane, name="kubestow-side-by-side")
     try:
-        for name, spec in REFUSED.items():
+        for name, spec in UNSCHEDULABLE.items():
             work.pod(f"{name}.theirs", scheduler_name=THEIRS, **spec)
             work.pod(f"{name}.ours", scheduler_name=OURS, **spec)
-        said = {
-            f"{name}.{whose}": work.until_refused(f"{name}.{whose}")
-            for name in REFUSED
+        conditions = {
+            f"{name}.{whose}": work.until_rejected(f"{name}.{whose}")
+            for name in UNSCHEDULABLE
             for whose in ("theirs", "ours")
         }
     finally:
         kube_scheduler.stop()
         kubestow.stop()
-    theirs = {name: said[f"{name}.theirs"] for name in REFUSED}
-    ours = {name: said[f"{name}.ours"] for name in REFUSED}
+    theirs = {name: conditions[f"{name}.theirs"] for name in UNSCHEDULABLE}
+    ours = {name: conditions[f"{name}.ours"] for name in UNSCHEDULABLE}
     assert {name: each["reason"] for name, each in ours.items()} == {
         name: each["reason"] for name, each in theirs.items()
     }
     assert {name: without_preemption(each["message"]) for name, each in ours.items()} == {
         name: without_preemption(each["message"]) for name, each in theirs.items()
     }
-    assert len({each["message"] for each in ours.values()}) > len(REFUSED) / 2, "no trivial texts"
+    assert len({each["message"] for each in ours.values()}) > len(UNSCHEDULABLE) / 2, (
+        "no trivial texts"
+    )
     assert {name: sorted(each) for name, each in ours.items()} == {
         name: sorted(each) for name, each in theirs.items()
     }

@@ -1,7 +1,7 @@
-"""Two replicas on a real API server while the leader's event loop is blocked: one writer, always.
+"""Two replicas on a real API server while the leader's event loop is blocked: always one writer.
 
-A Filter plugin blocks the first process that asks it about the pod `slow`, until a file says to go
-on. The API server's audit log says who wrote what, and when.
+A Filter plugin blocks the first process that calls it for the pod `slow`, until a file exists. The
+API server's audit log has every write with its user and time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Blocking:
 
 @dataclass(frozen=True)
 class Write:
-    """A write that the API server answered."""
+    """A write in the audit log, with the status of the response."""
 
     replica: str
     what: str
@@ -96,14 +96,14 @@ class Write:
     status: int
 
 
-class Stage:
-    """Two replicas, each with an account of its own, and what they wrote."""
+class Replicas:
+    """Two replicas, each with a service account of its own, and their writes."""
 
     def __init__(self, control_plane: ControlPlane, audit_log: Path, plugins: Path) -> None:
         self.control_plane = control_plane
         self._audit_log = audit_log
         self._plugins = plugins
-        self.replicas: list[ManagedProcess] = []
+        self.processes: list[ManagedProcess] = []
 
     def start(self, name: str, *, watchdog: str = "60s", qps: int = 50) -> ManagedProcess:
         kubeconfig = self.control_plane.service_account_kubeconfig(NAMESPACE, name)
@@ -127,7 +127,7 @@ class Stage:
             kubeconfig=kubeconfig,
             name=name,
         )
-        self.replicas.append(process)
+        self.processes.append(process)
         return process
 
     @property
@@ -139,7 +139,7 @@ class Stage:
         until((self._plugins / "blocked").exists, "the leader is blocked")
 
     def until_leading(self) -> str:
-        """Wait until somebody leads; who."""
+        """Wait until a replica leads; return its identity."""
         until(lambda: self.lease.get("holderIdentity"), "a leader")
         return str(self.lease["holderIdentity"])
 
@@ -147,7 +147,7 @@ class Stage:
         until(lambda: self.lease["holderIdentity"] not in ("", holder), "taken over")
 
     def check_one_writer(self) -> None:
-        """The first wrote nothing after the second began, but for vain renewals."""
+        """Assert that the first wrote nothing, except failed renewals, once the second wrote."""
         writes = self.writes()
         began = min(each.at for each in writes if each.replica == "second" and each.status < 300)
         last = max(each.at for each in writes if each.replica == "first" and each.what != "leases")
@@ -157,7 +157,7 @@ class Stage:
         (self._plugins / "go-on").touch()
 
     def writes(self) -> list[Write]:
-        """Everything the replicas wrote, in order; renewals of the Lease as `leases`."""
+        """Return all writes of the replicas in order; renewals of the Lease as `leases`."""
         found = []
         for line in self._audit_log.read_text().splitlines():
             event = json.loads(line)
@@ -173,7 +173,7 @@ class Stage:
 
 
 def is_write(event: dict[str, Any]) -> bool:
-    """Reviews of access are none."""
+    """Whether a request is a write; access reviews are not."""
     return event.get("stage") == "ResponseComplete" and event["objectRef"]["resource"] not in (
         "tokenreviews",
         "subjectaccessreviews",
@@ -181,9 +181,9 @@ def is_write(event: dict[str, Any]) -> bool:
 
 
 @pytest.fixture
-def stage(
+def replicas(
     request: pytest.FixtureRequest, envtest_binaries: Binaries, tmp_path: Path
-) -> Iterator[Stage]:
+) -> Iterator[Replicas]:
     policy, audit_log = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(json.dumps(AUDIT_POLICY))
     audit = (f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}")
@@ -206,69 +206,69 @@ def stage(
                 "subjects": accounts,
             },
         )
-        yield Stage(control_plane, audit_log, plugins)
+        yield Replicas(control_plane, audit_log, plugins)
 
 
 def blocking(how: str) -> pytest.MarkDecorator:
-    """The statement that is repeated while the loop is blocked."""
-    return pytest.mark.parametrize("stage", [how], indirect=True, ids=["blocked"])
+    """Parametrize with the statement that is repeated while the loop is blocked."""
+    return pytest.mark.parametrize("replicas", [how], indirect=True, ids=["blocked"])
 
 
 @blocking("pass")
-def test_a_cycle_longer_than_the_lease_keeps_it(stage: Stage) -> None:
+def test_a_cycle_longer_than_the_lease_keeps_it(replicas: Replicas) -> None:
     """The loop is blocked by Python code that uses all of its time, for two lease durations."""
-    with Workload(stage.control_plane, NAMESPACE) as work:
+    with Workload(replicas.control_plane, NAMESPACE) as work:
         work.node("stuck-1", cpu="4")
-        first = stage.start("first")
-        holder = stage.until_leading()
-        second = stage.start("second")
+        first = replicas.start("first")
+        holder = replicas.until_leading()
+        second = replicas.start("second")
         work.pod("slow")
-        stage.until_blocked()
+        replicas.until_blocked()
         renewals = set()
 
         def renewed() -> bool:
-            assert stage.lease["holderIdentity"] == holder
-            renewals.add(stage.lease["renewTime"])
+            assert replicas.lease["holderIdentity"] == holder
+            renewals.add(replicas.lease["renewTime"])
             return len(renewals) > RENEWALS_WHILE_BLOCKED
 
         until(renewed, "renewed all the while")
         assert work.bound() == {}, "it is still blocked"
-        stage.go_on()
+        replicas.go_on()
         work.pod("next")
         work.until_bound("slow", "next")
-        assert stage.lease["holderIdentity"] == holder
-        assert stage.lease["leaseTransitions"] == 0
-        assert {write.replica for write in stage.writes()} == {"first"}
+        assert replicas.lease["holderIdentity"] == holder
+        assert replicas.lease["leaseTransitions"] == 0
+        assert {write.replica for write in replicas.writes()} == {"first"}
         for each in (second, first):
             each.stop()
             assert each.returncode == 0, each.describe("did not end cleanly")
 
 
 @blocking("time.sleep(0.01)")
-def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
-    """And when it does come back after all, it writes nothing and ends."""
-    with Workload(stage.control_plane, NAMESPACE) as work:
+def test_a_loop_that_does_not_come_back_loses_it(replicas: Replicas) -> None:
+    """When the loop runs again, the process writes nothing and ends."""
+    with Workload(replicas.control_plane, NAMESPACE) as work:
         work.follow()
         work.node("stuck-1", cpu="4")
-        first = stage.start("first", watchdog="2s")
-        holder = stage.until_leading()
-        second = stage.start("second")
+        first = replicas.start("first", watchdog="2s")
+        holder = replicas.until_leading()
+        second = replicas.start("second")
         work.pod("early")
         work.until_bound("early")
         work.pod("slow")
-        stage.until_blocked()
-        stage.until_taken_over(holder)
+        replicas.until_blocked()
+        replicas.until_taken_over(holder)
         work.pod("late")
         work.until_bound("slow", "late")
         assert first.running
-        stage.go_on()
+        replicas.go_on()
         until(lambda: not first.running, "the one that was stuck ends")
         assert first.returncode == 1, first.describe("ended otherwise")
         log = first.log.read_text()
         assert "it executes block (" in log
         assert "another replica may schedule now" in log
-        # Whatever it had decided: nothing of it was written.
-        stage.check_one_writer()
+        # None of its decisions was written.
+        replicas.check_one_writer()
         assert set(work.bindings().values()) == {1}
         assert len(work.events("Scheduled")) == 3
         second.stop()
@@ -276,16 +276,16 @@ def test_a_loop_that_does_not_come_back_loses_it(stage: Stage) -> None:
 
 
 @blocking("pass")
-def test_a_successor_begins_a_lease_duration_after_the_last_renewal(stage: Stage) -> None:
-    with Workload(stage.control_plane, NAMESPACE) as work:
-        first = stage.start("first")
-        stage.until_leading()
-        second = stage.start("second")
+def test_a_successor_begins_a_lease_duration_after_the_last_renewal(replicas: Replicas) -> None:
+    with Workload(replicas.control_plane, NAMESPACE) as work:
+        first = replicas.start("first")
+        replicas.until_leading()
+        second = replicas.start("second")
         first.kill()
-        last = stage.lease
-        until(lambda: stage.lease["holderIdentity"] != last["holderIdentity"], "taken over")
-        took = datetime.fromisoformat(stage.lease["acquireTime"])
-        # Both times are of this machine's clock, so the difference means something.
+        last = replicas.lease
+        until(lambda: replicas.lease["holderIdentity"] != last["holderIdentity"], "taken over")
+        took = datetime.fromisoformat(replicas.lease["acquireTime"])
+        # Both times come from this machine's clock, so they are comparable.
         assert (took - datetime.fromisoformat(last["renewTime"])).total_seconds() >= LEASE_SECONDS
         work.node("stuck-1", cpu="4")
         work.pod("a")
@@ -295,26 +295,26 @@ def test_a_successor_begins_a_lease_duration_after_the_last_renewal(stage: Stage
 
 
 @blocking("pass")
-def test_a_process_that_was_stopped_for_a_while_writes_nothing_more(stage: Stage) -> None:
-    """SIGSTOP stops the thread as well; of a suspended machine only the clock is different."""
-    with Workload(stage.control_plane, NAMESPACE) as work:
+def test_a_process_that_was_stopped_for_a_while_writes_nothing_more(replicas: Replicas) -> None:
+    """SIGSTOP stops all threads; a suspended machine differs only in its clock."""
+    with Workload(replicas.control_plane, NAMESPACE) as work:
         work.follow()
         work.node("stuck-1", cpu="40", pods=PODS)
-        # Half a minute for all pods: on a slow machine it is still in the middle when it is told.
-        first = stage.start("first", qps=2)
-        holder = stage.until_leading()
-        second = stage.start("second")
+        # Half a minute for all pods, so that a slow machine is stopped in the middle, too.
+        first = replicas.start("first", qps=2)
+        holder = replicas.until_leading()
+        second = replicas.start("second")
         for number in range(PODS):
             work.pod(f"pod-{number:02}")
         until(lambda: len(work.bound()) > 5, "some bound")
         first.pause()
         assert len(work.bound()) < PODS, "this is the middle"
-        stage.until_taken_over(holder)
+        replicas.until_taken_over(holder)
         work.until_bound()
         first.resume()
         until(lambda: not first.running, "the one that was stopped ends")
         assert first.returncode == 1, first.describe("ended otherwise")
-        stage.check_one_writer()
+        replicas.check_one_writer()
         assert set(work.bindings().values()) == {1}
         second.stop()
         assert second.returncode == 0, second.describe("did not end cleanly")

@@ -1,4 +1,4 @@
-"""Citations of upstream symbols resolve in the sources of the Kubernetes that is tested with.
+"""Citations of upstream symbols resolve in the sources of the Kubernetes release under test.
 
 A citation is a file and a symbol in it: `schedule_one.go: findNodesThatPassFilters`. Building the
 control plane has put the sources into Go's module cache.

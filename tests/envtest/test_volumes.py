@@ -1,6 +1,6 @@
 """Claims that wait for their first consumer, bound by the real volume controller.
 
-The test plays the provisioner: it makes the volume that a claim's chosen node asks for.
+The test acts as the provisioner: it creates the volume on the node that was chosen for a claim.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Storage:
-    """Makes classes, claims and volumes of one test."""
+    """Creates classes, claims and volumes of one test."""
 
     def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
         self._request = control_plane.admin.request
@@ -55,7 +55,7 @@ class Storage:
     def volume(
         self, name: str, class_name: str, node: str, size: str = "1Gi", claim: str = ""
     ) -> None:
-        """A volume on one node, made for `claim` if one is named."""
+        """Create a volume on one node, bound to `claim` if one is named."""
         host = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
         spec: Json = {
             "capacity": {"storage": size},
@@ -105,7 +105,7 @@ def host(name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
-    """A scheduler, and a controller manager that does nothing but bind volumes."""
+    """Run a scheduler, and a controller manager that only binds volumes."""
     controllers = control_plane.start_controller_manager(
         controllers=("persistentvolume-binder-controller",), name="volume-controller"
     )
@@ -124,7 +124,7 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
 def work(
     control_plane: ControlPlane, kubestow: ManagedProcess, request: pytest.FixtureRequest
 ) -> Iterator[Workload]:
-    """A namespace named after the test."""
+    """Create a namespace named after the test."""
     with Workload(control_plane, request.node.originalname.replace("_", "-")[:63]) as workload:
         yield workload
         assert kubestow.running, kubestow.describe("ended")
@@ -135,7 +135,7 @@ def storage(control_plane: ControlPlane, work: Workload) -> Storage:
     return Storage(control_plane, work.namespace)
 
 
-def test_a_provisioner_is_told_the_node_and_the_pod_waits_for_it(
+def test_the_claim_gets_the_selected_node_and_the_pod_waits(
     work: Workload, storage: Storage
 ) -> None:
     for name in ("dynamic-a", "dynamic-b"):
@@ -145,7 +145,7 @@ def test_a_provisioner_is_told_the_node_and_the_pod_waits_for_it(
     work.pod("waiting", volumes=uses("data"))
     node = until(lambda: storage.selected_node("data"), "a chosen node")
 
-    # Pods without volumes are not held up by the one that waits.
+    # The waiting pod does not delay pods without volumes.
     work.pod("other")
     work.until_bound("other")
     assert "waiting" not in work.bound()
@@ -156,7 +156,7 @@ def test_a_provisioner_is_told_the_node_and_the_pod_waits_for_it(
     assert (bound["status"]["phase"], bound["spec"]["volumeName"]) == ("Bound", "made-for-data")
 
 
-def test_a_pod_whose_volume_could_not_be_made_is_scheduled_again(
+def test_a_pod_whose_volume_could_not_be_provisioned_is_rescheduled(
     work: Workload, storage: Storage
 ) -> None:
     work.node("retry-a", labels=host("retry-a"))
@@ -188,7 +188,7 @@ def test_the_smallest_volume_that_fits_is_bound_where_it_is(
     work.pod("static", volumes=uses("data"))
     assert work.until_bound("static") == {"static": "static-b"}
     assert storage.claim_now("data")["spec"]["volumeName"] == "local-right"
-    # Made by us, so the controller may undo it when the claim goes.
+    # Annotated as bound by the controller, so that it may unbind it when the claim is deleted.
     annotations = storage.volume_now("local-right")["metadata"]["annotations"]
     assert annotations["pv.kubernetes.io/bound-by-controller"] == "yes"
 

@@ -1,12 +1,12 @@
-"""Nodes and pods of one test on a control plane that other tests use, too.
+"""Nodes and pods of one test on a control plane that other tests also use.
 
     with Workload(control_plane, "my-test") as work:
         work.node("n1", cpu="4")
         work.pod("a")
         work.until_bound("a")
 
-Everything is made as the administrator and deleted in the end; nodes are not namespaced, so tests
-that run at the same time would see each other's.
+The administrator creates everything, and the context deletes it at its end; nodes are not
+namespaced, so concurrent tests would see each other's.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Json = dict[str, Any]
 
 
 def until(condition: Callable[[], object], what: str, *, patience: float = PATIENCE_SECONDS) -> Any:
-    """Poll until `condition` is true and return what it gave.
+    """Poll until `condition` returns a true value; return that value.
 
     Raises:
-        AssertionError: it still is not after `patience` seconds.
+        AssertionError: it is still false after `patience` seconds.
     """
     deadline = time.monotonic() + patience
     while not (answer := condition()):
@@ -49,7 +49,7 @@ def until(condition: Callable[[], object], what: str, *, patience: float = PATIE
 
 
 class Workload:
-    """Creates objects in its own namespace, and looks at what became of them."""
+    """Creates objects in a namespace of its own, and reads their state."""
 
     def __init__(
         self, control_plane: ControlPlane, namespace: str, scheduler_name: str = "kubestow"
@@ -67,7 +67,7 @@ class Workload:
         self.control_plane.admin.ensure(
             "/api/v1/namespaces", {"metadata": {"name": self.namespace}}
         )
-        #: Where the history of this workload begins.
+        #: Resource version at which the history of this workload begins.
         self.start = str(self._get(f"{self._base}/pods")["metadata"]["resourceVersion"])
         return self
 
@@ -86,7 +86,7 @@ class Workload:
         for name in self._nodes:
             self.delete_node(name)
 
-    # -- making ----------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------
 
     def node(
         self,
@@ -97,7 +97,7 @@ class Workload:
         labels: Mapping[str, str] | None = None,
         **spec: object,
     ) -> None:
-        """Create a node; it is deleted in the end."""
+        """Create a node, which the context deletes at its end."""
         size = {"cpu": cpu, "memory": "8Gi", "pods": str(pods)}
         body = {
             "metadata": {"name": name, "labels": dict(labels or {})},
@@ -108,7 +108,7 @@ class Workload:
         self._nodes.append(name)
 
     def delete_node(self, name: str) -> None:
-        """Delete a node; it is fine if it is gone."""
+        """Delete a node, if it exists."""
         try:
             self.control_plane.admin.request("DELETE", f"/api/v1/nodes/{name}")
         except ApiError as error:
@@ -154,15 +154,15 @@ class Workload:
         now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
         self.control_plane.admin.request("DELETE", f"{self._base}/pods/{name}", now)
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     def pods(self) -> dict[str, Json]:
-        """All pods by name."""
+        """Return all pods by name."""
         items = self._get(f"{self._base}/pods")["items"]
         return {item["metadata"]["name"]: item for item in items}
 
     def bound(self) -> dict[str, str]:
-        """The node of every bound pod."""
+        """Return the node of every bound pod by the name of the pod."""
         return {
             name: item["spec"]["nodeName"]
             for name, item in self.pods().items()
@@ -170,7 +170,7 @@ class Workload:
         }
 
     def condition(self, name: str) -> Json:
-        """A pod's PodScheduled condition, empty when there is none."""
+        """Return a pod's PodScheduled condition, empty if it has none."""
         status = self._get(f"{self._base}/pods/{name}")["status"]
         for each in status.get("conditions") or ():
             if each["type"] == "PodScheduled":
@@ -178,12 +178,12 @@ class Workload:
         return {}
 
     def events(self, reason: str) -> list[Json]:
-        """The events.k8s.io Events of a reason."""
+        """Return the events.k8s.io Events of a reason."""
         path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
         return [item for item in self._get(path)["items"] if item["reason"] == reason]
 
     def until_bound(self, *names: str) -> dict[str, str]:
-        """Wait until these pods are bound (or `names` empty: all); their nodes."""
+        """Wait until these pods are bound, all if `names` is empty; return their nodes."""
 
         def bound() -> dict[str, str] | None:
             nodes = self.bound()
@@ -193,20 +193,20 @@ class Workload:
         found: dict[str, str] = until(bound, f"{', '.join(names) or 'all pods'} bound")
         return found
 
-    def until_refused(self, name: str) -> Json:
-        """Wait until a pod is said not to be schedulable; the condition."""
+    def until_rejected(self, name: str) -> Json:
+        """Wait until the scheduler has rejected a pod; return its PodScheduled condition."""
         found: Json = until(
-            lambda: self._refusal(name), f"pod {name} has a condition PodScheduled=False"
+            lambda: self._rejection(name), f"pod {name} has a condition PodScheduled=False"
         )
         return found
 
-    def _refusal(self, name: str) -> Json | None:
+    def _rejection(self, name: str) -> Json | None:
         condition = self.condition(name)
-        refused = condition.get("reason") in ("Unschedulable", "SchedulerError")
-        return condition if refused else None
+        rejected = condition.get("reason") in ("Unschedulable", "SchedulerError")
+        return condition if rejected else None
 
     def overfull(self) -> dict[str, int]:
-        """Nodes with more CPU requested than they have, in thousandths, whoever placed the pods."""
+        """Return nodes whose pods request more CPU than allocatable, in millicores."""
         used: Counter[str] = Counter()
         for pod in self._get("/api/v1/pods")["items"]:
             for container in pod["spec"]["containers"]:
@@ -219,10 +219,10 @@ class Workload:
         return {name: used[name] for name in size if used[name] > size[name]}
 
     def follow(self) -> None:
-        """Keep every version of the pods from the start on, for `history` and `bindings`.
+        """Record every version of the pods from the start on, for `history` and `bindings`.
 
-        Asked for afterwards, the history may be gone: the API server keeps what is older than 75 s
-        only as long as it has room.
+        The history could not be read later: the API server keeps versions older than 75 s only as
+        long as its watch cache has room.
         """
         self._follower = threading.Thread(target=self._follow, name="history of the pods")
         self._follower.start()
@@ -246,7 +246,7 @@ class Workload:
                 version = event["object"]["metadata"]["resourceVersion"]
 
     def _followed(self) -> bool:
-        """The history has the newest version of every pod; AssertionError where it broke off."""
+        """Whether the history has every pod's newest version. AssertionError if it broke off."""
         assert self._follower is not None, "follow() before the first pod"
         assert all(event["type"] != "ERROR" for event in self._history), self._history[-1]
         seen = {event["object"]["metadata"]["resourceVersion"] for event in [*self._history]}
@@ -254,7 +254,7 @@ class Workload:
         return seen >= {pod["metadata"]["resourceVersion"] for pod in pods}
 
     def history(self) -> list[Json]:
-        """Every version of the pods so far, as watch events; after `follow`."""
+        """Return every version of the pods so far as watch events; requires `follow`."""
         until(self._followed, "the history of the pods")
         return [*self._history]
 

@@ -1,4 +1,4 @@
-"""Builds controllers of others into `.thirdparty/bin`: `python -m tests.thirdparty.build`.
+"""Builds third-party controllers into `.thirdparty/bin`: `python -m tests.thirdparty.build`.
 
 Each folder of `modules` is one program: its name, and a go.mod with one `tool` line that names its
 main package. They are separate because they need different releases of the Kubernetes libraries.

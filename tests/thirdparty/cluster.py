@@ -1,4 +1,4 @@
-"""A cluster as a site has it: all default admission plugins, all controllers, nodes, and kubestow.
+"""A production-like cluster: all default admission plugins, all controllers, nodes, and kubestow.
 
     with Cluster(binaries, find_programs, directory) as cluster:
         cluster.start_kubestow()
@@ -71,7 +71,7 @@ class Cluster:
 
         Args:
             binaries: of the control plane.
-            programs: finds programs of others by their names.
+            programs: finds third-party programs by their names.
             directory: for files and logs.
             components: of our manifests that are applied.
             options: of the API server; by default, no admission plugin is switched off.
@@ -106,7 +106,7 @@ class Cluster:
         self.plane.stop()
 
     def program(self, name: str) -> Installed:
-        """Return a program of others; skips the test if it is missing."""
+        """Return a third-party program; skips the test if it is missing."""
         return self._programs(name)[name]
 
     def start_kubestow(
@@ -159,7 +159,7 @@ class Cluster:
 
         def ready() -> bool:
             meanwhile()
-            return answers_ok(port, path)
+            return responds_ok(port, path)
 
         process.wait_until(ready, timeout=START_TIMEOUT_SECONDS, what="ready")
         return process
@@ -191,7 +191,7 @@ class Cluster:
         return self.admin.request("GET", path)
 
     def find(self, path: str) -> Json | None:
-        """Return an object, or nothing where it does not exist."""
+        """Return an object, or None if it does not exist."""
         try:
             return self.get(path)
         except ApiError as error:
@@ -227,8 +227,8 @@ class Cluster:
         self.start("kwok", command, port=port, path="/healthz")
 
 
-def answers_ok(port: int, path: str) -> bool:
-    """Whether a server on this machine answers a GET over plain HTTP with 200."""
+def responds_ok(port: int, path: str) -> bool:
+    """Whether a server on this machine responds to a GET over plain HTTP with 200."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
     try:
         connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""Marker and fixtures of the tests beside controllers of others.
+"""Marker and fixtures of the tests with third-party controllers.
 
 `@pytest.mark.thirdparty("kueue")` names the programs that a test needs beside kwok. Where one is
 not built, or Go and its module are not there to take its manifests from, the test is skipped; with
@@ -82,7 +82,7 @@ def find_programs(*names: str) -> dict[str, Installed]:
 
 @cache
 def _sources(program: Program) -> Path:
-    """Ask Go once: it takes seconds, and every test asks."""
+    """Run `go` once: it takes seconds, and every test needs the result."""
     return program.source_directory()
 
 

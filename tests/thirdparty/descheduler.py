@@ -11,7 +11,7 @@ import yaml
 from testing.control_plane.admin import serves_ok
 from testing.control_plane.control_plane import ManagedProcess
 from testing.control_plane.ports import LOOPBACK, free_port
-from tests.envtest.test_deployment import ask
+from tests.envtest.test_deployment import get_endpoint
 from tests.thirdparty.cluster import START_TIMEOUT_SECONDS, Cluster
 
 NAMESPACE: Final = "kube-system"
@@ -32,10 +32,10 @@ def start_descheduler(
     """Start the descheduler with one balancing plugin, and wait until it is healthy.
 
     Args:
-        cluster: where to.
-        plugin: what it does.
+        cluster: on which it runs.
+        plugin: name of the balancing plugin.
         arguments: of the plugin.
-        story: the label of the nodes it looks at.
+        story: the label of the nodes it balances.
         name: of the process and its log.
     """
     policy = {
@@ -87,6 +87,6 @@ class Descheduler:
         return int(self._metric("descheduler_loop_duration_seconds_count"))
 
     def _metric(self, name: str, label: str = "") -> float:
-        _, text = ask(self.process, "/metrics")
+        _, text = get_endpoint(self.process, "/metrics")
         pattern = re.compile(rf"^{name}(?:{{(.*)}})? (\S+)$", re.MULTILINE)
         return sum(float(value) for labels, value in pattern.findall(text) if label in labels)

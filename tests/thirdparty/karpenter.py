@@ -1,13 +1,13 @@
 """Karpenter with its kwok provider against a control plane: its process, its pools and machines.
 
-The provider creates Node objects; kwok makes them ready. What real clouds do and it cannot, this
-module brings about:
+The provider creates Node objects; kwok makes them ready. This module simulates what real clouds
+do and the provider cannot:
 
 - *A slow machine*, or one that never comes: `nodeRegistrationDelay` of the provider's node class.
 - *No capacity*: an admission policy writes a node class that does not exist into each new NodeClaim
-  of a pool. The provider answers that with its own InsufficientCapacityError. Real providers then
-  leave out what was sold out for some minutes; this one does not remember, so a test that wants
-  Karpenter to go on to the next pool closes the first one (`limit`).
+  of a pool. The provider then fails with its own InsufficientCapacityError. Real providers exclude
+  sold-out offers for some minutes; this one does not, so a test in which Karpenter must use the
+  next pool sets the limit of the first one (`limit`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def requirement(key: str, *values: str) -> Json:
 
 
 def install(cluster: Cluster) -> None:
-    """Install what Karpenter's module brings: resource definitions, and permissions of its own.
+    """Install the resource definitions and the permissions of Karpenter's module.
 
     Its permissions are in the templates of a chart, of which only the rules are needed.
     """
@@ -155,7 +155,7 @@ class Karpenter:
 class Fleet:
     """The pools of one test, which buy machines for pods with the node selector `story: NAME`.
 
-    All of them, their claims and machines are deleted in the end.
+    The context deletes all of them, their claims and machines at its end.
     """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
@@ -180,11 +180,11 @@ class Fleet:
             self._delete(f"{POOLS}/{pool}")
         for claim in self.claims():
             self._delete(f"{CLAIMS}/{claim}")
-        until(lambda: not self.claims() and not self.machines(), "the machines are gone")
+        until(lambda: not self.claims() and not self.machines(), "the machines are deleted")
         for pool in self._pools:
             self._delete(f"{CLASSES}/{pool}")
 
-    # -- making ----------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------
 
     def pool(
         self,
@@ -245,7 +245,7 @@ class Fleet:
                 "requirements": [
                     requirement(ZONE, *zones),
                     requirement("node.kubernetes.io/instance-type", *machines),
-                    # Without it consolidation asks for spot machines, for which there is no offer.
+                    # Without it consolidation requires spot machines, for which there is no offer.
                     requirement(CAPACITY_TYPE, "on-demand"),
                 ],
                 "nodeClassRef": reference,
@@ -267,7 +267,7 @@ class Fleet:
         return is_true(self.admin.request("GET", f"{POOLS}/{pool}"), "Ready")
 
     def sell_out(self, pool: str) -> None:
-        """From now on, launching a machine of this pool fails for lack of capacity."""
+        """Make launching a machine of this pool fail for lack of capacity."""
         self._sold_out.append(pool)
         name = f"sold-out-{pool}"
         spec = 'Object.spec{nodeClassRef: Object.spec.nodeClassRef{name: "sold-out"}}'
@@ -305,18 +305,18 @@ class Fleet:
             "spec": {"policyName": name},
         }
         self.admin.request("POST", f"{POLICIES}/mutatingadmissionpolicybindings", binding)
-        until(lambda: self._admits(pool) == "sold-out", "the policy is in force")
+        until(lambda: self._admitted_class(pool) == "sold-out", "the policy is in force")
 
     def restock(self, pool: str) -> None:
-        """There is capacity again."""
+        """Make capacity available again."""
         self._sold_out.remove(pool)
         name = f"sold-out-{pool}"
         self._delete(f"{POLICIES}/mutatingadmissionpolicybindings/{name}")
         self._delete(f"{POLICIES}/mutatingadmissionpolicies/{name}")
-        until(lambda: self._admits(pool) == pool, "the policy is no longer in force")
+        until(lambda: self._admitted_class(pool) == pool, "the policy is no longer in force")
 
-    def _admits(self, pool: str) -> str:
-        """The node class that a new claim of the pool gets, found by a dry run."""
+    def _admitted_class(self, pool: str) -> str:
+        """Return the node class that a new claim of the pool gets, found by a dry run."""
         body = {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodeClaim",
@@ -340,14 +340,14 @@ class Fleet:
             if error.status != http.HTTPStatus.NOT_FOUND:
                 raise
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     def claims(self) -> dict[str, Json]:
-        """The claims of this fleet by name."""
+        """Return the claims of this fleet by name."""
         return self._items(CLAIMS)
 
     def machines(self) -> dict[str, Json]:
-        """The Nodes of this fleet by name, those that are being deleted included."""
+        """Return the Nodes of this fleet by name, including those that are being deleted."""
         return self._items("/api/v1/nodes")
 
     def _items(self, path: str) -> dict[str, Json]:
@@ -359,7 +359,7 @@ class Fleet:
         }
 
     def events(self, reason: str) -> list[Json]:
-        """Karpenter's events with a reason, about pods of this fleet's namespace or its claims."""
+        """Return Karpenter's events of a reason about pods or claims of this fleet."""
         return [
             item
             for item in cast("list[Json]", self.admin.request("GET", "/api/v1/events")["items"])

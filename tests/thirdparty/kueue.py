@@ -1,4 +1,4 @@
-"""Kueue as its own manifests install it, without the Deployment: the controller runs beside us.
+"""Kueue as its manifests install it, but the controller runs as a process, not a Deployment.
 
 It issues its certificates itself, into a Secret; where a kubelet would mount that, `Kueue` writes
 the files.
@@ -47,7 +47,7 @@ class Kueue:
     def start(
         self, config: Mapping[str, Any] | None = None, *, name: str = "kueue"
     ) -> ManagedProcess:
-        """Start the controller and wait until its webhooks answer.
+        """Start the controller and wait until its webhooks respond.
 
         Args:
             config: entries over those of its Configuration below.
@@ -83,7 +83,7 @@ class Kueue:
         )
 
     def _mount_certificates(self) -> None:
-        """Write what the Secret holds into files, once it holds anything."""
+        """Write the content of the Secret into files, once it has any."""
         secret = self._cluster.get(CERTIFICATE)
         for name, content in secret.get("data", {}).items():
             file = self._certificates / name

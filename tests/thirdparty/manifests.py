@@ -1,6 +1,6 @@
 """Manifests of third-party controllers, extracted from their own sources.
 
-Nothing of it is kept here, so that version and manifests cannot differ.
+No copies are kept here, so that version and manifests cannot differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PREREQUISITES: Final = frozenset(
 
 
 def kustomized(plane: ControlPlane, directory: Path) -> list[Json]:
-    """Return what `kubectl kustomize` makes of a directory."""
+    """Return the output of `kubectl kustomize` for a directory."""
     return _documents(plane.kubectl("kustomize", str(directory)))
 
 

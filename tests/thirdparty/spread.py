@@ -1,4 +1,4 @@
-"""Pods that spread over zones with KEP-3990's fallback, and what became of them.
+"""Pods that spread over zones with KEP-3990's fallback, and their history.
 
     with SpreadStory(cluster, "name") as story:
         story.first()          # binds in zone-a, which has room
@@ -124,7 +124,7 @@ class SpreadStory(Workload):
         self.cluster.admin.request("PATCH", f"{self._deployments}/{name}", patch)
 
     def thin_out(self, name: str) -> None:
-        """Leave one pod of a deployment on each node; wait until the others are gone."""
+        """Leave one pod of a deployment on each node; wait until the others are deleted."""
         ready = {key: pod["spec"]["nodeName"] for key, pod in self.pods().items()}
         kept = set({node: key for key, node in ready.items()}.values())
         cost = {"metadata": {"annotations": {DELETION_COST: "-1"}}}
@@ -150,14 +150,14 @@ class SpreadStory(Workload):
         )
 
     def in_zones(self) -> Counter[str]:
-        """The same by zone."""
+        """Return the number of pods by zone, counted as in `on_nodes`."""
         zones: Counter[str] = Counter()
         for node, count in self.on_nodes().items():
             zones[self.zone_of(node) if node not in ("", "leaving") else node] += count
         return zones
 
     def softened(self) -> set[str]:
-        """The pods whose constraint ever became soft."""
+        """Return the pods whose constraint ever became soft."""
         return {event["regarding"]["name"] for event in self.events("TopologySpreadFallback")}
 
     def first(self, name: str = "first") -> None:
@@ -166,7 +166,7 @@ class SpreadStory(Workload):
         assert self.zone_of(self.until_bound(name)[name]) == "zone-a"
 
     def zone_of(self, node: str) -> str:
-        """The zone of a node."""
+        """Return the zone of a node."""
         labels = self.cluster.get(f"/api/v1/nodes/{node}")["metadata"]["labels"]
         return str(labels[ZONE])
 

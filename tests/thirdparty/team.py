@@ -1,4 +1,4 @@
-"""A namespace whose compute quota is deferred, and all that happens to its pods.
+"""A namespace whose compute quota is deferred, and the history of its pods.
 
 with Team(cluster, "team-a", cpu=4, guarded=True) as team:
     team.queue(cpu=8)
@@ -84,7 +84,7 @@ class History:
         return sorted(each for each in found if each is not None)
 
     def unschedulable(self) -> list[str]:
-        """Return the names of pods that were ever called Unschedulable."""
+        """Return the names of pods that ever had the reason Unschedulable."""
         return [
             life.name
             for life in self.lives.values()
@@ -95,14 +95,14 @@ class History:
 class Team:
     """One namespace; its pods are followed from the beginning.
 
-    It stays as it is until the cluster ends: Kueue's finalizers keep what is left of pod groups.
+    It exists until the cluster ends: Kueue's finalizers keep what is left of pod groups.
     """
 
     def __init__(self, cluster: Cluster, name: str, *, cpu: int, guarded: bool) -> None:
         """Create it.
 
         Args:
-            cluster: where.
+            cluster: in which it is created.
             name: of the namespace.
             cpu: the limit, in cores.
             guarded: whether the policies P1 to P6 are in force.
@@ -146,7 +146,7 @@ class Team:
             self._over.set()
             self._follower.join()
 
-    # -- making ----------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------
 
     def queue(self, *, cpu: int, flavor: str = "any") -> None:
         """Create a ClusterQueue with a nominal quota in cores, and a LocalQueue `main` for it.
@@ -197,8 +197,8 @@ class Team:
             f"{self.base}/pods", {"metadata": metadata, "spec": _pod_spec(cpu)}
         )
 
-    def refusal(self, cpu: str) -> str:
-        """Return why a pod without gates would be refused; nothing if it would not."""
+    def rejection(self, cpu: str) -> str:
+        """Return the error for a pod without gates, or an empty text if it would be created."""
         path = f"{self.base}/pods?dryRun=All"
         body = {"metadata": {"name": "dry"}, "spec": _pod_spec(cpu)}
         code, text = self.admin.exchange("POST", path, body)
@@ -234,7 +234,7 @@ class Team:
             path = f"{self.base}/pods/{name}/status"
             self.admin.request("PATCH", path, {"status": {"phase": "Succeeded"}})
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     def pods(self) -> dict[str, Json]:
         """Return the pods that have not ended and are not about to be removed, by name."""
@@ -275,15 +275,15 @@ class Team:
         return self.cluster.items(self.workloads_path)
 
     def until_bound(self, count: int, *, within: float = 120.0) -> list[str]:
-        """Wait until so many pods are bound and have not ended; their names."""
+        """Wait until so many pods are bound and have not ended; return their names."""
         return self._until(self.bound, count, "bound", within)
 
     def until_held(self, count: int) -> list[str]:
-        """Wait until the quota holds so many pods; their names."""
+        """Wait until the quota holds so many pods; return their names."""
         return self._until(self.held, count, "held", 120.0)
 
     def until_gated(self, count: int) -> list[str]:
-        """Wait until so many pods have a gate; their names."""
+        """Wait until so many pods have a gate; return their names."""
         return self._until(self.gated, count, "gated", 120.0)
 
     def until_used(self, cpu: int) -> None:
@@ -291,7 +291,7 @@ class Team:
         until(lambda: self.used() == cpu * 1000, f"usage of {self.name} {cpu} cores")
 
     def history(self) -> History:
-        """Return what happened so far, once the follower knows of every pod as it is."""
+        """Return the history so far, once the follower has the current state of every pod."""
         until(self._is_followed, f"history of {self.name}")
         return History(dict(self._lives), self._most_cpu)
 
@@ -428,7 +428,7 @@ def _reason(pod: Json) -> str:
 
 
 def _ended(pod: Json) -> bool:
-    """Whether it counts no more: all pods here have no grace period, so that deletion is the end.
+    """Whether a pod no longer counts: no pod here has a grace period, so deletion is the end.
 
     Kueue's finalizer may keep the object.
     """

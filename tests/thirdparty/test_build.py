@@ -27,7 +27,7 @@ def test_no_module_is_replaced() -> None:
         assert not re.search(r"^replace\b", text, re.MULTILINE), program.name
 
 
-def test_an_unknown_program_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_program_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"no folder nothing in .*; there are .*kueue"):
         build.build(["nothing"], tmp_path)
 

@@ -1,4 +1,4 @@
-"""The cluster that the other tests here start from, without anybody else in it."""
+"""The cluster of the other tests here, without third-party controllers except kwok."""
 
 from __future__ import annotations
 

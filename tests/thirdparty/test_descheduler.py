@@ -1,4 +1,4 @@
-"""kubestow beside the descheduler 0.36: what it evicts is placed strictly, and it comes to rest.
+"""kubestow beside the descheduler 0.36: evicted pods are placed strictly, and evictions end.
 
 Nothing here depends on when it runs: the tests count its runs.
 """
@@ -70,7 +70,7 @@ def descheduler(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[St
 
 
 def until_rest(descheduler: Descheduler) -> int:
-    """Wait until some runs in a row have evicted nothing; all evictions until then."""
+    """Wait until some runs in a row evict no pod; return the number of evictions until then."""
     seen = descheduler.evictions(), descheduler.runs()
 
     def rests() -> bool:

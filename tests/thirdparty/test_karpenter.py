@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 NOMINATED: Final = ("True", "Nominated")
 CPU_KEY: Final = "deferred.kubestow.io/requests.cpu-millis"
-REFUSED: Final = ("False", "KarpenterFailedScheduling")
+REJECTED: Final = ("False", "KarpenterFailedScheduling")
 NEEDED: Final = 4
 """Machines for the eight pods of a burst, two on each."""
 
@@ -50,7 +50,7 @@ Start = Callable[..., Karpenter]
 
 @pytest.fixture
 def start(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Starts kubestow, with settings of the bridge, and a Karpenter that remembers no event."""
+    """Starts kubestow, with settings of the bridge, and a Karpenter without a cache of events."""
     started: list[ManagedProcess] = []
 
     def start(**bridge: str) -> Karpenter:
@@ -87,16 +87,16 @@ def test_a_pool_at_its_limit_makes_the_constraint_soft(cluster: Cluster, start: 
         fleet.pool("pool", zones=["zone-b"], limit=0)
         story.first()
         story.replica("next")
-        story.until_provisioning("next", REFUSED)
-        story.report("refused")
+        story.until_provisioning("next", REJECTED)
+        story.report("rejected")
         assert story.until_placed("next") == "zone-a"
         story.report("bound")
-        assert story.provisioning_history("next") == [REFUSED]
+        assert story.provisioning_history("next") == [REJECTED]
         assert not fleet.claims()
 
 
 def test_pools_that_are_not_ready(cluster: Cluster, start: Start) -> None:
-    """Without any pool that is ready Karpenter is silent; with one for others, it refuses."""
+    """Karpenter reports nothing without a ready pool, and a failure with one for other pods."""
     karpenter = start()
     with Fleet(cluster, "unready") as fleet, SpreadStory(cluster, "unready") as story:
         fleet.break_class(fleet.pool("pool", zones=["zone-b"]))
@@ -110,7 +110,7 @@ def test_pools_that_are_not_ready(cluster: Cluster, start: Start) -> None:
             others.pool("pool")
             assert story.until_placed("next") == "zone-a"
             story.report("bound")
-        assert story.provisioning_history("next") == [REFUSED]
+        assert story.provisioning_history("next") == [REJECTED]
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_another_pool_takes_over_without_an_event(cluster: Cluster, start: Start
 
 
 def test_no_capacity_and_no_other_pool(cluster: Cluster, start: Start) -> None:
-    """A real provider leaves out what is sold out, so that Karpenter refuses the pod at once."""
+    """A real provider excludes sold-out offers, so that Karpenter rejects the pod at once."""
     start()
     with Fleet(cluster, "soldout") as fleet, SpreadStory(cluster, "soldout") as story:
         spot = fleet.pool("spot", zones=["zone-b"])
@@ -152,11 +152,11 @@ def test_no_capacity_and_no_other_pool(cluster: Cluster, start: Start) -> None:
         fleet.limit(spot, 0)
         assert story.until_placed("next") == "zone-a"
         story.report("bound")
-        assert story.provisioning_history("next")[-1] == REFUSED
+        assert story.provisioning_history("next")[-1] == REJECTED
 
 
 def test_capacity_returns(cluster: Cluster, start: Start) -> None:
-    """A pod that was refused and fits nowhere; then machines may be bought again.
+    """A pod that was rejected and fits nowhere; then machines may be bought again.
 
     While one is on its way, room appears in the zone that the pod does not belong into.
     """
@@ -168,15 +168,15 @@ def test_capacity_returns(cluster: Cluster, start: Start) -> None:
         pool = fleet.pool("pool", zones=["zone-b"], limit=0, delay=25)
         story.first()
         story.replica("next")
-        story.until_provisioning("next", REFUSED)
-        story.report("refused")
+        story.until_provisioning("next", REJECTED)
+        story.report("rejected")
         fleet.limit(pool, 100)
         story.until_provisioning("next", NOMINATED)
         story.report("promised")
         story.zone_node("more-a", "zone-a", 8)
         assert story.until_placed("next") == "zone-b"
         story.report("bound")
-        assert story.provisioning_history("next") == [REFUSED, NOMINATED]
+        assert story.provisioning_history("next") == [REJECTED, NOMINATED]
         assert len(fleet.machines()) == 1
 
 
@@ -235,7 +235,7 @@ def test_a_burst_of_pods_that_a_quota_lets_in_one_after_the_other(
 
     When the machines are there, pods that the quota held may take the places of those that they
     were bought for. From then on these need none: bound pods and those that Karpenter buys for are
-    never more than eight together, whatever the moment at which it looks.
+    never more than eight together, at any time.
     """
     karpenter = start()
     cluster.namespace("burst")
@@ -301,7 +301,7 @@ def moment(text: str) -> datetime:
 
 
 def sizes(fleet: Fleet) -> list[str]:
-    """The types of the machines."""
+    """Return the types of the machines."""
     label = "node.kubernetes.io/instance-type"
     return sorted(node["metadata"]["labels"][label] for node in fleet.machines().values())
 
@@ -312,7 +312,7 @@ def running(work: Workload) -> int:
 
 
 def most(work: Workload, counts: Callable[[Json], bool]) -> int:
-    """The largest number of pods for which this was true at the same time."""
+    """Return the largest number of pods for which this was true at the same time."""
     now: set[str] = set()
     most = 0
     for event in work.history():
@@ -344,7 +344,7 @@ def used(work: Workload, quota: str) -> Json:
 
 
 def finish(work: Workload) -> None:
-    """Let every pod that runs come to its end."""
+    """Let every running pod end."""
     patch = {"status": {"phase": "Succeeded"}}
     for name, pod in work.pods().items():
         if occupies(pod):

@@ -85,7 +85,7 @@ def test_plain_pods_are_bound_as_kueue_admits_them(cluster: Cluster, guarded: bo
         assert marks == {guarded}, "P5 marks what Kueue's webhook gates"
 
 
-def test_what_kueue_admits_beyond_the_quota_is_held(cluster: Cluster, guarded: bool) -> None:
+def test_pods_that_kueue_admits_beyond_the_quota_are_held(cluster: Cluster, guarded: bool) -> None:
     with Team(cluster, name_of("held", guarded), cpu=4, guarded=guarded) as team:
         team.queue(cpu=8)
         for number in range(10):
@@ -112,7 +112,7 @@ def test_a_pod_larger_than_the_quota_delays_no_other_pod(cluster: Cluster, guard
     with Team(cluster, name_of("large", guarded), cpu=8, guarded=guarded) as team:
         team.queue(cpu=8)
         if guarded:
-            message = until(lambda: team.refusal("9"), "P1 refuses it")
+            message = until(lambda: team.rejection("9"), "P1 rejects it")
             assert "exceeded quota: deferred, requested: requests.cpu-millis=9000" in message
         else:
             team.pod("large", cpu="9", queued=False)
@@ -178,7 +178,7 @@ def test_jobs_start_when_kueue_admits_them(cluster: Cluster, guarded: bool) -> N
         assert not any(life.gated for life in team.history().lives.values())
 
 
-def test_a_job_beyond_the_quota_has_its_pods_held_or_refused(
+def test_a_job_beyond_the_quota_has_its_pods_held_or_rejected(
     cluster: Cluster, guarded: bool
 ) -> None:
     with Team(cluster, name_of("job-part", guarded), cpu=2, guarded=guarded) as team:
@@ -188,7 +188,7 @@ def test_a_job_beyond_the_quota_has_its_pods_held_or_refused(
         team.until_used(2)
         team.job("b", parallelism=2)
         if guarded:
-            until(lambda: team.events("FailedCreate"), "the job controller is refused")
+            until(lambda: team.events("FailedCreate"), "the job controller cannot create the pods")
             (event, *_) = team.events("FailedCreate")
             assert (
                 "exceeded quota: deferred, requested: requests.cpu-millis=1000"
@@ -223,7 +223,7 @@ def test_an_elastic_job_grows_into_what_the_quota_leaves(cluster: Cluster, guard
         assert all(life.gated and life.marked == guarded for life in lives)
 
 
-def test_the_nodes_that_kueue_chooses_are_heeded(cluster: Cluster, guarded: bool) -> None:
+def test_the_nodes_that_kueue_chooses_are_used(cluster: Cluster, guarded: bool) -> None:
     """Topology-aware scheduling: Kueue sets a node selector when it removes its second gate."""
     with Team(cluster, name_of("topology", guarded), cpu=2, guarded=guarded) as team:
         team.queue(cpu=4, flavor="by-host")

@@ -1,6 +1,6 @@
-"""Kueue's `waitForPodsReady` counts the time that the quota holds a pod: what is lost by it.
+"""Kueue's `waitForPodsReady` counts the time that the quota holds a pod: its consequences.
 
-docs/deferred-quota.md describes the set-up that each kind of job needs. Here each runs in the wrong
+docs/deferred-quota.md describes the set-up that each kind of job needs. Here each runs in a wrong
 one: Kueue may admit more than the quota of the namespace lets run.
 """
 
@@ -41,8 +41,8 @@ def cluster(make_cluster: ClusterFactory) -> Cluster:
     return cluster
 
 
-def test_what_a_held_pod_costs_each_kind_of_job(cluster: Cluster) -> None:
-    """All kinds at once, for each waits for the same timeout."""
+def test_the_effect_of_a_held_pod_on_each_kind_of_job(cluster: Cluster) -> None:
+    """All kinds run at once, as each waits for the same timeout."""
     with ExitStack() as teams:
 
         def team(name: str, *, cpu: int, guarded: bool) -> Team:

@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.report import (
     Report,
     ReportError,
+    compare,
     describe_faults,
-    judge,
     merge,
     print_table,
     read_report,
@@ -65,7 +65,7 @@ def faults(report: Report, *run: Spec, table: tuple[Spec, ...] = ()) -> list[tup
     """The end of the name and the fault of each spec that is not as expected."""
     return [
         (verdict.outcome.name.split()[-1], verdict.fault)
-        for verdict in judge(report, run, table or run)
+        for verdict in compare(report, run, table or run)
         if verdict.fault
     ]
 
@@ -143,8 +143,8 @@ def test_a_selected_spec_that_the_table_lacks_is_a_fault() -> None:
 
 def test_the_table_has_a_line_for_each_spec_and_a_summary() -> None:
     specs = [spec("a"), spec("b"), spec("c", fails="no gangs")]
-    verdicts = judge(report_of(a="passed", b="failed", c="failed"), specs, specs)
-    lines = print_table(verdicts).splitlines()
+    results = compare(report_of(a="passed", b="failed", c="failed"), specs, specs)
+    lines = print_table(results).splitlines()
     assert [line.split("  ")[0].strip() for line in lines[:3]] == [
         "passed",
         "failed",
@@ -155,15 +155,15 @@ def test_the_table_has_a_line_for_each_spec_and_a_summary() -> None:
 
 def test_a_fault_is_described_by_name_message_and_place() -> None:
     specs = [spec("a"), spec("b")]
-    verdicts = judge(report_of(a="passed", b="failed"), specs, specs)
-    assert describe_faults(verdicts) == (
+    results = compare(report_of(a="passed", b="failed"), specs, specs)
+    assert describe_faults(results) == (
         "[sig-scheduling] Things b:\n    b failed\n    second line\n    at things.go:7"
     )
 
 
 def test_a_long_message_is_cut() -> None:
     report = read_report(encoded(spec_report("a", "failed", message="line\n" * 40)))
-    text = describe_faults(judge(report, [spec("a")], [spec("a")]))
+    text = describe_faults(compare(report, [spec("a")], [spec("a")]))
     assert text.count("line") == 26
     assert "... (15 more lines)" in text
 
