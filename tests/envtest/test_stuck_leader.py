@@ -246,7 +246,7 @@ def test_a_cycle_longer_than_the_lease_keeps_it(replicas: Replicas) -> None:
 
 @blocking("time.sleep(0.01)")
 def test_a_loop_that_does_not_come_back_loses_it(replicas: Replicas) -> None:
-    """When the loop runs again, the process writes nothing and ends."""
+    """The process writes nothing and ends once the loop runs again."""
     with Workload(replicas.control_plane, NAMESPACE) as work:
         work.follow()
         work.node("stuck-1", cpu="4")
