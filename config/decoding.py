@@ -104,7 +104,8 @@ class Decoder:
         for key in node.nodes:
             if key not in known:
                 where = child(path, key)
-                self._errors.add(where, _unknown_field(where, key, known))
+                if not self._errors.has(where):
+                    self._errors.add(where, _unknown_field(where, key, known))
         values: dict[str, Any] = {}
         complete = True
         for name, field in fields.items():

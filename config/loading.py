@@ -28,6 +28,7 @@ from config.merging import (
     expand,
     merge,
 )
+from config.migration import report_former_names
 from config.types import (
     API_VERSION,
     KIND,
@@ -129,6 +130,7 @@ def load_configuration(  # noqa: PLR0913 - independent keyword options of one en
         document.override(path, value)
     errors = document.errors
     validate_header(_scalar(document, "apiVersion"), _scalar(document, "kind"), errors)
+    report_former_names(document, registry, errors)
     decoded = Decoder(errors).struct(KubeSchedulerConfiguration, document.root, "")
     assert decoded is not None  # no top-level field is required
     naming = UPSTREAM_NAMING if upstream else own_naming(namespace)

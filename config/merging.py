@@ -157,9 +157,10 @@ def check_names(
                 errors.add(weight_path, invalid(entry.weight, "must not be negative"))
         known = {*catalogue.names(), *upstream.REMOVED_PLUGINS, EVERY}
         for index, name in enumerate(merged.disabled):
-            if name not in known:
+            below = f"{path}.{point}.disabled[{index}].name"
+            if name not in known and not errors.has(below):
                 errors.add(
-                    f"{path}.{point}.disabled[{index}].name",
+                    below,
                     f'plugin "{name}" does not exist{did_you_mean(name, catalogue.names())}',
                 )
 

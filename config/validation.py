@@ -14,6 +14,7 @@ from typing import Final
 
 from config import upstream
 from config.durations import format_duration
+from config.migration import version_problem
 from config.types import (
     API_VERSION,
     KIND,
@@ -62,10 +63,7 @@ def validate_header(api_version: object, kind: object, errors: FieldErrors) -> N
         group_kind = f"{api_version}, Kind={kind}" if api_version else f"Kind={kind}"
         errors.add("kind", f"couldn't decode as {KIND}, got {group_kind}")
     elif api_version and api_version != API_VERSION:
-        errors.add(
-            "apiVersion",
-            f'no kind "{KIND}" is registered for version "{api_version}"; write {API_VERSION}',
-        )
+        errors.add("apiVersion", version_problem(api_version))
 
 
 def validate(configuration: KubeSchedulerConfiguration, errors: FieldErrors) -> None:
