@@ -18,6 +18,7 @@ from config import (
     upstream_form,
 )
 from scheduler.api.redaction import redact
+from scheduler.cli.config_files import sources
 from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import WHOLE, listing, put, wide_console
@@ -63,24 +64,41 @@ def command() -> None:
 
 
 @command.command("validate")
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @_reading_options
-def validate(file: str, **values: Any) -> None:
-    """Check FILE and print every problem with its place; exit code 1 if there is any.
+def validate(files: tuple[str, ...], **values: Any) -> None:
+    """Check each FILE and print every problem with its YAML path and line.
+
+    FILE is a configuration, a ConfigMap with configurations in its data, a directory, or - for
+    standard input. In a directory, YAML and JSON files at any depth are searched for both.
+
+    Exit code 0: all are valid. 1: at least one problem, or a FILE cannot be read. 2: wrong usage.
 
     \b
-    Example:
+    Examples:
       kubestow config validate profile.yaml --plugin-dir ./my-plugins
+      kubestow config validate manifests/
+      kubectl get configmap kubestow -o yaml | kubestow config validate -
     """  # noqa: D301 - click wants the character itself
-    try:
-        configuration = _read(file, **values)
-    except ConfigurationError as error:
-        report_problems(f"{file}: {counted(len(error.problems), 'problem')}", error.problems)
-        raise SystemExit(EXIT_FAILED) from None
-    click.secho(f"{file}: valid", fg="green")
-    for profile in configuration.profiles:
-        plugins = counted(len(profile.plugins), "plugin")
-        click.echo(f"  profile {profile.scheduler_name}: {plugins}")
+    failed = False
+    for source in sources(files):
+        problems = source.problems
+        if source.configuration is not None:
+            try:
+                configuration = _read("", text=source.configuration.text, **values)
+            except ConfigurationError as error:
+                problems = error.problems
+        if problems:
+            failed = True
+            title = f"{source.name}: {counted(len(problems), 'problem')}"
+            report_problems(title, problems)
+            continue
+        click.secho(f"{source.name}: valid", fg="green")
+        for profile in configuration.profiles:
+            plugins = counted(len(profile.plugins), "plugin")
+            click.echo(f"  profile {profile.scheduler_name}: {plugins}")
+    if failed:
+        raise SystemExit(EXIT_FAILED)
 
 
 @command.command("show")
@@ -166,6 +184,7 @@ def _read(
     feature_gates: tuple[str, ...],
     plugin_dirs: tuple[str, ...],
     replace_default_scheduler: bool,
+    text: str | None = None,
 ) -> Configuration:
     ours, foreign = split_feature_gates(feature_gates)
     for name in foreign:
@@ -176,5 +195,6 @@ def _read(
             feature_gates=FeatureGates.parse(ours),
             plugin_dirs=plugin_dirs,
             replace_default_scheduler=replace_default_scheduler,
-        )
+        ),
+        text=text,
     )

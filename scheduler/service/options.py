@@ -106,17 +106,22 @@ class RunOptions:
     warnings: tuple[str, ...] = ()
 
 
-def read_configuration(options: RunOptions, registry: Registry | None = None) -> Configuration:
+def read_configuration(
+    options: RunOptions, registry: Registry | None = None, *, text: str | None = None
+) -> Configuration:
     """Read, complete and check the configuration of a run. Puts the plugin folders on `sys.path`.
 
-    Plugins that the configuration names as `module:Class` are added to `registry`.
+    Plugins that the configuration names as `module:Class` are added to `registry`. `text` takes the
+    place of the file's content.
 
     Raises:
         ConfigurationError: lists every problem, or why a file cannot be read.
     """
     add_plugin_directories(options.plugin_dirs)
+    if text is None and options.config_file:
+        text = _text(options.config_file)
     return load_configuration(
-        _text(options.config_file) if options.config_file else None,
+        text,
         registry=available_plugins() if registry is None else registry,
         default_plugins=plugins.DEFAULT_PLUGINS,
         allow_default_scheduler=options.replace_default_scheduler,

@@ -133,7 +133,7 @@ def test_a_missing_file_is_one_problem(shell: Shell, tmp_path: Path) -> None:
     assert ended.code == 1
     assert ended.err.splitlines() == [
         f"{path}: 1 problem",
-        f"  - {path}: No such file or directory",
+        "  - cannot be read: No such file or directory",
     ]
 
 

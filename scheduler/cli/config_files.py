@@ -1,0 +1,82 @@
+"""The files that `kubestow config validate` is given: paths, folders, and standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config.manifests import FoundConfiguration, find_configurations
+from scheduler.cli.reporting import counted
+from scheduler.framework.status import ConfigurationError
+
+STDIN: Final = "-"
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+MAX_BYTES: Final = 4 << 20
+"""Four times what a ConfigMap can hold: room for a manifest of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One configuration with the name for messages, or the problems of getting it."""
+
+    name: str
+    configuration: FoundConfiguration | None = None
+    problems: tuple[str, ...] = ()
+
+
+def sources(arguments: tuple[str, ...]) -> Iterator[Source]:
+    """Yield the configurations of all arguments; what cannot be read becomes a problem."""
+    for argument in arguments:
+        if argument != STDIN and Path(argument).is_dir():
+            yield from _folder(Path(argument))
+        else:
+            yield from _file(argument, only_mentioned=False)
+
+
+def _folder(folder: Path) -> Iterator[Source]:
+    # Hidden entries are left out: a mounted ConfigMap has its files in ..data as well.
+    paths = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and not path.is_dir()
+    ]
+    found = [each for path in paths for each in _file(str(path), only_mentioned=True)]
+    if not found:
+        searched = counted(len(paths), "YAML or JSON file")
+        problem = f"no KubeSchedulerConfiguration in {searched} below this directory"
+        found = [Source(str(folder), problems=(problem,))]
+    yield from found
+
+
+def _file(argument: str, *, only_mentioned: bool) -> Iterator[Source]:
+    name = "<stdin>" if argument == STDIN else argument
+    try:
+        found = find_configurations(_read(argument), only_mentioned=only_mentioned)
+    except ConfigurationError as error:
+        yield Source(name, problems=error.problems)
+        return
+    for each in found:
+        yield Source(f"{name}: {each.path}" if each.path else name, each)
+
+
+def _read(argument: str) -> str:
+    try:
+        if argument == STDIN:
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(argument).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(f"larger than {MAX_BYTES >> 20} MiB; a configuration is not")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"not UTF-8 text: byte {error.start} is wrong") from error
