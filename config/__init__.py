@@ -7,6 +7,7 @@ text, registry and the list of default plugins.
 """
 
 from config.defaults import DEFAULT_NAMESPACE
+from config.differences import Difference, differences, redacted_differences
 from config.durations import format_duration, parse_duration
 from config.feature_gates import GATES, GO_BOOLEANS, OWN_GATES, FeatureGates, Stage
 from config.loading import Configuration, ResolvedProfile, load_configuration
@@ -35,6 +36,7 @@ __all__ = [
     "OWN_GATES",
     "ClientConnectionConfiguration",
     "Configuration",
+    "Difference",
     "Extender",
     "ExtenderManagedResource",
     "ExtenderTLSConfig",
@@ -48,9 +50,11 @@ __all__ = [
     "Stage",
     "configuration_schema",
     "configz",
+    "differences",
     "format_duration",
     "load_configuration",
     "parse_duration",
+    "redacted_differences",
     "to_data",
     "to_yaml",
     "upstream_form",

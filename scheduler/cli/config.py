@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -13,6 +13,8 @@ from config import (
     Configuration,
     FeatureGates,
     configuration_schema,
+    differences,
+    redacted_differences,
     to_data,
     to_yaml,
     upstream_form,
@@ -21,7 +23,7 @@ from scheduler.api.redaction import redact
 from scheduler.cli.config_files import sources
 from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
 from scheduler.cli.run import split_feature_gates
-from scheduler.cli.tables import WHOLE, listing, put, wide_console
+from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
 from scheduler.framework.status import ConfigurationError
 from scheduler.service.options import (
     RunOptions,
@@ -29,6 +31,10 @@ from scheduler.service.options import (
     available_plugins,
     read_configuration,
 )
+
+EXIT_DIFFERENT: Final = 1
+EXIT_TROUBLE: Final = 2
+"""The exit codes of diff(1)."""
 
 
 def _reading_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -128,6 +134,64 @@ def show(file: str | None, *, upstream: bool, show_secrets: bool, **values: Any)
     if shown != data:
         click.echo("warning: credentials are hidden; --show-secrets prints them", err=True)
     click.echo(to_yaml(shown), nl=False)
+
+
+@command.command("diff")
+@click.argument("first", metavar="A", type=click.Path())
+@click.argument("second", metavar="B", type=click.Path())
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@click.option("--show-secrets", is_flag=True, help="Print keys, passwords and tokens as well.")
+@_reading_options
+def diff(first: str, second: str, *, output: str, show_secrets: bool, **values: Any) -> None:
+    """Print how the configurations A and B differ in force, after defaults and merging.
+
+    Profiles are compared by scheduler name, plugins as they run: for each extension point the
+    names in order, then the weights and arguments. Two files that mean the same do not differ,
+    however they are written. A and B are files, ConfigMaps with one configuration, or - .
+
+    Exit code 0: no difference. 1: differences. 2: trouble, as with diff(1).
+
+    \b
+    Examples:
+      kubestow config diff old.yaml new.yaml
+      kubectl get configmap kubestow -o yaml | kubestow config diff - new.yaml -o json
+    """  # noqa: D301 - click wants the character itself
+    sides = [_read_side(name, values) for name in (first, second)]
+    found = differences(*sides)
+    shown = [
+        {"path": each.path, "a": each.first, "b": each.second}
+        for each in (found if show_secrets else redacted_differences(found))
+    ]
+    if output == "json":
+        click.echo(json.dumps(shown, indent=2))
+    elif shown:
+        columns = {"PATH": WHOLE, "A": FOLDED, "B": FOLDED}
+        rows = [(str(one["path"]), _cell(one["a"]), _cell(one["b"])) for one in shown]
+        put(wide_console(), listing(columns, rows))
+    raise SystemExit(EXIT_DIFFERENT if found else 0)
+
+
+def _read_side(name: str, values: dict[str, Any]) -> Configuration:
+    """Read one side of `config diff`; every problem ends the command with exit code 2."""
+    found = list(sources((name,)))
+    problems = [problem for source in found for problem in source.problems]
+    if len(found) != 1:
+        problems.append(f"has {len(found)} configurations; name a file with one")
+    if not problems and found[0].configuration is not None:
+        try:
+            return _read("", text=found[0].configuration.text, **values)
+        except ConfigurationError as error:
+            problems.extend(error.problems)
+    report_problems(f"{name}: {counted(len(problems), 'problem')}", problems)
+    raise SystemExit(EXIT_TROUBLE)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @command.command("schema")
