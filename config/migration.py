@@ -83,7 +83,7 @@ def report_former_names(
             errors.add(path, "was removed before v1: name the plugins under reserve")
 
 
-def _plugin_names(document: Document) -> Iterator[tuple[str, object]]:
+def _plugin_names(document: Document) -> Iterator[tuple[str, str]]:
     """Yield path and value of every plugin name."""
     profiles = document.find(("profiles",))
     for index in range(len(profiles.nodes) if isinstance(profiles, Items) else 0):
@@ -93,7 +93,7 @@ def _plugin_names(document: Document) -> Iterator[tuple[str, object]]:
             path = ".".join([item("profiles", index), *map(str, place)])
             for position, entry in enumerate(_entries(document, ("profiles", index, *place))):
                 name = entry.nodes.get("name")
-                if isinstance(name, Scalar):
+                if isinstance(name, Scalar) and isinstance(name.value, str):
                     yield f"{item(path, position)}.name", name.value
 
 
