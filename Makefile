@@ -97,6 +97,15 @@ thirdparty-short: envtest-build ## Run the quick ones of these tests, beside Kue
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest \
 	  -m thirdparty -s -k "plain_pods or larger_than_the_quota" tests/thirdparty/test_kueue.py
 
+.PHONY: chart-build
+chart-build: $(STAMP) ## Build Helm into .helm/bin (once, minutes)
+	$(BIN)/python -m tests.chart.build
+
+.PHONY: chart
+chart: envtest-build chart-build ## Test the Helm chart with Helm and a real kube-apiserver
+	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_HELM=1 \
+	  $(BIN)/python -m pytest -m chart tests/chart $(PYTEST_ARGS)
+
 # Who serves default-scheduler in the end-to-end specs: `make e2e E2E_SCHEDULER=kube-scheduler` to compare.
 # More arguments: `make e2e E2E="--only preemption"`.
 E2E_SCHEDULER ?= kubestow
@@ -223,6 +232,6 @@ audit: $(TOOLS_STAMP) ## Look for known vulnerabilities in what the image instal
 	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
 .PHONY: clean
-clean: ## Remove .venv, caches and build results (.envtest and .thirdparty stay)
+clean: ## Remove .venv, caches and build results (.envtest, .helm and .thirdparty stay)
 	rm -rf $(VENV) $(TOOLS) $(LOWEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +

@@ -1,0 +1,79 @@
+{{/* The objects of the chart are those of manifests/ with the values over them: one source for Helm and kustomize. */}}
+
+{{/* Labels of every object: those that the kustomize base adds, and Helm's. */}}
+{{- define "kubestow.labels" -}}
+app.kubernetes.io/name: kubestow
+app.kubernetes.io/component: scheduler
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Image by digest, or by tag. */}}
+{{- define "kubestow.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The KubeSchedulerConfiguration: that of the base, the names of this release, the values. */}}
+{{- define "kubestow.config" -}}
+{{- $base := fromYaml (index (fromYaml (.Files.Get "manifests/config.yaml")).data "config.yaml") -}}
+{{- $_ := set $base.leaderElection "resourceName" .Values.name -}}
+{{- $_ := set $base.leaderElection "resourceNamespace" .Release.Namespace -}}
+{{- toYaml (mergeOverwrite $base (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{/*
+One object of the base as this release has it. Arguments: `root` the root context, `object` as a map.
+A namespace is replaced by that of the release. Names change from kubestow to .Values.name.
+*/}}
+{{- define "kubestow.object" -}}
+{{- $root := .root -}}
+{{- $object := .object -}}
+{{- $name := $root.Values.name -}}
+{{- $_ := set $object.metadata "labels" (fromYaml (include "kubestow.labels" $root)) -}}
+{{- $_ := set $object.metadata "name" ($object.metadata.name | replace "kubestow-system" $root.Release.Namespace) -}}
+{{- if not (hasSuffix ".kubestow.io" $object.metadata.name) -}}
+{{- $_ := set $object.metadata "name" ($object.metadata.name | replace "kubestow" $name) -}}
+{{- end -}}
+{{- if $object.metadata.namespace -}}
+{{- $_ := set $object.metadata "namespace" $root.Release.Namespace -}}
+{{- end -}}
+{{- with $object.roleRef -}}
+{{- $_ := set . "name" (.name | replace "kubestow" $name) -}}
+{{- end -}}
+{{- range $object.subjects -}}
+{{- $_ := set . "name" $name -}}
+{{- $_ := set . "namespace" $root.Release.Namespace -}}
+{{- end -}}
+{{- toYaml $object -}}
+{{- end }}
+
+{{/* All objects of the files that match. Arguments: `root` the root context, `files` a glob below manifests/components. */}}
+{{- define "kubestow.component" -}}
+{{- $root := .root -}}
+{{- $files := $root.Files.Glob (printf "manifests/components/%s" .files) -}}
+{{- if not $files -}}
+{{- fail (printf "the chart is incomplete: no manifests/components/%s; use a released chart, or a clone with symbolic links" .files) -}}
+{{- end -}}
+{{- $account := printf "system:serviceaccount:%s:%s" $root.Release.Namespace $root.Values.name -}}
+{{- $profiles := list -}}
+{{- range (fromYaml (include "kubestow.config" $root)).profiles -}}
+{{- $profiles = append $profiles (.schedulerName | quote) -}}
+{{- end -}}
+{{- $listed := printf "object.spec.schedulerName in [%s]" (join ", " $profiles | replace "\"" "'") -}}
+{{- range $path, $_ := $files -}}
+{{- range splitList "\n---\n" ($root.Files.Get $path) }}
+{{- $text := . | replace "system:serviceaccount:kubestow-system:kubestow" $account }}
+{{- $text = $text | replace "object.spec.schedulerName in ['kubestow']" $listed }}
+---
+{{ include "kubestow.object" (dict "root" $root "object" (fromYaml $text)) }}
+{{- end }}
+{{- end }}
+{{- end }}

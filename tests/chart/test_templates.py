@@ -1,0 +1,286 @@
+"""What Helm renders: the kustomize base by default, each switch, and messages for wrong values."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from scheduler.cli.main import program
+from testing.control_plane.control_plane import Binaries
+from tests.chart.conftest import CHART, NAMESPACE, Helm
+from tests.unit.repository.tree import ROOT
+
+pytestmark = pytest.mark.chart
+
+MANIFESTS: Final = ROOT / "manifests"
+HELM_LABELS: Final = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+}
+
+Document = dict[str, Any]
+Key = tuple[str, str]
+
+
+def key(document: Document) -> Key:
+    """Return kind and name."""
+    return document["kind"], document["metadata"]["name"]
+
+
+def by_key(documents: list[Document]) -> dict[Key, Document]:
+    """Return the objects, without what Helm adds, by kind and name; none may come twice."""
+    found = {key(each): neutral(each) for each in documents}
+    assert len(found) == len(documents)
+    return found
+
+
+def neutral(document: Document) -> Document:
+    """Return the object without the marks of Helm and with its configuration parsed."""
+    labels = document["metadata"].get("labels", {})
+    document["metadata"]["labels"] = {k: v for k, v in labels.items() if k not in HELM_LABELS}
+    if document["kind"] == "Deployment":
+        template = document["spec"]["template"]["metadata"]
+        annotations = template.pop("annotations", {})
+        assert set(annotations) <= {"checksum/config"}
+    if key(document) == ("ConfigMap", "kubestow"):
+        document["data"] = {name: yaml.safe_load(text) for name, text in document["data"].items()}
+    return document
+
+
+def kustomize(folder: Path) -> list[Document]:
+    """Return what `kubectl apply -k` would apply."""
+    command = [str(Binaries.find().kubectl), "kustomize", str(folder)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return list(yaml.safe_load_all(built))
+
+
+def base(*components: str) -> dict[Key, Document]:
+    """Return the objects of the base, with these components, as kustomize builds them."""
+    found = by_key(kustomize(MANIFESTS))
+    labels = found["Namespace", NAMESPACE]["metadata"]["labels"]
+    added = {name: value for name, value in labels.items() if name.startswith("app.")}
+    for component in components:
+        folder = MANIFESTS / "components" / component
+        for file in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
+            for document in yaml.safe_load_all((folder / file).read_text()):
+                document["metadata"]["labels"] = added
+                found[key(document)] = document
+    # Helm makes it: --create-namespace.
+    del found["Namespace", NAMESPACE]
+    return found
+
+
+def switch(path: str) -> Document:
+    """Return the values that switch `path` on."""
+    values: Any = True
+    for name in reversed(f"{path}.enabled".split(".")):
+        values = {name: values}
+    return dict(values)
+
+
+SWITCHES: Final = {
+    "nodeProvisioningBridge": "node-provisioning-bridge",
+    "networkPolicy.egress": "network-policy-egress",
+    "deferredQuota.policies": "deferred-quota-policies",
+    "topologySpreadFallback.policies": "topology-spread-fallback-policies",
+}
+
+
+@pytest.mark.envtest
+def test_the_defaults_are_the_kustomize_base(helm: Helm) -> None:
+    assert by_key(helm.objects()) == base()
+
+
+@pytest.mark.envtest
+@pytest.mark.parametrize("path", SWITCHES)
+def test_a_switch_adds_its_component(helm: Helm, path: str) -> None:
+    assert by_key(helm.objects(switch(path))) == base(SWITCHES[path])
+
+
+@pytest.mark.envtest
+def test_all_switches_together_add_all_components(helm: Helm) -> None:
+    paths = (*SWITCHES, "deferredQuota.mark", "topologySpreadFallback.immutable")
+    options = [option for path in paths for option in ("--set", f"{path}.enabled=true")]
+    added = ("deferred-quota-mark", "topology-spread-fallback-immutable")
+    assert by_key(helm.objects(None, *options)) == base(*SWITCHES.values(), *added)
+
+
+def test_lint_finds_nothing(helm: Helm) -> None:
+    done = helm.run("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_package_holds_the_manifests(helm: Helm, tmp_path: Path) -> None:
+    """Helm follows the symbolic link, so that the archive needs no clone."""
+    done = helm.run("package", str(CHART), "--destination", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("kubestow-*.tgz")
+    assert helm.template(chart=archive) == helm.template()
+
+
+def only(documents: list[Document], kind: str) -> Document:
+    """Return the one object of a kind."""
+    (found,) = [each for each in documents if each["kind"] == kind]
+    return found
+
+
+def pod_of(documents: list[Document]) -> Document:
+    """Return the pod template's spec."""
+    return dict(only(documents, "Deployment")["spec"]["template"]["spec"])
+
+
+def test_parts_can_be_left_out(helm: Helm) -> None:
+    values = {
+        "criticalPodsQuota": {"enabled": False},
+        "podDisruptionBudget": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "topologySpreadConstraints": [],
+        "priorityClassName": "",
+        "restartOnChange": False,
+    }
+    documents = helm.objects(values)
+    kinds = {each["kind"] for each in documents}
+    assert not kinds & {"ResourceQuota", "PodDisruptionBudget", "NetworkPolicy"}
+    assert not {"topologySpreadConstraints", "priorityClassName"} & set(pod_of(documents))
+    assert "annotations" not in only(documents, "Deployment")["spec"]["template"]["metadata"]
+
+
+def test_values_of_the_pods(helm: Helm) -> None:
+    digest = f"sha256:{'a' * 64}"
+    values = {
+        "replicas": 3,
+        "image": {"repository": "registry.example/kubestow", "digest": digest},
+        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}},
+        "priorityClassName": "high",
+        "nodeSelector": {"pool": "control"},
+        "extraArgs": ["--v=4"],
+    }
+    documents = helm.objects(values)
+    pod = pod_of(documents)
+    (container,) = pod["containers"]
+    assert only(documents, "Deployment")["spec"]["replicas"] == 3
+    assert container["image"] == f"registry.example/kubestow@{digest}"
+    assert container["resources"] == {
+        "requests": {"cpu": "1", "memory": "256Mi"},
+        "limits": {"memory": "2Gi"},
+    }
+    assert container["args"][-1] == "--v=4"
+    assert (pod["priorityClassName"], pod["nodeSelector"]) == ("high", {"pool": "control"})
+    (scope,) = only(documents, "ResourceQuota")["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope["values"] == ["high"]
+
+
+def test_the_image_is_chosen_by_tag(helm: Helm) -> None:
+    (container,) = pod_of(helm.objects({"image": {"tag": "1.2.3"}}))["containers"]
+    assert container["image"] == "kubestow:1.2.3"
+
+
+def test_rules_are_added_to_the_cluster_role(helm: Helm) -> None:
+    rule = {"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list", "watch"]}
+    role = only(helm.objects({"rbac": {"extraRules": [rule]}}), "ClusterRole")
+    assert role["rules"][-1] == rule
+    assert len(role["rules"]) == len(only(helm.objects(), "ClusterRole")["rules"]) + 1
+
+
+def test_another_name_and_namespace_are_used_everywhere(helm: Helm) -> None:
+    values = {"name": "batch", "config": {"profiles": [{"schedulerName": "batch"}]}}
+    options = ("--set", "deferredQuota.policies.enabled=true")
+    text = helm.template(values, *options, namespace="other")
+    documents = [each for each in yaml.safe_load_all(text) if each]
+    assert NAMESPACE not in text
+    names = {name for kind, name in map(key, documents) if "Policy" not in kind}
+    assert names == {"batch", "batch-critical-pods", "batch-leader-election"}
+    assert "'system:serviceaccount:other:batch'" in text
+    assert "object.spec.schedulerName in ['batch']" in text
+    lease = only(documents, "Role")["rules"][1]["resourceNames"]
+    assert lease == ["batch"]
+
+
+def test_configuration_and_plugins_are_mounted_and_valid(helm: Helm, tmp_path: Path) -> None:
+    source = (ROOT / "examples" / "gate_until" / "not_before.py").read_text()
+    config = yaml.safe_load((ROOT / "examples" / "gate_until" / "config.yaml").read_text())
+    values = {
+        "config": {"profiles": config["profiles"], "podMaxBackoffSeconds": 30},
+        "plugins": {"not_before.py": source},
+    }
+    documents = helm.objects(values)
+    maps = {
+        each["metadata"]["name"]: each["data"] for each in documents if each["kind"] == "ConfigMap"
+    }
+    assert maps["kubestow-plugins"] == {"not_before.py": source}
+    pod = pod_of(documents)
+    mounts = {mount["name"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+    assert f"--plugin-dir={mounts['plugins']['mountPath']}" in pod["containers"][0]["args"]
+    assert yaml.safe_load(maps["kubestow"]["config.yaml"])["podMaxBackoffSeconds"] == 30
+    file = tmp_path / "config.yaml"
+    file.write_text(maps["kubestow"]["config.yaml"])
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "not_before.py").write_text(source)
+    arguments = ["config", "validate", str(file), "--plugin-dir", str(tmp_path / "plugins")]
+    result = CliRunner().invoke(program, arguments)
+    assert result.exit_code == 0, result.output
+
+
+def test_a_change_replaces_the_pods(helm: Helm) -> None:
+    def checksum(values: Document) -> str:
+        template = only(helm.objects(values), "Deployment")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    sums = {
+        checksum({}),
+        checksum({"config": {"podMaxBackoffSeconds": 30}}),
+        checksum({"plugins": {"a.py": ""}}),
+    }
+    assert len(sums) == 3
+
+
+def test_the_pod_of_helm_test_asks_for_the_first_profile(helm: Helm) -> None:
+    done = helm.run(
+        *("template", "kubestow", str(CHART), "--show-only", "templates/tests/placed-pod.yaml"),
+        values={"config": {"profiles": [{"schedulerName": "batch"}]}},
+    )
+    pod = yaml.safe_load(done.stdout)
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert pod["spec"]["schedulerName"] == "batch"
+    assert pod["spec"]["containers"][0]["command"] == ["kubestow", "--version"]
+
+
+WRONG: Final[dict[str, tuple[Document, str]]] = {
+    "unknown": ({"replica": 2}, "replica"),
+    "unknown below": ({"image": {"name": "x"}}, "image"),
+    "type": ({"replicas": "two"}, "replicas"),
+    "digest": ({"image": {"digest": "abc"}}, "digest"),
+    "policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    "plugin": ({"plugins": {"not-a-module": ""}}, "plugins"),
+    "quantity": ({"resources": {"requests": {"cpu": "much"}}}, "cpu"),
+    "port": ({"networkPolicy": {"egress": {"ports": [0]}}}, "ports"),
+    "flag": ({"extraArgs": ["--config=x"]}, "use the values config and plugins"),
+    "replicas": (
+        {"config": {"leaderElection": {"leaderElect": False}}},
+        "set replicas to 1 or leave leader election on",
+    ),
+    "profiles": ({"config": {"profiles": []}}, "config.profiles: empty"),
+    "profile": ({"config": {"profiles": [{}]}}, "config.profiles[0].schedulerName: missing"),
+    "namespace": (
+        {"config": {"leaderElection": {"resourceNamespace": "elsewhere"}}},
+        "config.leaderElection.resourceNamespace: elsewhere",
+    ),
+    "mark": (switch("deferredQuota.mark"), "set deferredQuota.policies.enabled=true as well"),
+    "immutable": (
+        switch("topologySpreadFallback.immutable"),
+        "set topologySpreadFallback.policies.enabled=true as well",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_value_is_refused_by_its_path(helm: Helm, case: str) -> None:
+    values, message = WRONG[case]
+    assert message in helm.refusal(values)
