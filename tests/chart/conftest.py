@@ -22,6 +22,8 @@ MARKER: Final = "chart"
 REQUIRE_VARIABLE: Final = "KUBESTOW_REQUIRE_HELM"
 CHART: Final = ROOT / "charts" / "kubestow"
 NAMESPACE: Final = "kubestow-system"
+# Helm takes the version it renders for from flags of its own build, which `go build` does not give.
+RENDER: Final = ("template", "kubestow", str(CHART), "--kube-version=1.36.0")
 
 
 def find_helm() -> Path:
@@ -77,8 +79,9 @@ class Helm:
         namespace: str = NAMESPACE,
     ) -> str:
         """Render the chart without its tests."""
-        base = ("template", "kubestow", str(chart), "--namespace", namespace)
-        done = self.run(*base, "--skip-tests", *options, values=values)
+        command = [str(chart) if each == str(CHART) else each for each in RENDER]
+        command += ["--namespace", namespace, "--skip-tests"]
+        done = self.run(*command, *options, values=values)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -90,7 +93,7 @@ class Helm:
 
     def refusal(self, values: Mapping[str, object]) -> str:
         """Render with wrong values; return the message."""
-        done = self.run("template", "kubestow", str(CHART), "-n", NAMESPACE, values=values)
+        done = self.run(*RENDER, "-n", NAMESPACE, values=values)
         assert done.returncode != 0, "accepted"
         return done.stderr
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from scheduler.cli.main import program
 from testing.control_plane.control_plane import Binaries
-from tests.chart.conftest import CHART, NAMESPACE, Helm
+from tests.chart.conftest import CHART, NAMESPACE, RENDER, Helm
 from tests.unit.repository.tree import ROOT
 
 pytestmark = pytest.mark.chart
@@ -243,7 +243,7 @@ def test_a_change_replaces_the_pods(helm: Helm) -> None:
 
 def test_the_pod_of_helm_test_asks_for_the_first_profile(helm: Helm) -> None:
     done = helm.run(
-        *("template", "kubestow", str(CHART), "--show-only", "templates/tests/placed-pod.yaml"),
+        *(*RENDER, "--show-only", "templates/tests/placed-pod.yaml"),
         values={"config": {"profiles": [{"schedulerName": "batch"}]}},
     )
     pod = yaml.safe_load(done.stdout)
