@@ -1,4 +1,4 @@
-"""What Helm renders: the kustomize base by default, each switch, and messages for wrong values."""
+"""Rendered templates: the kustomize base by default, each switch, and rejected values."""
 
 from __future__ import annotations
 
