@@ -36,6 +36,7 @@ Object = dict[str, Any]
 _SETTLE_SECONDS: Final = 0.3
 """For kube-scheduler's many watches to have seen the new world."""
 _AGAIN_SECONDS: Final = 1.0
+_MAX_NOMINATION_ROUNDS: Final = 10
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class Fuzzer:
             for pod in world.nominees:
                 await self._nominate(pod)
             if world.nominees:
-                objects = await self._setup.stored()
+                objects = await self._with_nominations()
             for pod in world.incoming:
                 if world.changes is not None and world.changes.chance(0.5):
                     objects = await self._setup.apply(*change(world.changes, objects))
@@ -123,12 +124,26 @@ class Fuzzer:
             self._nominees.add((stored["metadata"]["namespace"], stored["metadata"]["name"]))
         await self._write_nominations()
 
+    async def _with_nominations(self) -> Object:
+        """Write nominations until kube-scheduler adds none, and return all objects.
+
+        A pod that loses its nomination is tried again at once, and may be nominated elsewhere.
+        """
+        for _ in range(_MAX_NOMINATION_ROUNDS):
+            await self._write_nominations()
+            await asyncio.sleep(_SETTLE_SECONDS)
+            if not self._kube_scheduler.nominations:
+                break
+        return await self._setup.stored()
+
     async def _write_nominations(self) -> None:
         """Do what kube-scheduler wanted: a pod may lose its node to a more important one."""
-        for (space, name), node in list(self._kube_scheduler.nominations.items()):
+        wanted = dict(self._kube_scheduler.nominations)
+        # Before the first write: each may make kube-scheduler nominate another node.
+        self._kube_scheduler.nominations.clear()
+        for (space, name), node in wanted.items():
             if (space, name) in self._nominees:
                 await self._setup.nominate(space, name, node)
-        self._kube_scheduler.nominations.clear()
 
     async def _compare(self, family: str, seed: int, objects: Object, pod: Object) -> None:
         pod["metadata"].setdefault("namespace", "default")
@@ -141,9 +156,7 @@ class Fuzzer:
         if lines:
             await asyncio.sleep(_AGAIN_SECONDS)
             if self._nominees:
-                await self._write_nominations()
-                objects = await self._setup.stored()
-                await asyncio.sleep(_SETTLE_SECONDS)
+                objects = await self._with_nominations()
             lines, given, verdict = await self._once(objects, pod)
         self.report.compared[family] += 1
         self.report.scheduled[family] += verdict.scheduled

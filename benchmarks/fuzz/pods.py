@@ -68,7 +68,9 @@ def running(draw: Draw, index: int, nodes: int) -> Object:
     day, hour = draw.number(1, 4), draw.number(0, 4)
     found["status"] = {
         "phase": draw.one("Running", "Running", "Running", "Running", "Pending", "Succeeded"),
-        "startTime": f"2026-10-{day:02d}T0{hour}:00:00Z",
+        # No two alike: kube-scheduler keeps victims of one priority and start time in the order in
+        # which their node holds them, which nothing outside it determines.
+        "startTime": f"2026-10-{day:02d}T0{hour}:{index // 60 % 60:02d}:{index % 60:02d}Z",
     }
     if found["status"]["phase"] == "Succeeded":
         # kube-scheduler forgets the ports of a pod that ends, even if another one has them too.
