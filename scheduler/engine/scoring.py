@@ -293,11 +293,12 @@ class Scoring:
     def _summed(
         self, slots: Sequence[ScoreSlot], state: CycleState, pod: Pod, rows: Rows
     ) -> Int64Column:
-        total = np.zeros(len(rows), dtype=np.int64)
+        total: Int64Column | None = None
         for slot in slots:
             if slot.name not in state.skip_score:
-                total += slot.weight * self.scores_of(slot, state, pod, rows)[1]
-        return total
+                weighted = slot.weight * self.scores_of(slot, state, pod, rows)[1]
+                total = weighted if total is None else total + weighted
+        return np.zeros(len(rows), dtype=np.int64) if total is None else total
 
     def scores_of(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows
