@@ -80,7 +80,7 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver
-	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m envtest $(PYTEST_ARGS)
+	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" $(PYTEST_ARGS)
 
 .PHONY: thirdparty-build
 thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdparty into .thirdparty/bin
