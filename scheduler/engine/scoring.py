@@ -83,8 +83,10 @@ class Scoring:
             self._change_totals(entry, total, changed, keep_ties=all_reusable)
         if all_reusable:
             return total
-        total = total.copy()
-        total[feasible] += self._summed(self._uncacheable, state, pod, feasible)
+        uncacheable = self._summed(self._uncacheable, state, pod, feasible)
+        if uncacheable is not None:
+            total = total.copy()
+            total[feasible] += uncacheable
         return total
 
     def _all_reusable(self, state: CycleState) -> bool:
@@ -133,7 +135,8 @@ class Scoring:
         normalized = self._normalized_sum(entry, state, pod, rows)
         if normalized is not None:
             total += normalized
-        return total + self._summed(self._uncacheable, state, pod, rows)
+        uncacheable = self._summed(self._uncacheable, state, pod, rows)
+        return total if uncacheable is None else total + uncacheable
 
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
         """Bring raw scores up to date; returns rows that changed, None for all."""
@@ -288,17 +291,19 @@ class Scoring:
 
     def totals_of(self, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
         """Return the total of each of `rows`, without reuse."""
-        return self._summed(self.slots, state, pod, rows)
+        total = self._summed(self.slots, state, pod, rows)
+        return np.zeros(len(rows), dtype=np.int64) if total is None else total
 
     def _summed(
         self, slots: Sequence[ScoreSlot], state: CycleState, pod: Pod, rows: Rows
-    ) -> Int64Column:
+    ) -> Int64Column | None:
+        """Return the weighted sum of new scores of each of `rows`, None for zeros."""
         total: Int64Column | None = None
         for slot in slots:
             if slot.name not in state.skip_score:
                 weighted = slot.weight * self.scores_of(slot, state, pod, rows)[1]
                 total = weighted if total is None else total + weighted
-        return np.zeros(len(rows), dtype=np.int64) if total is None else total
+        return total
 
     def scores_of(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows
