@@ -1,5 +1,5 @@
 # The image of kubestow: an interpreter, one virtual environment and the libraries they load. It has no shell,
-# no pip and no package manager, runs as a numeric user and writes nothing outside /tmp.
+# no pip and no package manager, runs as any numeric user, and `kubestow run` writes to no file.
 #
 # Everything downloaded is pinned: the base image by its digest, packages by the hashes in the lock files.
 # tests/unit/repository/test_image.py runs the steps without a container engine and the result in a chroot, so
@@ -23,8 +23,10 @@ COPY scheduler ./scheduler
 COPY simulator ./simulator
 RUN /builder/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheels .
 RUN python -m pip --python /opt/kubestow/bin/python install --no-deps /wheels/*.whl
-# The name by which existing Deployments start a scheduler; `kubestow` reads it from its own name.
-RUN ln -s kubestow /opt/kubestow/bin/kube-scheduler
+# The name and the paths by which existing Deployments start a scheduler; `kubestow` reads them from its own name.
+RUN ln -s kubestow /opt/kubestow/bin/kube-scheduler \
+    && for folder in /image/bin /image/usr/local/bin; do \
+         mkdir -p "$folder" && ln -s /opt/kubestow/bin/kubestow "$folder/kube-scheduler"; done
 # The interpreter, without the modules that install packages, draw windows or test the interpreter itself.
 RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executable))')" \
     && library="${interpreter%/bin/*}/lib/python3.11" \

@@ -8,6 +8,7 @@ kubeconfig files. Credential plugins (`exec_plugin`), identity providers (`oidc`
 from __future__ import annotations
 
 import base64
+import binascii
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from scheduler.client.credentials import (
 )
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
-from scheduler.client.http.tls import ClientTls, TlsSettings
+from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
 from scheduler.client.kubeconfig_loaders import Loaders
 from scheduler.client.oidc import OidcProvider
 
@@ -89,11 +90,17 @@ async def load_configuration(
 
 
 def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    # As client-go: in a container the user may have no home directory.
+    return Path(environ.get("HOME") or "/") / ".kube" / "config"
 
 
 def _existing(paths: str) -> list[str]:
-    return [path for path in paths.split(os.pathsep) if path and Path(path).expanduser().is_file()]
+    # Not Path.expanduser, which raises where the user has no home directory.
+    return [
+        path
+        for path in paths.split(os.pathsep)
+        if path and Path(os.path.expanduser(path)).is_file()  # noqa: PTH111
+    ]
 
 
 def _in_cluster(
@@ -113,7 +120,7 @@ def _in_cluster(
         raise ConfigurationError(msg) from error
     return ClientConfiguration(
         server=(master or target.host).rstrip("/"),
-        tls=_tls(target, clock),
+        tls=_tls(target, TlsSettings(service_account / "ca.crt"), clock),
         credentials=TokenFileCredentials(service_account / "token", clock),
         source="in-cluster",
     )
@@ -125,9 +132,6 @@ class _Loaded:
 
     api_key: dict[str, str] = field(default_factory=dict)
     host: str = ""
-    ssl_ca_cert: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
     verify_ssl: bool = True
     tls_server_name: str | None = None
     proxy: str | None = None
@@ -168,6 +172,9 @@ async def _load_kubeconfig(
         cluster["server"] = master
     plugin = _exec_plugin(user, base, cluster, folder)
     provider = _provider(user, base, clock)
+    authority = _pem(cluster, folder, "certificate-authority")
+    certificate = _pem(user, base, "client-certificate")
+    key = _pem(user, base, "client-key")
     loader = loaders.kube_config_loader(
         config_dict=merged, active_context=chosen, config_base_path=None
     )
@@ -175,7 +182,9 @@ async def _load_kubeconfig(
     await loader.load_and_set(target)
     if not target.host:
         raise ConfigurationError(f"the cluster of context {chosen!r} has no server")
-    tls = _tls(target, clock)
+    tls = _tls(
+        target, TlsSettings(authority, certificate, key, verify=bool(target.verify_ssl)), clock
+    )
     credentials: Credentials
     if plugin is not None:
         credentials = await _plugin_credentials(plugin, tls, clock)
@@ -271,12 +280,24 @@ def _issued(credential: ExecCredential, tls: ClientTls | None) -> Issued:
     return Issued(header, credential.expires_at)
 
 
-def _tls(target: _Loaded, clock: Clock) -> ClientTls | None:
+def _pem(section: dict[str, Any], folder: str, name: str) -> Pem | None:
+    """Remove certificates or a key from the configuration: the loader would write a file.
+
+    Raises:
+        ConfigurationError: the data is not base64.
+    """
+    file, data = section.pop(name, None), section.pop(f"{name}-data", None)
+    if data:
+        try:
+            return base64.b64decode(str(data))
+        except binascii.Error as error:
+            raise ConfigurationError(f"{name}-data: no base64") from error
+    return Path(folder) / str(file) if file else None
+
+
+def _tls(target: _Loaded, settings: TlsSettings, clock: Clock) -> ClientTls | None:
     if not target.host.startswith("https"):
         return None
-    files = target.ssl_ca_cert, target.cert_file, target.key_file
-    authority, certificate, key = (None if file is None else Path(file) for file in files)
-    settings = TlsSettings(authority, certificate, key, verify=bool(target.verify_ssl))
     try:
         return ClientTls(settings, clock)
     except ConfigurationError as error:

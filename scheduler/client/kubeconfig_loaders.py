@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +67,8 @@ def load() -> Loaders:
 
 
 def _import() -> Loaders:
-    config = importlib.import_module(f"{PACKAGE}.config.kube_config")
+    with _home_directory():
+        config = importlib.import_module(f"{PACKAGE}.config.kube_config")
     in_cluster = importlib.import_module(f"{PACKAGE}.config.incluster_config")
     problems = importlib.import_module(f"{PACKAGE}.config.config_exception")
     return Loaders(
@@ -75,6 +77,22 @@ def _import() -> Loaders:
         in_cluster.InClusterConfigLoader,
         problems.ConfigException,
     )
+
+
+@contextmanager
+def _home_directory() -> Iterator[None]:
+    """Set HOME, if unset, while a module is imported that calls `Path.home()`.
+
+    Without HOME that raises for a user who is not in /etc/passwd, as those that OpenShift assigns.
+    """
+    if "HOME" in os.environ:
+        yield
+        return
+    os.environ["HOME"] = "/"
+    try:
+        yield
+    finally:
+        del os.environ["HOME"]
 
 
 @contextmanager

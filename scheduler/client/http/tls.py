@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ import structlog
 
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.errors import ConfigurationError
+from scheduler.client.http.memory_file import memory_file
 
 _log = structlog.get_logger(__name__)
 
@@ -203,10 +203,6 @@ def _build(material: _Material, *, verify: bool) -> ResumingContext:
 def _load_client_certificate(
     context: ssl.SSLContext, certificate: bytes, key: bytes | None
 ) -> None:
-    # The ssl module reads certificates from files only.
-    with tempfile.TemporaryDirectory(prefix="kubestow-") as folder:
-        path = Path(folder) / "tls.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(b"\n".join((certificate, key or b"")))
+    with memory_file(b"\n".join((certificate, key or b""))) as path:
         # With no password OpenSSL would prompt on the terminal for that of an encrypted key.
         context.load_cert_chain(path, password="")

@@ -8,7 +8,6 @@ interrupted and no file is watched.
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import Final, Protocol
 import structlog
 
 from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.http.memory_file import memory_file
 from scheduler.service.options import ServingOptions
 
 _log = structlog.get_logger(__name__)
@@ -113,11 +113,9 @@ class SelfSigned:
         return self.clock.monotonic() // RENEW_AFTER_SECONDS
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Make a pair, in private temporary files, since OpenSSL reads only files."""
-        certificate, key = _new_pair(self.clock)
-        with tempfile.TemporaryDirectory(prefix="kubestow-tls-") as folder:
-            pair = _write_pair(Path(folder), certificate, key)
-            pair.load(context)
+        """Make a pair; it is never written to a disk."""
+        with memory_file(b"".join(_new_pair(self.clock))) as path:
+            context.load_cert_chain(path)
 
 
 class ServingTls:

@@ -9,6 +9,7 @@ import json
 import os
 import ssl
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -113,9 +114,11 @@ class TestKubeconfig:
         assert found.server == "http://other:1"
         assert await found.authorization() == "Bearer t"
 
-    async def test_authority_and_client_certificate_as_data(
-        self, tmp_path: Path, pem: tuple[bytes, bytes]
+    async def test_authority_and_client_certificate_as_data_are_not_written_to_a_disk(
+        self, tmp_path: Path, pem: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        for name in ("mkstemp", "mkdtemp", "NamedTemporaryFile"):
+            monkeypatch.setattr(tempfile, name, None)
         certificate, key = (base64.b64encode(part).decode() for part in pem)
         user = {"client-certificate-data": certificate, "client-key-data": key}
         path = kubeconfig(tmp_path, user, **{"certificate-authority-data": certificate})
@@ -186,6 +189,7 @@ class TestKubeconfig:
             ({}, "three", r"named 'three' \(there are: one, two\)"),
             ({"certificate-authority": "nowhere.crt"}, None, "nowhere.crt"),
             ({"certificate-authority-data": "AAAA"}, None, "certificates for https://one:6443"),
+            ({"certificate-authority-data": "A"}, None, "certificate-authority-data: no base64"),
         ],
     )
     async def test_errors_name_the_cause(
@@ -353,11 +357,19 @@ async def test_master_alone() -> None:
     assert found.server == "http://127.0.0.1:8080"
 
 
-async def test_nothing_configured() -> None:
+@pytest.mark.parametrize(
+    ("environ", "default"),
+    [
+        ({"HOME": "/nowhere"}, "/nowhere/.kube/config"),
+        pytest.param({}, "/.kube/config", id="a user without home"),
+    ],
+)
+async def test_nothing_configured(environ: dict[str, str], default: str) -> None:
     with pytest.raises(
         ConfigurationError, match="invalid configuration: no configuration has been provided"
-    ):
-        await load(environ={"HOME": "/nowhere"})
+    ) as caught:
+        await load(environ=environ)
+    assert f" {default} does not exist" in str(caught.value)
 
 
 class TestTokenFiles:

@@ -80,6 +80,17 @@ def test_the_installed_release_gives_them_without_models(kubeconfig: Path) -> No
     assert read(kubeconfig)["modules"] == []
 
 
+def test_they_need_no_home_directory(kubeconfig: Path) -> None:
+    # As for a user who is not in /etc/passwd.
+    before = """
+import os, pathlib
+def no_home(): raise RuntimeError("Could not determine home directory.")
+os.environ.pop("HOME", None)
+pathlib.Path.home = lambda: pathlib.Path(os.environ["HOME"]) if "HOME" in os.environ else no_home()
+"""
+    assert read(kubeconfig, before, 'assert "HOME" not in os.environ')["modules"] == []
+
+
 def test_the_real_package_can_be_imported_afterwards(kubeconfig: Path) -> None:
     after = """
 import kubernetes_asyncio.client

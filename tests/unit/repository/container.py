@@ -117,15 +117,23 @@ class Image:
         settings.pop(without, None)
         return self._run([*unprivileged(), *self._command(arguments)], settings, directory)
 
-    def run_inside(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command in a chroot of the final image, as its user, with nothing else there."""
-        user = self.final.last("USER")
+    def run_inside(
+        self, arguments: Sequence[str], user: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a chroot of the final image, with nothing else there.
+
+        Args:
+            arguments: a path, or a name found on the image's PATH, and what follows it.
+            user: UID:GID to run as; default: the image's.
+        """
+        user = user or self.final.last("USER")
         chroot = shutil.which("chroot")
         assert chroot is not None
         command = [chroot, "--groups=", f"--userspec={user}", str(self.content)]
         return self._run([*command, *self._command(arguments)], self.final.environment(), Path("/"))
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
+        # Joining keeps an absolute path as it is.
         return [str(self.prefix / "bin" / arguments[0]), *arguments[1:]]
 
     def _run(

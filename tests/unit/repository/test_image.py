@@ -136,6 +136,16 @@ def test_both_names_start_with_nothing_but_the_image(image: Image, name: str) ->
 
 @pytest.mark.slow
 @needs_root
+@pytest.mark.parametrize("path", ["/bin/kube-scheduler", "/usr/local/bin/kube-scheduler"])
+def test_it_answers_at_the_paths_of_kube_scheduler_as_any_user(image: Image, path: str) -> None:
+    # As OpenShift assigns them: a large UID, group 0.
+    result = image.run_inside([path, "--help"], user="1000680000:0")
+    assert result.returncode == 0, result.stderr
+    assert "Usage: kube-scheduler [FLAGS]" in result.stdout
+
+
+@pytest.mark.slow
+@needs_root
 def test_the_image_has_every_library_that_its_modules_load(image: Image) -> None:
     """Imports every module of ours, which imports all dependencies, and opens a TLS context."""
     program = (
