@@ -1,8 +1,9 @@
 """Builds programs of other projects from their published Go modules.
 
 The version of a program comes from the go.mod that names it and from nowhere else. A binary is
-built again only when its stamp (a hash of go.mod, go.sum, the flags and the package) differs, so a
-second run takes no time. Binaries appear under their name only when they are complete.
+built again only when its stamp (a hash of go.mod, go.sum, sources beside them, the flags and the
+package) differs, so a second run takes no time. Binaries appear under their name only when they are
+complete.
 
 Only the standard library is used, because this runs before the project is installed.
 """
@@ -55,7 +56,8 @@ class Program:
     def stamp(self) -> str:
         """Return the hash of all that decides the content of the binary."""
         digest = hashlib.sha256()
-        for file in ("go.mod", "go.sum"):
+        own = sorted(path.name for path in self.module.glob("*.go"))
+        for file in ("go.mod", "go.sum", *own):
             digest.update((self.module / file).read_bytes())
         digest.update("\0".join([self.package, *self.flags]).encode())
         return digest.hexdigest()
