@@ -92,10 +92,11 @@ thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and othe
 	  $(BIN)/python -m pytest -m thirdparty -s -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
 .PHONY: thirdparty-short
-thirdparty-short: envtest-build ## Run the quick ones of these tests, beside Kueue
-	$(BIN)/python -m tests.thirdparty.build kueue kwok
-	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest \
-	  -m thirdparty -s -k "plain_pods or larger_than_the_quota" tests/thirdparty/test_kueue.py
+thirdparty-short: envtest-build ## Run the quick ones of these tests: beside Kueue, and the alert rules
+	$(BIN)/python -m tests.thirdparty.build kueue kwok alertrules
+	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest -m thirdparty -s \
+	  -k "plain_pods or larger_than_the_quota or test_alert_rules" \
+	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py
 
 .PHONY: chart-build
 chart-build: $(STAMP) ## Build Helm into .helm/bin (once, minutes)

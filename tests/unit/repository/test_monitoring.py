@@ -21,7 +21,7 @@ from tests.unit.repository.tree import ROOT
 COMPONENT: Final = ROOT / "manifests" / "components" / "monitoring"
 TROUBLESHOOTING: Final = ROOT / "docs" / "troubleshooting.md"
 
-TARGET_LABELS: Final = frozenset({"job", "namespace", "instance"})
+TARGET_LABELS: Final = frozenset({"job", "namespace", "instance", "metrics_path"})
 """Added by the ServiceMonitor to every series."""
 
 RECORDED: Final = {"kubestow:pending_pods": frozenset({"queue"})}
@@ -142,3 +142,5 @@ def test_the_service_monitor_selects_the_service_and_its_port() -> None:
         each["name"] for each in service["spec"]["ports"]
     }
     assert [each.get("path", "/metrics") for each in endpoints] == ["/metrics", "/metrics/slis"]
+    relabeled = [rule["targetLabel"] for each in endpoints for rule in each["relabelings"]]
+    assert relabeled == ["metrics_path"] * 2, "without it both write the same series of `up`"

@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -47,10 +50,12 @@ type Alert struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// Result is what happened. Errors are those of rules and expressions, each with its name.
+// Result is what happened. Errors are those of rules and expressions, each with its name. Unmatched
+// are the selectors of the expressions for which no series was scraped or recorded.
 type Result struct {
-	Alerts []Alert  `json:"alerts"`
-	Errors []string `json:"errors"`
+	Alerts    []Alert  `json:"alerts"`
+	Errors    []string `json:"errors"`
+	Unmatched []string `json:"unmatched"`
 }
 
 func main() {
@@ -74,6 +79,8 @@ func run() error {
 	options.MinBlockDuration = (24 * time.Hour).Milliseconds()
 	options.MaxBlockDuration = options.MinBlockDuration
 	options.RetentionDuration = 0
+	// No log on disk: nothing outlives the process.
+	options.WALSegmentSize = -1
 	db, err := tsdb.Open(directory, nil, nil, options, tsdb.NewDBStats())
 	if err != nil {
 		return err
@@ -87,12 +94,7 @@ func run() error {
 }
 
 func evaluate(ctx context.Context, db *tsdb.DB, scenario Scenario) (*Result, error) {
-	result := &Result{Alerts: []Alert{}, Errors: []string{}}
-	for _, expression := range scenario.Expressions {
-		if _, err := parser.ParseExpr(expression); err != nil {
-			result.Errors = append(result.Errors, fmt.Sprintf("%s: %v", expression, err))
-		}
-	}
+	result := &Result{Alerts: []Alert{}, Errors: []string{}, Unmatched: []string{}}
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute})
 	manager := rules.NewManager(&rules.ManagerOptions{
 		ExternalURL: &url.URL{}, Context: ctx, Appendable: db, Queryable: db,
@@ -111,23 +113,65 @@ func evaluate(ctx context.Context, db *tsdb.DB, scenario Scenario) (*Result, err
 				return nil, err
 			}
 		}
-		// Recorded series are read by the rules of the other groups.
-		for range 2 {
-			for _, group := range groups {
-				group.Eval(ctx, time.Unix(at, 0))
-			}
+		// Groups do not wait for each other: alerts read what was recorded one interval before.
+		for _, name := range slices.Sorted(maps.Keys(groups)) {
+			groups[name].Eval(ctx, time.Unix(at, 0))
 		}
 		collect(groups, at, result)
 	}
-	return result, nil
+	return result, inspect(ctx, db, scenario, result)
+}
+
+// inspect parses the expressions and looks for the series that they select.
+func inspect(ctx context.Context, db *tsdb.DB, scenario Scenario, result *Result) error {
+	querier, err := db.Querier(0, scenario.Until*1000)
+	if err != nil {
+		return err
+	}
+	defer querier.Close()
+	for _, expression := range scenario.Expressions {
+		parsed, err := parser.ParseExpr(expression)
+		if err != nil {
+			result.Errors = append(result.Errors, fmt.Sprintf("%s: %v", expression, err))
+			continue
+		}
+		for _, selector := range parser.ExtractSelectors(parsed) {
+			selected := querier.Select(ctx, false, nil, selector...)
+			if !selected.Next() {
+				result.Unmatched = append(result.Unmatched, text(selector))
+			}
+			if err := selected.Err(); err != nil {
+				return fmt.Errorf("%s: %w", expression, err)
+			}
+		}
+	}
+	return nil
+}
+
+// text writes a selector as expressions have it, without labels of every series.
+func text(selector []*labels.Matcher) string {
+	name, matchers := "", []string{}
+	for _, matcher := range selector {
+		switch matcher.Name {
+		case labels.MetricName:
+			name = matcher.Value
+		case "job":
+		default:
+			matchers = append(matchers, matcher.String())
+		}
+	}
+	if len(matchers) == 0 {
+		return name
+	}
+	return name + "{" + strings.Join(matchers, ",") + "}"
 }
 
 func scrape(ctx context.Context, db *tsdb.DB, scrape Scrape) error {
 	symbols := labels.NewSymbolTable()
-	text := textparse.NewPromParser([]byte(scrape.Text), symbols, false)
+	lines := textparse.NewPromParser([]byte(scrape.Text), symbols, false)
 	appender := db.Appender(ctx)
 	for {
-		entry, err := text.Next()
+		entry, err := lines.Next()
 		if errors.Is(err, io.EOF) {
 			return appender.Commit()
 		}
@@ -138,7 +182,7 @@ func scrape(ctx context.Context, db *tsdb.DB, scrape Scrape) error {
 			continue
 		}
 		var series labels.Labels
-		text.Labels(&series)
+		lines.Labels(&series)
 		builder := labels.NewBuilder(series)
 		for name, value := range scrape.Target {
 			// As with honorLabels.
@@ -146,7 +190,7 @@ func scrape(ctx context.Context, db *tsdb.DB, scrape Scrape) error {
 				builder.Set(name, value)
 			}
 		}
-		_, _, value := text.Series()
+		_, _, value := lines.Series()
 		if _, err := appender.Append(0, builder.Labels(), scrape.At*1000, value); err != nil {
 			return fmt.Errorf("%s at %d: %w", series, scrape.At, err)
 		}
