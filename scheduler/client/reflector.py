@@ -80,7 +80,7 @@ class Reflector(Generic[T]):
         random: Random | None = None,
         on_decode: Callable[[T], T] | None = None,
         on_relist: Callable[[bool], None] | None = None,
-        on_contact: Callable[[RequestError | None], None] | None = None,
+        on_contact: Callable[[RequestError | None], bool | None] | None = None,
         keep_raw: KeepRaw[T] | None = None,
     ) -> None:
         """Prepare; nothing is sent before `run`.
@@ -95,13 +95,13 @@ class Reflector(Generic[T]):
                 the object counts as malformed.
             on_relist: called with True before a list is applied and with False after it.
             on_contact: called with the error of each failed list or watch, and with None when a
-                watch is open: for owners that work without the resource and report its absence.
+                watch is open. If it returns True, `synced` is set: the owner goes on without.
             keep_raw: returns whether the store keeps the JSON of an object.
         """
         self.resource = resource
         self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw)
         self.store: Store[T] = self._writer.store
-        #: Set when a complete list has been delivered once.
+        #: Set when a complete list has been delivered once, or `on_contact` goes on without.
         self.synced = asyncio.Event()
         self._client = client
         self._options = options or ReflectorOptions()
@@ -121,9 +121,13 @@ class Reflector(Generic[T]):
         # Whether the current watch delivered anything.
         self._progressed = False
         self._quiet_watches = 0
+        # Whether `on_relist(True)` was called for the current list.
+        self._relisting = False
         self._lists = self._watches = self._bookmarks = 0
         self._ends: dict[str, int] = {}
         self._last_error = ""
+        # The rejection that was logged last; empty after a list.
+        self._rejection = ""
         self._contact = self._clock.monotonic()
 
     def statistics(self) -> ReflectorStatistics:
@@ -183,8 +187,8 @@ class Reflector(Generic[T]):
 
     def _after_failure(self, error: RequestError) -> float:
         """Account for a failed request; return the delay before the next one."""
-        if self._on_contact is not None:
-            self._on_contact(error)
+        if self._on_contact is not None and self._on_contact(error):
+            self.synced.set()
         cause = cause_of(error)
         delay = self._backoff.next()
         if isinstance(error, ApiError):
@@ -199,8 +203,12 @@ class Reflector(Generic[T]):
             self._client.outages.failed(self.resource.plural, error)
             return delay
         self._client.outages.recovered(self.resource.plural)
-        # A rejection needs an operator.
-        level = _log.error if isinstance(error, ApiError) and error.status < 429 else _log.warning
+        # A rejection needs an operator, who need not read it with each retry.
+        rejected = isinstance(error, ApiError) and error.status < 429
+        known, self._rejection = self._rejection, str(error) if rejected else ""
+        level = _log.error if rejected else _log.warning
+        if rejected and known == self._rejection:
+            level = _log.debug
         level(
             "list or watch failed",
             resource=self.resource.plural,
@@ -230,18 +238,26 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         started = self._clock.monotonic()
-        if self._on_relist is not None:
-            self._on_relist(True)
+        # A list that was rejected before will probably be so again: nothing waits for that.
+        self._relisting = False
+        if not self._rejection:
+            self._begin_relist()
         try:
             self._resource_version, count = await self._list_pages()
         finally:
-            if self._on_relist is not None:
+            if self._on_relist is not None and self._relisting:
                 self._on_relist(False)
         self._lists += 1
+        self._rejection = ""
         self._client.outages.recovered(self.resource.plural)
         self._contact = self._clock.monotonic()
         self._metrics.listed(self.resource.plural, count, self._contact - started)
         self.synced.set()
+
+    def _begin_relist(self) -> None:
+        if self._on_relist is not None and not self._relisting:
+            self._relisting = True
+            self._on_relist(True)
 
     async def _list_pages(self) -> tuple[str, int]:
         options = self._options
@@ -263,6 +279,7 @@ class Reflector(Generic[T]):
                 seen.clear()
                 limit, token = 0, ""
                 continue
+            self._begin_relist()
             await self._apply_items(page.items or (), seen)
             token = page.metadata.continue_token
             if not token:
