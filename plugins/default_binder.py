@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scheduler.api.pod import Pod
-from scheduler.framework import CycleState, Handle, NoArgs, Status, plugin_names
+from scheduler.framework import CycleState, Handle, NoArgs, Permission, Status, plugin_names
 
 
 class DefaultBinder:
     """Posts the pod's `binding` through the handle."""
 
     name: ClassVar[str] = plugin_names.DEFAULT_BINDER
+    permissions: ClassVar[tuple[Permission, ...]] = (
+        Permission(
+            resource="pods/binding", verbs=("create",), purpose="DefaultBinder: placing a pod"
+        ),
+    )
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         self._handle = handle

@@ -14,7 +14,7 @@ PreEnqueue does not hold the pod.
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
@@ -32,6 +32,7 @@ from scheduler.framework import (
     Handle,
     NodeToStatus,
     NominatingInfo,
+    Permission,
     PostFilterOutcome,
     PostFilterResult,
     QueuedPodInfo,
@@ -61,6 +62,10 @@ EVENT_REASON: Final = "Preempted"
 EVENT_ACTION: Final = "Preempting"
 EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
 
+NOT_PERMITTED: Final = "the scheduler may not {} {}"
+_NONE_PREEMPTED: Final = "no pod is preempted"
+_NEEDS: Final = (("list", "poddisruptionbudgets"), ("delete", "pods"))
+
 _GATE: Final = "SchedulerAsyncPreemption"
 _POLICY_NEVER: Final = "Never"
 _PERCENT: Final = 100
@@ -85,6 +90,15 @@ class DefaultPreemption:
     name: ClassVar[str] = plugin_names.DEFAULT_PREEMPTION
     args_type: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
     required_resources: ClassVar[tuple[str, ...]] = ("poddisruptionbudgets",)
+    optional_resources: ClassVar[Mapping[str, str]] = {"poddisruptionbudgets": _NONE_PREEMPTED}
+    permissions: ClassVar[tuple[Permission, ...]] = (
+        Permission(
+            resource="pods",
+            verbs=("delete",),
+            purpose="DefaultPreemption: removing victims, with a UID precondition",
+            without=_NONE_PREEMPTED,
+        ),
+    )
     #: PostFilter awaits extenders only, and each extender has its own timeout.
     timeout: ClassVar[float] = math.inf
 
@@ -172,6 +186,11 @@ class DefaultPreemption:
 
         Returns a coroutine if extenders take part in the choice of victims.
         """
+        for needed in _NEEDS:
+            if not self._handle.may(*needed):
+                # Budgets that cannot be read might forbid the eviction.
+                reason = f"{PREFIX}{NOT_PERMITTED.format(*needed)}"
+                return PostFilterResult(unschedulable(reason))
         victims: int | None = 0
         try:
             latest = self._latest(pod)

@@ -7,7 +7,7 @@ that uses it: as attached and as new.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from plugins.queueing_hints import is_placed, queue_if
@@ -21,6 +21,7 @@ from plugins.volume_binding.attachments import (
 )
 from plugins.volume_binding.claims import OWN_CLAIM_KEYS, after_any_own_claim
 from plugins.volume_binding.migration import CSIVolume, plugin_of_source, translate_inline
+from plugins.volume_binding.permissions import CLAIMS_WAIT
 from scheduler.api.pod import Pod, Volume
 from scheduler.api.storage import CSIDriver, CSINode, VolumeAttachment
 from scheduler.framework import (
@@ -69,6 +70,15 @@ class NodeVolumeLimits:
         "storageclasses",
         "volumeattachments",
     )
+    optional_resources: ClassVar[Mapping[str, str]] = {
+        "csidrivers": "whether a node lacks a driver is not checked",
+        "csinodes": "the limits of volumes per node are not enforced",
+        "persistentvolumeclaims": CLAIMS_WAIT,
+        "persistentvolumes": CLAIMS_WAIT,
+        "storageclasses": CLAIMS_WAIT,
+        "volumeattachments": "volumes still attached to a node whose pods are gone do not count "
+        "towards its limit",
+    }
     # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
 

@@ -7,7 +7,7 @@ pod that PreFilter skipped is not checked against a nominated pod that will use 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -22,6 +22,7 @@ from plugins.volume_binding.claims import (
     after_own_claim,
     claims_named,
 )
+from plugins.volume_binding.permissions import CLAIMS, CLAIMS_WAIT, unreadable
 from plugins.volume_binding.volume_pods import VolumePods
 from scheduler.api.limits import MAX_VOLUMES, TOO_MANY
 from scheduler.api.pod import Pod, Volume
@@ -77,6 +78,7 @@ class VolumeRestrictions:
 
     name: ClassVar[str] = plugin_names.VOLUME_RESTRICTIONS
     required_resources: ClassVar[tuple[str, ...]] = ("persistentvolumeclaims",)
+    optional_resources: ClassVar[Mapping[str, str]] = {"persistentvolumeclaims": CLAIMS_WAIT}
     # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
 
@@ -109,6 +111,9 @@ class VolumeRestrictions:
         claims = pod.signature.claims
         if not claims:
             return frozenset()
+        problem = unreadable(self._handle, (CLAIMS,))
+        if problem is not None:
+            return problem
         lister = self._handle.listers["persistentvolumeclaims"]
         exclusive = set()
         for name in claims:

@@ -6,7 +6,7 @@ satisfies a volume's beta label, but not vice versa.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from plugins.volume_binding.claims import (
     after_own_claim,
     claim_class,
 )
+from plugins.volume_binding.permissions import CLAIM_RESOURCES, CLAIMS_WAIT
 from scheduler.api.pod import Pod
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from scheduler.framework import (
@@ -79,6 +80,7 @@ class VolumeZone:
         "persistentvolumes",
         "storageclasses",
     )
+    optional_resources: ClassVar[Mapping[str, str]] = dict.fromkeys(CLAIM_RESOURCES, CLAIMS_WAIT)
     # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
 

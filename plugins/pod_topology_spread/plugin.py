@@ -7,11 +7,12 @@ only sums them by domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from plugins.arguments import require_valid
 from plugins.pod_topology_spread.arguments import (
+    DO_NOT_SCHEDULE,
     STRICT_FIRST,
     SYSTEM,
     PodTopologySpreadArgs,
@@ -56,6 +57,7 @@ _TEXT: Final = "node(s) didn't match pod topology spread constraints"
 SKEWED: Final = unschedulable(_TEXT)
 MISSING_LABEL: Final = unresolvable(f"{_TEXT} (missing required label)")
 
+_NO_DEFAULTS: Final = "default spread constraints do not apply to pods selected by it"
 _OFF: Final = f"the pod has fallback criteria, which are ignored: feature gate {GATE} is off"
 
 _HARD: Final = "PreFilterPodTopologySpread"
@@ -72,11 +74,15 @@ class PodTopologySpread:
     name: ClassVar[str] = plugin_names.POD_TOPOLOGY_SPREAD
     args_type: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
     required_resources: ClassVar[tuple[str, ...]] = REQUIRED_RESOURCES
+    #: None where default constraints are hard: they would be broken without the selectors.
+    optional_resources: Mapping[str, str] = dict.fromkeys(REQUIRED_RESOURCES, _NO_DEFAULTS)
     filter_depends_only_on_table: ClassVar[bool] = True
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         args = args or PodTopologySpreadArgs()
         require_valid(self.validate_args(args))
+        if any(each.when_unsatisfiable == DO_NOT_SCHEDULE for each in args.constraints):
+            self.optional_resources = {}
         self._constraints = Constraints(args, handle)
         self._inclusion = Inclusion(handle)
         self._system = args.defaulting_type == SYSTEM

@@ -10,12 +10,13 @@ Quota is never a reason to preempt: there is no PostFilter, and rejections skip 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from plugins.arguments import require_valid
 from plugins.resource_quota.accounts import QuotaMode
-from plugins.resource_quota.arguments import ResourceQuotaArgs, argument_problems
+from plugins.resource_quota.arguments import API, ResourceQuotaArgs, argument_problems
 from plugins.resource_quota.deferral import (
     MARK_ANNOTATION,
     MARK_CONDITION,
@@ -41,6 +42,7 @@ from scheduler.framework import (
     CycleState,
     Handle,
     NodeTableView,
+    Permission,
     QueuedPodInfo,
     Status,
     plugin_names,
@@ -50,6 +52,8 @@ from scheduler.framework import extension_points as points
 from scheduler.framework.extension_points import ExtensionPoint
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
+NOT_ENFORCED: Final = "deferred quotas are not enforced"
+_PATCH: Final = ("patch",)
 
 
 class ResourceQuota:
@@ -58,6 +62,10 @@ class ResourceQuota:
     name: ClassVar[str] = plugin_names.RESOURCE_QUOTA
     aliases: ClassVar[tuple[str, ...]] = ("resourcequota",)
     args_type: ClassVar[type[ResourceQuotaArgs]] = ResourceQuotaArgs
+    #: What it reads and writes while it is in force.
+    required_resources: tuple[str, ...] = ()
+    optional_resources: Mapping[str, str] = MappingProxyType({})
+    permissions: tuple[Permission, ...] = ()
     validate_args = staticmethod(argument_problems)
 
     def __init__(self, args: ResourceQuotaArgs | None, handle: Handle) -> None:
@@ -69,10 +77,34 @@ class ResourceQuota:
         self.enforcement: QuotaEnforcement | None = None
         if not handle.feature_gates.get(GATE, False) or args.mode is QuotaMode.OFF:
             return
+        self._declare(args)
         self.enforcement = handle.shared(self.name, lambda: QuotaEnforcement(args, handle))
         if self.enforcement.args != args:
             msg = f"{self.name}: the arguments must be the same in all profiles that enable it"
             raise ConfigurationError(msg)
+
+    def _declare(self, args: ResourceQuotaArgs) -> None:
+        """Declare what enforcement needs; deferred keys alone have no effect without it."""
+        self.required_resources = ("resourcequotas",)
+        if args.reservation != API and not args.mode.native:
+            self.optional_resources = {"resourcequotas": NOT_ENFORCED}
+        self.permissions = tuple(
+            Permission(
+                resource=resource,
+                verbs=verbs,
+                purpose="ResourceQuota: publishing what quotas use, while leading",
+                without="the status of quotas does not show what deferred keys use",
+            )
+            for resource, verbs in (("resourcequotas", ("get",)), ("resourcequotas/status", _PATCH))
+        )
+        if args.reservation == API:
+            self.permissions += (
+                Permission(
+                    resource="resourcequotas",
+                    verbs=_PATCH,
+                    purpose="ResourceQuota: reservations shared with other schedulers",
+                ),
+            )
 
     # -- extension points ------------------------------------------------------------------------
 

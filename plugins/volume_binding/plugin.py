@@ -8,7 +8,7 @@ writes are not undone if the pod fails later; the next attempt uses them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from plugins.volume_binding.claims import (
     pod_claims,
 )
 from plugins.volume_binding.matching import NO_VOLUME, WRONG_NODE, Claims, Matcher, Plan
+from plugins.volume_binding.permissions import CLAIM_RESOURCES, CLAIMS_WAIT, unreadable
 from plugins.volume_binding.provisioning import CONFLICT, NO_SPACE
 from plugins.volume_binding.reachability import PositionsByLabel
 from plugins.volume_binding.requeueing import volume_binding_events
@@ -52,6 +53,7 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    Permission,
     PreBindPreFlightResult,
     ReuseRule,
     Rows,
@@ -96,6 +98,22 @@ class VolumeBinding:
         "persistentvolumes",
         "storageclasses",
     )
+    optional_resources: ClassVar[Mapping[str, str]] = {
+        "csidrivers": "the free capacity of CSI storage is not considered",
+        "csinodes": "in-tree volumes count as not migrated to CSI",
+        "csistoragecapacities": "pods wait whose claims need CSI storage of tracked capacity",
+        **dict.fromkeys(CLAIM_RESOURCES, CLAIMS_WAIT),
+    }
+    permissions: ClassVar[tuple[Permission, ...]] = tuple(
+        Permission(
+            resource=plural,
+            verbs=("patch",),
+            purpose="VolumeBinding: reserving a volume for a claim that waits for a first "
+            "consumer, and telling provisioners the node",
+            without="pods with such claims wait",
+        )
+        for plural in ("persistentvolumes", "persistentvolumeclaims")
+    )
     # Claims are looked up in the pod's namespace, which is not part of its signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
     score_reuse: ClassVar[ReuseRule | None] = NEVER
@@ -126,6 +144,9 @@ class VolumeBinding:
         found = list(pod_claims(pod))
         if not found:
             return SKIP
+        not_permitted = unreadable(self._handle)
+        if not_permitted is not None:
+            return not_permitted
         for name, ephemeral in found:
             problem = self._claim_error(pod, name, ephemeral=ephemeral)
             if problem is not None:

@@ -21,6 +21,7 @@ from config import (
 )
 from scheduler.api.redaction import redact
 from scheduler.cli.config_files import sources
+from scheduler.cli.permissions import needed_permissions
 from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
@@ -37,7 +38,7 @@ EXIT_TROUBLE: Final = 2
 """The exit codes of diff(1)."""
 
 
-def _reading_options(function: Callable[..., None]) -> Callable[..., None]:
+def add_reading_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that affect how a file is read."""
     for option in (
         click.option(
@@ -71,7 +72,7 @@ def command() -> None:
 
 @command.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@_reading_options
+@add_reading_options
 def validate(files: tuple[str, ...], **values: Any) -> None:
     """Check each FILE and print every problem with its YAML path and line.
 
@@ -117,7 +118,7 @@ def validate(files: tuple[str, ...], **values: Any) -> None:
 @click.option(
     "--show-secrets", is_flag=True, help="Print keys, passwords and tokens of the file as well."
 )
-@_reading_options
+@add_reading_options
 def show(file: str | None, *, upstream: bool, show_secrets: bool, **values: Any) -> None:
     """Print the effective configuration of FILE, or of no file, as YAML.
 
@@ -143,7 +144,7 @@ def show(file: str | None, *, upstream: bool, show_secrets: bool, **values: Any)
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @click.option("--show-secrets", is_flag=True, help="Print keys, passwords and tokens as well.")
-@_reading_options
+@add_reading_options
 def diff(first: str, second: str, *, output: str, show_secrets: bool, **values: Any) -> None:
     """Print how the configurations A and B differ in force, after defaults and merging.
 
@@ -231,6 +232,26 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
     click.echo(json.dumps(configuration_schema(registry), indent=2))
 
 
+@command.command("rbac")
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.option("--name", default="kubestow", show_default=True, help="Name of the ClusterRole.")
+@add_reading_options
+def rbac(file: str | None, *, name: str, **values: Any) -> None:
+    """Print the ClusterRole, and the Role for the Lease, that FILE needs, as YAML.
+
+    Without FILE: the defaults. A comment above each rule says who needs it, and what is off
+    without it. To bind the roles to a ServiceAccount see manifests/rbac.yaml.
+
+    \b
+    Example:
+      kubestow config rbac profile.yaml | kubectl apply -f -
+    """  # noqa: D301 - click wants the character itself
+    from scheduler.service.permissions.rbac import roles
+
+    options = reading_options(file or "", **values)
+    click.echo(roles(needed_permissions(options), name), nl=False)
+
+
 @command.command("gates")
 def gates() -> None:
     """List the feature gates, their stage and default."""
@@ -242,23 +263,24 @@ def gates() -> None:
     put(wide_console(), listing(columns, rows))
 
 
-def _read(
+def _read(file: str, *, text: str | None = None, **values: Any) -> Configuration:
+    return read_configuration(reading_options(file, **values), text=text)
+
+
+def reading_options(
     file: str,
     *,
     feature_gates: tuple[str, ...],
     plugin_dirs: tuple[str, ...],
     replace_default_scheduler: bool,
-    text: str | None = None,
-) -> Configuration:
+) -> RunOptions:
+    """Return the options of a run that reads `file` with the values of these options."""
     ours, foreign = split_feature_gates(feature_gates)
     for name in foreign:
         click.echo(f"warning: feature gate {name} has no effect on scheduling", err=True)
-    return read_configuration(
-        RunOptions(
-            config_file=file,
-            feature_gates=FeatureGates.parse(ours),
-            plugin_dirs=plugin_dirs,
-            replace_default_scheduler=replace_default_scheduler,
-        ),
-        text=text,
+    return RunOptions(
+        config_file=file,
+        feature_gates=FeatureGates.parse(ours),
+        plugin_dirs=plugin_dirs,
+        replace_default_scheduler=replace_default_scheduler,
     )

@@ -74,6 +74,7 @@ COMMANDS: Final = {
     "run": LazyCommand("scheduler.cli.run", "Run the scheduler."),
     "demo": LazyCommand("scheduler.cli.demo", "Watch it schedule a cluster of its own."),
     "config": LazyCommand("scheduler.cli.config", "Check and print configurations."),
+    "check": LazyCommand("scheduler.cli.check", "Compare a configuration with a cluster."),
     "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
     "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
     "quota": LazyCommand("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),

@@ -50,6 +50,7 @@ from scheduler.framework.nodes import (
     TableWithoutVictims,
     TermKind,
 )
+from scheduler.framework.permissions import Permission
 from scheduler.framework.plugin import (
     CLEAR_NOMINATION,
     MAX_NODE_SCORE,
@@ -150,6 +151,7 @@ __all__ = [
     "Nominator",
     "NormalizeScorePlugin",
     "ObjectKey",
+    "Permission",
     "PermitPlugin",
     "Plugin",
     "PluginError",

@@ -366,6 +366,15 @@ class Handle(Protocol):
         """Whether a feature gate is on, by name; read with a default."""
         ...
 
+    def may(self, verb: str, resource: str) -> bool:
+        """Whether RBAC allows it as far as is known: `may("list", "persistentvolumes")`.
+
+        Only for what this plugin declares, `list` for `required_resources`. True where the API
+        server has no such resource: then there are no objects. Pods that are unschedulable are
+        tried again when a missing permission comes.
+        """
+        ...
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now, past backoff; a closed gate stays closed."""
         ...

@@ -52,6 +52,9 @@ class Plugin(Protocol):
     # Optional class attributes, read with getattr so that a plugin without them stays short:
     #   args_type            msgspec Struct of the arguments; `registry.NoArgs` when absent
     #   required_resources   plurals read through `Handle.listers`; they are watched
+    #   optional_resources   mapping of those among them without which the plugin works, to what
+    #                        does not happen then; without any other no pod is scheduled
+    #   permissions          tuple of `Permission`: what it writes through `Handle.api`
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ class SchedulerMetrics:
         self._extender_breakers = families.gauge("kubestow_extender_circuit_open")
         sizes = families.gauge("scheduler_cache_size")
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
+        self._missing_permissions = families.gauge("kubestow_missing_permissions")
         self._deferred = families.gauge("kubestow_deferred_namespaces")[()]
         self._assumed_pods = sizes["assumed_pods",]
         self._features = families.gauge("kubernetes_feature_enabled")
@@ -189,6 +190,13 @@ class SchedulerMetrics:
     def deferred_namespaces(self, count: int) -> None:
         """Set the number of namespaces whose pods are popped after all others."""
         self._deferred.set(count)
+
+    def missing_permission(
+        self, resource: str, verb: str, *, required: bool, missing: bool
+    ) -> None:
+        """Set whether a permission is missing; `required`: no pod can be scheduled without it."""
+        labels = resource, verb, "true" if required else "false"
+        self._missing_permissions[labels].set(1.0 if missing else 0.0)
 
     def loop_lag(self, seconds: float) -> None:
         """Observe the delay of a timer of the event loop."""

@@ -207,6 +207,7 @@ class Application:
                 tasks.create_task(wiring.connections.recorder.run(), name="events"),
                 tasks.create_task(watch_loop(self.metrics, self._heartbeat), name="watchdog"),
                 tasks.create_task(wiring.connections.dispatcher.run(), name="dispatcher"),
+                tasks.create_task(wiring.reviewer.run(), name="permissions"),
             ]
             if self._owns_process:
                 upkeep = return_memory(self._clock, malloc_trim())

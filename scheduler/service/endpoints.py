@@ -97,11 +97,14 @@ class Endpoints:
 
     def _sources(self) -> EndpointSources:
         profiling = self._configuration.effective.enable_profiling
+        permissions = self._wiring.state.permissions
         return EndpointSources(
             health=scheduler_checks(
                 shutdown=lambda: "process is shutting down" if self._stopping else None,
                 handler_sync=lambda: None if self._synced else "informer handlers have not synced",
                 leader_election=None if self._elector is None else self._check_renewal,
+                permissions=permissions.ready,
+                permissions_alive=permissions.alive,
                 advisory=self._advisory_checks(),
             ),
             metrics=self._wiring.connections.metrics,
@@ -113,8 +116,9 @@ class Endpoints:
         )
 
     def _advisory_checks(self) -> dict[str, Check]:
+        checks = {"optional-permissions": self._wiring.state.permissions.degraded}
         bridge = self._wiring.controllers.bridge
-        return {} if bridge is None else {"node-provisioning-bridge": bridge.health}
+        return checks if bridge is None else {**checks, "node-provisioning-bridge": bridge.health}
 
     def _debug_pages(self) -> dict[str, Page]:
         wiring = self._wiring

@@ -78,6 +78,10 @@ class ServiceHandle:
         """Runs of the profile's filters on hypothetical nodes."""
         return self._scheduling().what_if
 
+    def may(self, verb: str, resource: str) -> bool:
+        """Whether RBAC allows it, as far as is known."""
+        return self._state.permissions.may(verb, resource)
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
         self._state.inbox.submit(partial(self._scheduling().queue.activate, list(pods)))

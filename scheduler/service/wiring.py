@@ -13,8 +13,10 @@ from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.options import RunOptions
+from scheduler.service.permissions.reviewer import PermissionReviewer
 from scheduler.service.stages.connections import Connections, connect
 from scheduler.service.stages.controllers import Controllers, build_controllers
+from scheduler.service.stages.permissions import declare_permissions
 from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import build_reflectors
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
@@ -30,6 +32,7 @@ class Wiring:
     profiles: Profiles
     scheduling: Scheduling
     controllers: Controllers
+    reviewer: PermissionReviewer
     reflectors: tuple[Reflector[Any], ...]
 
     async def close(self) -> None:
@@ -92,8 +95,16 @@ def wire(
         connections, state, profiles, options.pod_max_in_unschedulable_pods
     )
     controllers = build_controllers(connections, state, profiles)
+    reviewer = declare_permissions(
+        connections,
+        state,
+        profiles,
+        scheduling,
+        controllers,
+        serving=bool(options.serving.secure_port),
+    )
     reflectors = build_reflectors(connections, state, profiles, scheduling, controllers)
-    wiring = Wiring(connections, state, profiles, scheduling, controllers, reflectors)
+    wiring = Wiring(connections, state, profiles, scheduling, controllers, reviewer, reflectors)
     metrics.add_source(wiring.report)
     metrics.features(
         (name, gate.stage.value, configuration.feature_gates.enabled(name))

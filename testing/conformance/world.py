@@ -169,6 +169,10 @@ class VectorHandle:
         self.preemption: Any = Unavailable("preemption")
         self.what_if: Any = Unavailable("what_if")
 
+    def may(self, verb: str, resource: str) -> bool:
+        """All is permitted."""
+        return True
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """There is no queue."""
 

@@ -2,7 +2,7 @@
 
 A check is a callable: None means healthy, a text is the reason why not. Reasons are for the log and
 for clients allowed to read a single check; the three endpoints themselves are open to everyone and
-withhold them.
+withhold them, except those of checks that are `disclosed`, which quote our own RBAC rules only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Check = Callable[[], str | None]
 HEALTHZ: Final = "healthz"
 LIVEZ: Final = "livez"
 READYZ: Final = "readyz"
+PERMISSIONS: Final = "permissions"
+"""The check of ours that kube-scheduler does not have."""
+
 ENDPOINTS: Final = (HEALTHZ, LIVEZ, READYZ)
 
 
@@ -39,14 +42,19 @@ class HealthChecks:
     """The checks of the three endpoints."""
 
     def __init__(
-        self, checks: Mapping[str, Mapping[str, Check]], advisory: Collection[str]
+        self,
+        checks: Mapping[str, Mapping[str, Check]],
+        advisory: Collection[str],
+        disclosed: Collection[str] = (),
     ) -> None:
         """Prepare; `checks` are by endpoint and name, and run in this order.
 
-        The checks named in `advisory` are shown but do not affect the status of an endpoint.
+        The checks named in `advisory` are shown but do not affect the status of an endpoint. The
+        reasons of those in `disclosed` are part of the response.
         """
         self._checks = checks
         self._advisory = advisory
+        self._disclosed = disclosed
         #: The reason of the last run by endpoint and check, so that the log gets changes only.
         self._reasons: dict[tuple[str, str], str | None] = {}
         #: The results as metrics.
@@ -63,13 +71,14 @@ class HealthChecks:
             if name in unknown:
                 unknown.discard(name)
                 lines.append(f"[+]{name} excluded: ok")
-            elif self._reason(endpoint, name) is None:
+            elif (reason := self._reason(endpoint, name)) is None:
                 lines.append(f"[+]{name} ok")
             elif name in self._advisory:
                 lines.append(f"[!]{name} degraded: ask for this check alone for the reason")
             else:
                 healthy = False
-                lines.append(f"[-]{name} failed: reason withheld")
+                told = redact_text(reason) if name in self._disclosed else "reason withheld"
+                lines.append(f"[-]{name} failed: {told}")
         if unknown:
             quoted = ", ".join(f'"{name}"' for name in sorted(unknown))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
@@ -109,6 +118,8 @@ def scheduler_checks(
     shutdown: Check,
     handler_sync: Check,
     leader_election: Check | None = None,
+    permissions: Check | None = None,
+    permissions_alive: Check | None = None,
     advisory: Mapping[str, Check] | None = None,
 ) -> HealthChecks:
     """Return the checks of kube-scheduler under its names.
@@ -117,10 +128,25 @@ def scheduler_checks(
         shutdown: fails as soon as the process is ending.
         handler_sync: fails until every handler has seen its initial list.
         leader_election: fails when we lead and have not renewed for too long; None: no election.
+        permissions: fails while a required permission is missing; None: no such check.
+        permissions_alive: fails when that has lasted too long; None: no such check.
         advisory: shown by /readyz?verbose and served alone; they do not affect readiness.
     """
     advisory = advisory or {}
     ping: dict[str, Check] = {"ping": lambda: None}
     lease = {} if leader_election is None else {"leaderElection": leader_election}
-    ready = {**lease, "shutdown": shutdown, "sched-handler-sync": handler_sync, **advisory}
-    return HealthChecks({HEALTHZ: lease or ping, LIVEZ: ping, READYZ: ready}, tuple(advisory))
+    alive = {} if permissions_alive is None else {PERMISSIONS: permissions_alive}
+    ready: dict[str, Check] = {
+        **lease, "shutdown": shutdown, "sched-handler-sync": handler_sync
+    }  # fmt: skip
+    if permissions is not None:
+        ready[PERMISSIONS] = permissions
+    return HealthChecks(
+        {
+            HEALTHZ: {**(lease or ping), **alive},
+            LIVEZ: {**ping, **alive},
+            READYZ: {**ready, **advisory},
+        },
+        tuple(advisory),
+        disclosed=(PERMISSIONS,),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scheduler.client.deltas import ReflectorOptions
@@ -49,6 +50,7 @@ def build_reflectors(
             random=connections.random,
             on_decode=on_decode,
             on_relist=scheduling.loop.pause,
+            on_contact=partial(state.permissions.contacted, resource),
             keep_raw=keep_raw,
         )
         state.listers.add(resource.plural, made.store)

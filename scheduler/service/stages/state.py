@@ -17,6 +17,7 @@ from scheduler.service.inbox import Inbox
 from scheduler.service.listers import StoreListers
 from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
+from scheduler.service.permissions.state import PermissionState
 from scheduler.service.stages.connections import Connections
 from scheduler.service.subscriptions import SubscriptionBoard
 
@@ -41,6 +42,8 @@ class State:
     inbox: Inbox
     extender_transport: HttpExtenderTransport
     extenders: Extenders
+    #: What the API server does not allow.
+    permissions: PermissionState
 
 
 def build_state(connections: Connections) -> State:
@@ -71,4 +74,5 @@ def build_state(connections: Connections) -> State:
         inbox=Inbox(),
         extender_transport=transport,
         extenders=Extenders(extenders, transport, cache.table),
+        permissions=PermissionState(connections.clock, connections.metrics),
     )

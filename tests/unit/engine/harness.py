@@ -102,6 +102,10 @@ class Handle:
         self.listers = StoreListers()
         self.subscriptions = SubscriptionBoard()
         self.feature_gates: Mapping[str, bool] = {}
+        self.forbidden: set[tuple[str, str]] = set()
+
+    def may(self, verb: str, resource: str) -> bool:
+        return (verb, resource) not in self.forbidden
 
 
 def profile(points: Mapping[str, Sequence[str]], **given: Any) -> ResolvedProfile:

@@ -93,6 +93,8 @@ class Cluster:
         self.cache = Cache()
         self.signatures = PodSignatures()
         self.objects = Objects()
+        #: What the plugins may not do: verb and resource.
+        self.forbidden: set[tuple[str, str]] = set()
         for each in nodes:
             self.cache.set_node(each)
         for name, pods in (placed or {}).items():
@@ -143,6 +145,7 @@ class Cluster:
                 api=api,
                 listers=self.objects,
                 subscriptions=self.objects,
+                may=lambda verb, resource: (verb, resource) not in self.forbidden,
             ),
         )
 

@@ -49,6 +49,7 @@ class PreemptionHandle:
         self.table = self.cluster.table
         self.pods: dict[str, Pod] = {}
         self.nominated: dict[str, list[Pod]] = {}
+        self.forbidden: set[tuple[str, str]] = set()
         self.finding = PreemptionFinding(message="0/2 nodes are available: 2 Full.")
         self.rules: PreemptionRules | None = None
         self.observed: list[int] = []
@@ -73,6 +74,9 @@ class PreemptionHandle:
 
     def get(self, name: str, namespace: str = "") -> Pod | None:
         return self.pods.get(name)
+
+    def may(self, verb: str, resource: str) -> bool:
+        return (verb, resource) not in self.forbidden
 
     def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
         return self.nominated.get(node_name, [])

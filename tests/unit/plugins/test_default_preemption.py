@@ -46,6 +46,22 @@ DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "Preemption
 WAITING = "waiting for the preemption for this pod to be finished"
 
 
+# -- permissions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("needed", [("list", "poddisruptionbudgets"), ("delete", "pods")])
+def test_nothing_is_preempted_without_permission(needed: tuple[str, str]) -> None:
+    handle = PreemptionHandle()
+    choose(handle, pod("v"))
+    handle.forbidden.add(needed)
+    result = run(handle, preemptor(handle))
+    reason = f"preemption: the scheduler may not {' '.join(needed)}"
+    assert result == PostFilterResult(unschedulable(reason))
+    assert handle.log == []
+    handle.forbidden.clear()
+    assert run(handle, preemptor(handle)).status is None
+
+
 # -- results -------------------------------------------------------------------------------------
 
 

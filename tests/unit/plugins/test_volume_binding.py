@@ -147,6 +147,21 @@ def test_pre_filter(asking: Pod, objects: tuple[Any, ...], found: Status | None)
     assert plugin.pre_filter(CycleState(), asking, cluster.table) == found
 
 
+@pytest.mark.parametrize(
+    "plural", ["persistentvolumes", "persistentvolumeclaims", "storageclasses"]
+)
+def test_pods_with_claims_wait_while_they_cannot_be_read(plural: str) -> None:
+    cluster = cluster_with(wants(), LOCAL)
+    cluster.forbidden.add(("list", plural))
+    plugin = VolumeBinding(None, cluster.handle())
+    reason = f"the scheduler may not list {plural}, so pods with PersistentVolumeClaims wait"
+    state = CycleState()
+    assert plugin.pre_filter(state, using("c"), cluster.table) == unresolvable(reason)
+    assert plugin.pre_filter(state, using(), cluster.table) == SKIP
+    cluster.forbidden.clear()
+    assert plugin.pre_filter(state, using("c"), cluster.table) is None
+
+
 def test_a_class_without_binding_mode_is_an_error() -> None:
     cluster = cluster_with(claim("c", class_name="s"), storage_class("s", mode=None))
     with pytest.raises(PluginError, match='VolumeBindingMode not set for StorageClass "s"'):

@@ -103,6 +103,27 @@ def test_a_failure_is_always_verbose_and_withholds_its_reason(check: Check, verb
     )
 
 
+def test_missing_permissions_are_disclosed_with_their_rule() -> None:
+    missing: list[str | None] = ["missing permissions: create pods/binding"]
+    late: list[str | None] = [None]
+    found = scheduler_checks(
+        shutdown=passes,
+        handler_sync=passes,
+        permissions=lambda: missing[0],
+        permissions_alive=lambda: late[0],
+    )
+    ready = found.run("readyz")
+    assert not ready.healthy
+    assert "[-]permissions failed: missing permissions: create pods/binding\n" in ready.body
+    assert found.run("livez").healthy
+    assert found.run("healthz").healthy
+    late[0] = missing[0]
+    for endpoint in ("livez", "healthz"):
+        assert "[-]permissions failed: missing permissions" in found.run(endpoint).body
+    missing[0] = late[0] = None
+    assert all(found.run(endpoint).healthy for endpoint in ENDPOINTS)
+
+
 def test_an_excluded_failure_does_not_count() -> None:
     result = checks(sync=fails).run("readyz", excluded=["sched-handler-sync"])
     assert (result.healthy, result.body) == (True, "ok")

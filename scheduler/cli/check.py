@@ -1,0 +1,196 @@
+"""`kubestow check`: compare what a configuration needs with what a cluster has and allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from scheduler.cli.cluster import Cluster, cluster_options
+from scheduler.cli.config import add_reading_options, reading_options
+from scheduler.cli.permissions import needed_permissions
+from scheduler.cli.reporting import EXIT_FAILED
+from scheduler.cli.tables import FOLDED, WHOLE, Cell, listing, put, wide_console
+
+if TYPE_CHECKING:
+    from scheduler.client.access_reviews import Access
+    from scheduler.client.rest import ApiClient
+    from scheduler.framework import Permission
+
+EXIT_DEGRADED: Final = 3
+"""Only optional permissions are missing."""
+
+_ACCOUNT_PARTS: Final = 2
+
+Review = Callable[["ApiClient", "Access"], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One needed permission as the cluster has it."""
+
+    permission: Permission
+    #: The verbs that are not allowed.
+    denied: tuple[str, ...]
+    #: Whether the API server lacks the resource.
+    absent: bool
+
+    @property
+    def state(self) -> str:
+        """Return one of the states that the help of the command describes."""
+        if self.absent:
+            return "absent"
+        if not self.denied:
+            return "ok"
+        if self.permission.required:
+            return "missing"
+        return "on-demand" if self.permission.on_demand else "off"
+
+    @property
+    def consequence(self) -> str:
+        """Return what follows for the scheduler; empty if nothing does."""
+        match self.state:
+            case "absent":
+                return "the API server has no such resource, which counts as an empty list"
+            case "missing":
+                return f"nothing can be scheduled without {', '.join(self.denied)}"
+            case "on-demand":
+                return f"where pods need it, {self.permission.without}"
+            case "off":
+                return f"without {', '.join(self.denied)}, {self.permission.without}"
+        return ""
+
+
+@click.command("check", short_help="Compare a configuration with a cluster.")
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.option(
+    "--service-account",
+    metavar="NAMESPACE/NAME",
+    help="Check the permissions of this account instead of those of the kubeconfig's user.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@add_reading_options
+@cluster_options
+def command(
+    file: str | None, service_account: str | None, output: str, cluster: Cluster, **values: Any
+) -> None:
+    """Show what FILE needs of the cluster's API and permissions, and what is missing.
+
+    Without FILE: the defaults. STATE is ok, missing (nothing can be scheduled), off (one feature
+    is off), on-demand (missing, and needed by some pods only) or absent (the API server has no such
+    resource, so there are no objects).
+    The rules to add follow the table. To review another account you may create
+    subjectaccessreviews, as administrators may. Nothing in the cluster changes.
+
+    Exit code 0: nothing is missing. 1: something required is, or the cluster does not answer.
+    2: wrong usage. 3: only optional permissions are missing.
+
+    \b
+    Examples:
+      kubestow check --service-account kubestow-system/kubestow
+      kubestow check profile.yaml -o json
+    """  # noqa: D301 - click wants the character itself
+    review = _reviewer(service_account)
+    needed = needed_permissions(reading_options(file or "", **values))
+
+    async def work(client: ApiClient) -> list[Finding]:
+        return await find(client, needed, review)
+
+    findings = cluster.run(work)
+    if output == "json":
+        click.echo(json.dumps([_as_data(each) for each in findings], indent=2))
+    else:
+        _print(findings)
+    states = {each.state for each in findings}
+    if "missing" in states:
+        raise SystemExit(EXIT_FAILED)
+    raise SystemExit(EXIT_DEGRADED if "off" in states else 0)
+
+
+async def find(client: ApiClient, needed: Sequence[Permission], review: Review) -> list[Finding]:
+    """Look up each needed permission for a resource."""
+    from scheduler.client.access_reviews import served_resources
+    from scheduler.service.permissions.state import accesses
+
+    groups = sorted({each.group for each in needed if each.resource})
+    served = {group: await served_resources(client, group) for group in groups}
+    findings = []
+    for each in needed:
+        if not each.resource:
+            continue
+        denied = [a.verb for a in accesses(each) if not await review(client, a)]
+        absent = each.resource not in served[each.group]
+        findings.append(Finding(each, tuple(dict.fromkeys(denied)), absent))
+    return findings
+
+
+def _reviewer(service_account: str | None) -> Review:
+    from scheduler.client.access_reviews import review_access_of, review_own_access
+
+    if service_account is None:
+        return review_own_access
+    parts = service_account.split("/")
+    if len(parts) != _ACCOUNT_PARTS or not all(parts):
+        raise click.UsageError(
+            f'--service-account: "{service_account}" is not NAMESPACE/NAME, such as '
+            "kubestow-system/kubestow"
+        )
+    namespace, name = parts
+    user = f"system:serviceaccount:{namespace}:{name}"
+    groups = (
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{namespace}",
+        "system:authenticated",
+    )
+
+    async def review(client: ApiClient, access: Access) -> bool:
+        return await review_access_of(client, access, user=user, groups=groups)
+
+    return review
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    from scheduler.service.permissions.rbac import missing_rules
+
+    styles = {
+        "ok": "green",
+        "absent": "yellow",
+        "off": "yellow",
+        "on-demand": "dim",
+        "missing": "red",
+    }
+    columns = {"RESOURCE": WHOLE, "VERBS": WHOLE, "STATE": WHOLE, "CONSEQUENCE": FOLDED}
+    rows: list[list[Cell]] = [
+        [
+            each.permission.qualified,
+            ",".join(each.permission.verbs),
+            (each.state, styles[each.state]),
+            each.consequence,
+        ]
+        for each in findings
+    ]
+    put(wide_console(), listing(columns, rows))
+    denied = [each for each in findings if each.denied and not each.absent]
+    for namespace in dict.fromkeys(each.permission.namespace for each in denied):
+        where = f"the Role in {namespace}" if namespace else "the ClusterRole"
+        rules = [(e.permission, e.denied) for e in denied if e.permission.namespace == namespace]
+        click.echo(f"\nAdd to the rules of {where}:\n{missing_rules(rules)}")
+
+
+def _as_data(finding: Finding) -> dict[str, Any]:
+    permission = finding.permission
+    return {
+        "resource": permission.qualified,
+        "namespace": permission.namespace,
+        "verbs": list(permission.verbs),
+        "purpose": permission.purpose,
+        "required": permission.required,
+        "state": finding.state,
+        "denied": list(finding.denied),
+        "consequence": finding.consequence,
+    }

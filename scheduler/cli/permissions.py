@@ -1,0 +1,46 @@
+"""The permissions of a configuration, as the running scheduler would declare them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from scheduler.framework import Permission
+    from scheduler.service.options import RunOptions
+
+_NOWHERE: Final = "https://localhost"
+"""The server of a scheduler that is built and never runs."""
+
+
+def needed_permissions(options: RunOptions) -> tuple[Permission, ...]:
+    """Return what a run with these options needs. Builds its parts; nothing is sent.
+
+    Raises:
+        ConfigurationError: the configuration is invalid.
+    """
+    return asyncio.run(_declared(options))
+
+
+async def _declared(options: RunOptions) -> tuple[Permission, ...]:
+    # Imported here: the service takes longer to load than `--help` takes.
+    from scheduler.client.configuration import ClientConfiguration
+    from scheduler.client.fence import OpenFence
+    from scheduler.client.transport import Transport
+    from scheduler.metrics import SchedulerMetrics
+    from scheduler.service.options import available_plugins, read_configuration
+    from scheduler.service.wiring import wire
+
+    registry = available_plugins()
+    wiring = wire(
+        read_configuration(options, registry),
+        registry,
+        options,
+        Transport(ClientConfiguration(server=_NOWHERE)),
+        fence=OpenFence(),
+        metrics=SchedulerMetrics(process=False),
+    )
+    try:
+        return wiring.state.permissions.declared
+    finally:
+        await wiring.close()

@@ -1,0 +1,87 @@
+"""Permissions as RBAC rules: a ClusterRole and a Role as YAML, and single rules for the log. Pure.
+
+Resources that the same parts need with the same verbs share a rule. A rule is written in YAML's
+flow style, on one line, so that a line of the log can be pasted under `rules:`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.framework import Permission
+
+API_VERSION: Final = "rbac.authorization.k8s.io/v1"
+_CORE_GROUP: Final = '""'
+
+
+def rule(permission: Permission, verbs: Iterable[str] = ()) -> str:
+    """Return the rule that grants `verbs` of a permission, by default all, in flow style.
+
+    >>> rule(Permission(resource="pods/binding", verbs=("create",), purpose="x"))
+    'apiGroups: [""], resources: [pods/binding], verbs: [create]'
+    """
+    return _rule([permission], tuple(verbs) or permission.verbs)
+
+
+def missing_rules(missing: Iterable[tuple[Permission, Iterable[str]]]) -> str:
+    """Return what to add under `rules:`, each as an item in flow style on one line.
+
+    >>> missing_rules([(Permission(resource="pods", verbs=("list",), purpose="x"), ())])
+    '- {apiGroups: [""], resources: [pods], verbs: [list]}'
+    """
+    return "\n".join(f"- {{{rule(permission, verbs)}}}" for permission, verbs in missing)
+
+
+def roles(permissions: Iterable[Permission], name: str) -> str:
+    """Return a ClusterRole and, for each namespace, a Role, as YAML with comments."""
+    by_namespace: dict[str, list[Permission]] = {"": []}
+    for each in permissions:
+        by_namespace.setdefault(each.namespace, []).append(each)
+    return "---\n".join(
+        _role(name, namespace, needed) for namespace, needed in by_namespace.items()
+    )
+
+
+def _role(name: str, namespace: str, permissions: Iterable[Permission]) -> str:
+    kind = "Role" if namespace else "ClusterRole"
+    lines = [f"apiVersion: {API_VERSION}", f"kind: {kind}", "metadata:"]
+    lines.append(f"  name: {name}-leader-election" if namespace else f"  name: {name}")
+    if namespace:
+        lines.append(f"  namespace: {namespace}")
+    lines.append("rules:")
+    for same in _alike(permissions):
+        first = same[0]
+        lines.append(f"  # {first.purpose}.")
+        if not first.required:
+            lines.append(f"  # Optional; without it {first.without}.")
+        key, *others = _rule(same, first.verbs).split("], ")
+        lines.append(f"  - {key}]")
+        lines += [f"    {each.removesuffix(']')}]" for each in others]
+    return "\n".join(lines) + "\n"
+
+
+def _alike(permissions: Iterable[Permission]) -> Iterable[list[Permission]]:
+    """Group permissions that differ in their resource only."""
+    groups: dict[tuple[object, ...], list[Permission]] = {}
+    for each in permissions:
+        key = (each.group, each.verbs, each.purpose, each.without, each.names, each.urls)
+        groups.setdefault(key, []).append(each)
+    return groups.values()
+
+
+def _rule(permissions: list[Permission], verbs: tuple[str, ...]) -> str:
+    first = permissions[0]
+    if first.urls:
+        return f"nonResourceURLs: {_flow(first.urls)}, verbs: {_flow(verbs)}"
+    parts = [
+        f"apiGroups: {_flow([first.group])}",
+        f"resources: {_flow(each.resource for each in permissions)}",
+    ]
+    if first.names:
+        parts.append(f"resourceNames: {_flow(first.names)}")
+    return ", ".join([*parts, f"verbs: {_flow(verbs)}"])
+
+
+def _flow(words: Iterable[str]) -> str:
+    return "[" + ", ".join(word or _CORE_GROUP for word in words) + "]"

@@ -1,0 +1,216 @@
+"""PermissionState: which declared permissions are missing, and what that means for readiness.
+
+What the reflectors meet counts for what they follow, because it is a fact; the reviewer tells the
+rest before it is needed. A resource that the API server lacks is not missing: there are no objects
+of it. Each change is logged once, with the rule to add.
+
+A missing permission is required when no pod can be scheduled without it. Then the process is not
+ready, and after `STUCK_SECONDS` without a change not alive, so that its restarts show that it
+cannot work. A missing optional one turns off what it is for, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import structlog
+
+from scheduler.client.access_reviews import Access
+from scheduler.client.clock import Clock
+from scheduler.client.errors import ApiError, RequestError
+from scheduler.client.resources import Resource
+from scheduler.framework import Permission
+from scheduler.service.permissions.rbac import missing_rules
+
+_log = structlog.get_logger(__name__)
+
+STUCK_SECONDS: Final = 120.0
+"""Time after which the lack of a required permission makes the process not alive. Long enough to
+apply a ClusterRole after the Deployment, short enough for a rollout to be seen as failed."""
+
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+
+FOLLOWING: Final = ("list", "watch")
+"""The verbs of a reflector."""
+
+Missing = Mapping[Permission, tuple[str, ...]]
+"""The verbs that are missing, by permission."""
+
+
+class MissingPermissionsMetrics(Protocol):
+    """The metric of this module."""
+
+    def missing_permission(
+        self, resource: str, verb: str, *, required: bool, missing: bool
+    ) -> None:
+        """Set whether a permission is missing."""
+        ...
+
+
+class PermissionState:
+    """Touched from one event loop. `declare` once, before anything else."""
+
+    def __init__(self, clock: Clock, metrics: MissingPermissionsMetrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        #: All permissions that this configuration needs.
+        self.declared: tuple[Permission, ...] = ()
+        #: Called after a missing permission came.
+        self.on_granted: Callable[[], None] = lambda: None
+        # By the reviewer, and by reflectors, which win where they had a response.
+        self._reviewed: dict[Permission, tuple[str, ...]] = {}
+        self._met: dict[Permission, tuple[str, ...]] = {}
+        # Resources that the API server does not have, by discovery and by a reflector's 404.
+        self._undiscovered: frozenset[Permission] = frozenset()
+        self._not_found: set[Permission] = set()
+        self._missing: dict[Permission, tuple[str, ...]] = {}
+        # When the missing ones last changed.
+        self._changed_at = clock.monotonic()
+
+    def declare(self, permissions: Iterable[Permission]) -> None:
+        """Set what the configuration needs."""
+        self.declared = tuple(permissions)
+
+    @property
+    def missing(self) -> Missing:
+        """The verbs that are missing, by permission."""
+        return self._missing
+
+    def may(self, verb: str, resource: str) -> bool:
+        """Whether nothing is known that forbids it; true for what was not declared."""
+        return not any(
+            permission.resource == resource and verb in verbs
+            for permission, verbs in self._missing.items()
+        )
+
+    # -- what others find out ----------------------------------------------------------------------
+
+    def contacted(self, resource: Resource[Any], error: RequestError | None) -> bool:
+        """Note a response to a reflector; None: the watch is open.
+
+        Returns whether to go on without the resource.
+        """
+        permission = self._of(resource)
+        if permission is None:
+            return False
+        if error is None:
+            self._not_found.discard(permission)
+            self._met[permission] = ()
+        elif not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
+            return False
+        elif error.status == NOT_FOUND and resource.group:
+            # A group may be absent from a server; the core group never is.
+            self._not_found.add(permission)
+        else:
+            self._not_found.discard(permission)
+            self._met[permission] = FOLLOWING
+        self._settle()
+        return not permission.required or self._is_absent(permission)
+
+    def reviewed(self, denied: Missing, absent: Iterable[Permission]) -> None:
+        """Note the result of a review: what is denied, and which of it the API server lacks."""
+        self._reviewed, self._undiscovered = dict(denied), frozenset(absent)
+        self._settle()
+
+    def _is_absent(self, permission: Permission) -> bool:
+        return permission in self._not_found or permission in self._undiscovered
+
+    def _of(self, resource: Resource[Any]) -> Permission | None:
+        for each in self.declared:
+            same = each.resource == resource.plural and each.group == resource.group
+            if same and "watch" in each.verbs:
+                return each
+        return None
+
+    def _settle(self) -> None:
+        before, self._missing = self._missing, {}
+        for each in self.declared:
+            verbs = self._verbs_missing(each)
+            if verbs:
+                self._missing[each] = verbs
+        if self._missing == before:
+            return
+        self._changed_at = self._clock.monotonic()
+        for permission in self.declared:
+            self._report(permission, before.get(permission), self._missing.get(permission))
+        if before.keys() - self._missing.keys():
+            self.on_granted()
+
+    def _verbs_missing(self, permission: Permission) -> tuple[str, ...]:
+        if self._is_absent(permission):
+            return ()
+        denied = {*self._reviewed.get(permission, ())}
+        if permission in self._met:
+            denied = (denied - {*FOLLOWING}) | {*self._met[permission]}
+        return tuple(verb for verb in permission.verbs if verb in denied)
+
+    def _report(
+        self, permission: Permission, before: tuple[str, ...] | None, now: tuple[str, ...] | None
+    ) -> None:
+        if before == now:
+            return
+        for verb in permission.verbs:
+            self._metrics.missing_permission(
+                permission.qualified,
+                verb,
+                required=permission.required,
+                missing=now is not None and verb in now,
+            )
+        if now is None:
+            _log.info("permission granted", resource=permission.qualified, verbs=list(before or ()))
+            return
+        fields = {
+            "resource": permission.qualified,
+            "verbs": list(now),
+            "needed_by": permission.purpose,
+            "rule": missing_rules([(permission, now)]),
+        }
+        if permission.namespace:
+            fields["namespace"] = permission.namespace
+        if permission.required:
+            _log.error("required permission missing, nothing can be scheduled", **fields)
+        else:
+            _log.warning("optional permission missing", without=permission.without, **fields)
+
+    # -- health ------------------------------------------------------------------------------------
+
+    def ready(self) -> str | None:
+        """Return why no pod can be scheduled, with the rules to add; None if nothing required."""
+        required = [(each, verbs) for each, verbs in self._missing.items() if each.required]
+        if not required:
+            return None
+        which = ", ".join(f"{'/'.join(verbs)} {each.qualified}" for each, verbs in required)
+        return f"missing permissions: {which}; add these rules:\n{missing_rules(required)}"
+
+    def alive(self) -> str | None:
+        """Return what `ready` does once nothing has changed for `STUCK_SECONDS`."""
+        stuck = self._clock.monotonic() - self._changed_at >= STUCK_SECONDS
+        return self.ready() if stuck else None
+
+    def degraded(self) -> str | None:
+        """Return what is off for lack of an optional permission, or None."""
+        off = [
+            f"{'/'.join(verbs)} {each.qualified}: {each.without}"
+            for each, verbs in self._missing.items()
+            if not each.required
+        ]
+        return f"missing permissions: {'; '.join(off)}" if off else None
+
+
+def accesses(permission: Permission) -> tuple[Access, ...]:
+    """Return what to review for a permission: each verb, and each name where there are any."""
+    if not permission.resource:
+        return ()
+    return tuple(
+        Access(
+            verb=verb,
+            resource=permission.resource,
+            group=permission.group,
+            namespace=permission.namespace,
+            name=name,
+        )
+        for verb in permission.verbs
+        for name in permission.names or ("",)
+    )

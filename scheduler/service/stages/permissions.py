@@ -1,0 +1,64 @@
+"""The permissions that the stages need, declared before anything is sent."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from scheduler.framework import ClusterEvent
+from scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
+from scheduler.service.permissions.declarations import Parts, declared
+from scheduler.service.permissions.reviewer import PermissionReviewer
+from scheduler.service.resources import watched_plurals
+from scheduler.service.stages.connections import Connections
+from scheduler.service.stages.controllers import Controllers
+from scheduler.service.stages.profiles import Profiles
+from scheduler.service.stages.scheduling import Scheduling
+from scheduler.service.stages.state import State
+
+PERMISSION_GRANTED = ClusterEvent(
+    UNSCHEDULABLE_TIMEOUT.resource, UNSCHEDULABLE_TIMEOUT.action_type, "PermissionGranted"
+)
+"""Moves all unschedulable pods: any plugin may have rejected them for lack of the permission."""
+
+
+def declare_permissions(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    scheduling: Scheduling,
+    controllers: Controllers,
+    *,
+    serving: bool,
+) -> PermissionReviewer:
+    """Declare what the stages need; return what reviews it, which does not run yet."""
+    plugins = [
+        plugin
+        for framework in profiles.frameworks.values()
+        for plugin in framework.plugins.values()
+    ]
+    election = connections.configuration.effective.leader_election
+    lease = election.resource_name, election.resource_namespace
+    state.permissions.declare(
+        declared(
+            Parts(
+                plugins=plugins,
+                watched=watched_plurals(
+                    scheduling.registered, plugins, state.subscriptions.plurals
+                ),
+                serving=serving,
+                bridge=controllers.bridge is not None,
+                reports_unenforced_quotas=controllers.quota.report_unenforced is not None,
+                lease=lease if election.leader_elect else None,
+            )
+        )
+    )
+    move = scheduling.queue.move_all_to_active_or_backoff
+    state.permissions.on_granted = partial(
+        state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None)
+    )
+    return PermissionReviewer(
+        connections.derive("permissions"),
+        state.permissions,
+        election.resource_namespace,
+        connections.random,
+    )

@@ -1,0 +1,171 @@
+"""A ServiceAccount with too few permissions on a real API server: what works, and what is told.
+
+Two processes run at most, one after the other; permissions come while they run.
+"""
+
+from __future__ import annotations
+
+import http
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
+from testing.control_plane.ports import LOOPBACK, free_port
+from tests.envtest.workload import Workload, until
+
+pytestmark = pytest.mark.envtest
+
+NAMESPACE: Final = "default"
+ACCOUNT: Final = "restricted"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+OPTIONAL: Final = ("resourcequotas", "volumeattachments", "tokenreviews", "events")
+
+
+def kubestow(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of kubestow."""
+    return subprocess.run(
+        [sys.executable, "-m", "scheduler", *arguments],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def printed() -> list[dict[str, Any]]:
+    """Return the rules of the ClusterRole that `config rbac` prints."""
+    found = kubestow("config", "rbac", "--name", ACCOUNT)
+    assert found.returncode == 0, found.stderr
+    role = next(yaml.safe_load_all(found.stdout))
+    return list(role["rules"])
+
+
+def without(rules: Sequence[dict[str, Any]], *resources: str) -> list[dict[str, Any]]:
+    """Return the rules without these resources."""
+    kept = []
+    for rule in rules:
+        left = [each for each in rule.get("resources", ()) if each not in resources]
+        if left:
+            kept.append({**rule, "resources": left})
+    return kept
+
+
+def grant(control_plane: ControlPlane, rules: Sequence[dict[str, Any]]) -> None:
+    """Let the account do exactly what the rules say."""
+    role = {"metadata": {"name": ACCOUNT}, "rules": list(rules)}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    reference = {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT,
+    }  # fmt: skip
+    binding = {"metadata": {"name": ACCOUNT}, "roleRef": reference, "subjects": [subject]}
+    control_plane.admin.ensure(f"{RBAC}/clusterroles", role)
+    control_plane.admin.request("PUT", f"{RBAC}/clusterroles/{ACCOUNT}", role)
+    control_plane.admin.ensure(f"{RBAC}/clusterrolebindings", binding)
+
+
+@pytest.fixture
+def process(control_plane: ControlPlane, printed: list[dict[str, Any]]) -> Iterator[ManagedProcess]:
+    """Run a scheduler whose account lacks all that is in `OPTIONAL`."""
+    grant(control_plane, without(printed, *OPTIONAL))
+    started = start_kubestow(
+        control_plane,
+        kubeconfig=control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT),
+        name="restricted",
+    )
+    yield started
+    started.stop()
+
+
+def ready(process: ManagedProcess) -> tuple[int, str]:
+    return readiness(process.port)
+
+
+def readiness(port: int) -> tuple[int, str]:
+    """GET /readyz; status 0 while nothing listens."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(LOOPBACK, port, context=context, timeout=10)
+    try:
+        connection.request("GET", "/readyz?verbose")
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    except OSError:
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def test_optional_permissions_may_come_later(
+    control_plane: ControlPlane, printed: list[dict[str, Any]], process: ManagedProcess
+) -> None:
+    with Workload(control_plane, "permissions") as work:
+        work.node("permissions", cpu="4")
+        work.pod("first")
+        work.until_bound("first")
+        until(lambda: "[!]optional-permissions degraded" in ready(process)[1], "it is told")
+        assert ready(process)[0] == http.HTTPStatus.OK
+        log = process.log.read_text()
+        assert log.count("optional permission missing") >= len(OPTIONAL)
+        assert "- {apiGroups: [storage.k8s.io], resources: [volumeattachments]" in log
+
+        grant(control_plane, printed)
+        until(lambda: "[+]optional-permissions ok" in ready(process)[1], "they have come")
+
+
+def test_without_a_required_permission_it_is_not_ready_and_tells_why(
+    control_plane: ControlPlane, printed: list[dict[str, Any]]
+) -> None:
+    grant(control_plane, without(printed, "namespaces", "pods/binding"))
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+    port = free_port()
+    command = [
+        sys.executable, "-m", "scheduler", "run", "--leader-elect=false",
+        f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1",
+    ]  # fmt: skip
+    # Its own process, because the control plane's wait until theirs is ready.
+    log = control_plane.files.directory / "denied.log"
+    with log.open("w") as out, subprocess.Popen(command, stderr=out, stdout=out) as denied:
+        try:
+            until(lambda: "pods/binding" in readiness(port)[1], "the reason")
+            status, body = readiness(port)
+            assert status == http.HTTPStatus.INTERNAL_SERVER_ERROR
+            assert '- {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}' in body
+            grant(control_plane, printed)
+            until(lambda: readiness(port)[0] == http.HTTPStatus.OK, "ready")
+        finally:
+            denied.terminate()
+    assert "required permission missing" in log.read_text()
+
+
+def test_check_compares_a_cluster_with_a_configuration(
+    control_plane: ControlPlane, printed: list[dict[str, Any]]
+) -> None:
+    account = f"--service-account={NAMESPACE}/{ACCOUNT}"
+    kubeconfig = f"--kubeconfig={control_plane.kubeconfig}"
+
+    def check(*more: str) -> tuple[int, dict[str, str]]:
+        found = kubestow("check", account, kubeconfig, "-o", "json", *more)
+        states = {each["resource"]: each["state"] for each in json.loads(found.stdout)}
+        return found.returncode, {key: each for key, each in states.items() if each != "ok"}
+
+    lease = {"leases.coordination.k8s.io": "missing"}
+    grant(control_plane, printed)
+    code, states = check()
+    assert (code, states) == (1, {**lease, "nodeclaims.karpenter.sh": "absent"})
+    grant(control_plane, without(printed, "nodes", "resourcequotas"))
+    code, states = check()
+    assert code == 1
+    assert states["nodes"] == "missing"
+    assert states["resourcequotas"] == "off"
+    table = kubestow("check", account, kubeconfig)
+    assert table.returncode == 1
+    assert '- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}' in table.stdout
+    assert "Add to the rules of the Role in kubestow-system:" in table.stdout

@@ -1,0 +1,62 @@
+"""`kubestow config rbac` and `kubestow check`: output, and mistakes on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.cli.check import Finding
+from scheduler.framework import Permission
+from tests.unit.cli.command_line import Shell
+
+READ = ("list", "watch")
+NODES = Permission(resource="nodes", verbs=READ, purpose="x")
+QUOTAS = Permission(resource="resourcequotas", verbs=READ, purpose="x", without="no quotas")
+EVENTS = Permission(
+    resource="events", verbs=READ, purpose="x", without="no condition", on_demand=True
+)
+
+
+def test_roles_are_printed_under_the_name_that_was_given(shell: Shell) -> None:
+    ended = shell("config", "rbac", "--name", "mine")
+    assert ended.code == 0, ended.err
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all(ended.out)]
+    assert names == ["mine", "mine-leader-election"]
+
+
+def test_an_invalid_file_is_reported_with_every_problem(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+                    "parallelism: x\nprofiles: 3\n")  # fmt: skip
+    ended = shell("config", "rbac", str(path))
+    assert ended.code == 1
+    assert "parallelism" in ended.err
+    assert "profiles" in ended.err
+
+
+@pytest.mark.parametrize("account", ["kubestow", "a/b/c", "/kubestow", "kubestow-system/"])
+def test_an_account_is_a_namespace_and_a_name(shell: Shell, account: str) -> None:
+    ended = shell("check", f"--service-account={account}")
+    assert ended.code == 2
+    assert f'"{account}" is not NAMESPACE/NAME' in ended.err
+
+
+@pytest.mark.parametrize(
+    ("permission", "denied", "absent", "state", "consequence"),
+    [
+        (NODES, (), False, "ok", ""),
+        (NODES, ("watch",), False, "missing", "nothing can be scheduled without watch"),
+        (QUOTAS, READ, False, "off", "without list, watch, no quotas"),
+        (EVENTS, READ, False, "on-demand", "where pods need it, no condition"),
+        (QUOTAS, READ, True, "absent", "the API server has no such resource"),
+        (QUOTAS, (), True, "absent", "the API server has no such resource"),
+    ],
+)
+def test_a_finding_has_a_state_and_what_follows(
+    permission: Permission, denied: tuple[str, ...], absent: bool, state: str, consequence: str
+) -> None:
+    found = Finding(permission, denied, absent)
+    assert found.state == state
+    assert found.consequence.startswith(consequence)

@@ -1,0 +1,164 @@
+"""`kubestow config rbac`: the permissions of a configuration, and those of the manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from config import API_VERSION, KIND, FeatureGates
+from scheduler.cli.permissions import needed_permissions
+from scheduler.framework import Permission
+from scheduler.service.options import RunOptions
+from scheduler.service.permissions.rbac import missing_rules, roles
+from tests.unit.repository.tree import ROOT
+
+MANIFESTS: Final = ROOT / "manifests"
+HEADER: Final = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+Grant = tuple[str, str, str, str, str]
+
+
+def grants(documents: Iterable[Any]) -> Iterator[Grant]:
+    """Yield namespace, group, resource (or URL), verb and name of each grant of the roles."""
+    for role in documents:
+        if role["kind"] not in ("ClusterRole", "Role"):
+            continue
+        namespace = role["metadata"].get("namespace", "")
+        for rule in role["rules"]:
+            for group in rule.get("apiGroups", ["url"]):
+                for resource in rule.get("resources", rule.get("nonResourceURLs")):
+                    for verb in rule["verbs"]:
+                        for name in rule.get("resourceNames", [""]):
+                            yield namespace, group, resource, verb, name
+
+
+def needed(text: str = "", folder: Path | None = None, **gates: bool) -> tuple[Permission, ...]:
+    file = ""
+    if text:
+        assert folder is not None
+        path = folder / "config.yaml"
+        path.write_text(HEADER + text)
+        file = str(path)
+    return needed_permissions(RunOptions(config_file=file, feature_gates=FeatureGates(gates)))
+
+
+def of(permissions: Iterable[Permission], resource: str, verb: str = "list") -> Permission | None:
+    for each in permissions:
+        if each.resource == resource and verb in each.verbs:
+            return each
+    return None
+
+
+def printed(permissions: Iterable[Permission]) -> set[Grant]:
+    return set(grants(yaml.safe_load_all(roles(permissions, "kubestow"))))
+
+
+def test_the_manifests_have_exactly_what_the_default_configuration_needs() -> None:
+    base = yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
+    component = MANIFESTS / "components" / "node-provisioning-bridge" / "rbac.yaml"
+    bridge = yaml.safe_load_all(component.read_text())
+    permissions = needed()
+    on_demand = [each for each in permissions if each.on_demand]
+    always = [each for each in permissions if not each.on_demand]
+    assert printed(always) == set(grants(base))
+    assert printed(on_demand) == set(grants(bridge))
+
+
+def test_every_rule_has_its_reason_and_what_is_off_without_it() -> None:
+    lines = roles(needed(), "mine").splitlines()
+    assert lines[:4] == [
+        "apiVersion: rbac.authorization.k8s.io/v1",
+        "kind: ClusterRole",
+        "metadata:",
+        "  name: mine",
+    ]
+    for number, line in enumerate(lines):
+        if line.startswith("  - "):
+            assert lines[number - 1].startswith("  # ")
+    assert "  # Optional; without it deferred quotas are not enforced." in lines
+
+
+def test_without_leader_election_there_is_no_role(tmp_path: Path) -> None:
+    permissions = needed("leaderElection: {leaderElect: false}", tmp_path)
+    assert len(list(yaml.safe_load_all(roles(permissions, "kubestow")))) == 1
+
+
+def test_the_role_is_for_the_lease_that_is_configured(tmp_path: Path) -> None:
+    permissions = needed("leaderElection: {resourceName: l, resourceNamespace: n}", tmp_path)
+    update = ("n", "coordination.k8s.io", "leases", "update", "l")
+    assert update in printed(permissions)
+
+
+PROFILE: Final = "profiles: [{schedulerName: a, "
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        (
+            PROFILE + "plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}}]",
+            ("poddisruptionbudgets",),
+        ),
+        (
+            PROFILE + "plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}}]",
+            ("namespaces",),
+        ),
+        ("kubestow: {nodeProvisioningBridge: {mode: 'Off'}}", ("events", "nodeclaims")),
+    ],
+)
+def test_what_is_disabled_needs_nothing(tmp_path: Path, text: str, absent: tuple[str, ...]) -> None:
+    permissions = needed(text, tmp_path)
+    assert [of(permissions, each) for each in absent] == [None] * len(absent)
+    assert all(of(needed(), each) for each in absent)
+
+
+HARD: Final = (
+    PROFILE + "pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, "
+    "defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}]}]"
+)
+SHARED: Final = PROFILE + "pluginConfig: [{name: ResourceQuota, args: {reservation: Api}}]}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "resource", "required"),
+    [
+        ("", "services", False),
+        (HARD, "services", True),
+        (HARD, "statefulsets", True),
+        ("", "resourcequotas", False),
+        (SHARED, "resourcequotas", True),
+        ("", "namespaces", True),
+        ("", "pods", True),
+        ("", "nodes", True),
+        ("", "volumeattachments", False),
+        ("", "persistentvolumeclaims", False),
+    ],
+)
+def test_a_resource_is_required_where_rules_would_be_broken_without_it(
+    tmp_path: Path, text: str, resource: str, required: bool
+) -> None:
+    found = of(needed(text, tmp_path), resource)
+    assert found is not None
+    assert found.required is required
+
+
+def test_shared_reservations_write_quotas(tmp_path: Path) -> None:
+    assert of(needed(), "resourcequotas", "patch") is None
+    assert of(needed(SHARED, tmp_path), "resourcequotas", "patch")
+
+
+def test_without_the_gate_quotas_are_read_for_a_report_only() -> None:
+    permissions = needed(ResourceQuotaDeferredEnforcement=False)
+    assert of(permissions, "resourcequotas", "watch") is None
+    assert of(permissions, "resourcequotas/status", "patch") is None
+    assert of(permissions, "resourcequotas", "list")
+
+
+def test_rules_for_the_log_are_yaml() -> None:
+    permissions = needed()
+    rules = yaml.safe_load(missing_rules((each, ()) for each in permissions))
+    assert len(rules) == len(permissions)
+    assert {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]} in rules

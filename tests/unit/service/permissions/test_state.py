@@ -1,0 +1,196 @@
+"""Missing permissions, found by reviews and by reflectors, and what follows from them."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from scheduler.client.errors import ApiError, ConnectionFailed, RequestError, StatusBody
+from scheduler.client.resources import (
+    CSI_STORAGE_CAPACITIES as CAPACITIES,
+)
+from scheduler.client.resources import (
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    RESOURCE_QUOTAS,
+)
+from scheduler.framework import Permission
+from scheduler.service.permissions.state import STUCK_SECONDS, PermissionState, accesses
+from tests.unit.client.virtual_clock import ManualClock
+
+READ = ("list", "watch")
+NODES_READ = Permission(resource="nodes", verbs=READ, purpose="Nodes")
+QUOTAS = Permission(resource="resourcequotas", verbs=READ, purpose="Quotas", without="no quotas")
+BUDGETS = Permission(
+    group="policy", resource="poddisruptionbudgets", verbs=READ, purpose="P", without="none preempt"
+)
+BIND = Permission(resource="pods/binding", verbs=("create",), purpose="Binder")
+
+
+def rejected(status: int) -> ApiError:
+    return ApiError("GET", "/x", status=status, body=StatusBody())
+
+
+class Gauges:
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str, bool], bool] = {}
+
+    def missing_permission(
+        self, resource: str, verb: str, *, required: bool, missing: bool
+    ) -> None:
+        self.values[resource, verb, required] = missing
+
+
+class Fixture:
+    def __init__(self) -> None:
+        self.clock, self.gauges, self.granted = ManualClock(), Gauges(), 0
+        self.state = PermissionState(self.clock, self.gauges)
+        self.state.declare([NODES_READ, QUOTAS, BUDGETS, BIND])
+        self.state.on_granted = self.count
+
+    def count(self) -> None:
+        self.granted += 1
+
+
+@pytest.fixture
+def fixture() -> Fixture:
+    return Fixture()
+
+
+GONE = ConnectionFailed("GET", "/x", "refused", sent=False)
+
+
+@pytest.mark.parametrize(
+    ("resource", "error", "goes_on", "may_list", "ready"),
+    [
+        (RESOURCE_QUOTAS, rejected(403), True, False, True),
+        (RESOURCE_QUOTAS, rejected(404), True, False, True),
+        (POD_DISRUPTION_BUDGETS, rejected(404), True, True, True),
+        (POD_DISRUPTION_BUDGETS, rejected(403), True, False, True),
+        (NODES, rejected(403), False, False, False),
+        (NODES, rejected(404), False, False, False),
+        (NODES, rejected(500), False, True, True),
+        (RESOURCE_QUOTAS, rejected(503), False, True, True),
+        (RESOURCE_QUOTAS, GONE, False, True, True),
+        (RESOURCE_QUOTAS, None, False, True, True),
+    ],
+)
+def test_a_response_to_a_reflector_decides(
+    fixture: Fixture,
+    resource: object,
+    error: RequestError | None,
+    goes_on: bool,
+    may_list: bool,
+    ready: bool,
+) -> None:
+    state = fixture.state
+    found = state.contacted(resource, error)  # type: ignore[arg-type]
+    if error is not None:
+        assert found is goes_on
+    assert state.may("list", resource.plural) is may_list  # type: ignore[attr-defined]
+    assert (state.ready() is None) is ready
+
+
+def test_a_watch_that_opens_again_ends_it(fixture: Fixture) -> None:
+    state = fixture.state
+    state.contacted(RESOURCE_QUOTAS, rejected(403))
+    assert state.degraded() == "missing permissions: list/watch resourcequotas: no quotas"
+    assert fixture.gauges.values["resourcequotas", "list", False] is True
+    assert fixture.granted == 0
+    state.contacted(RESOURCE_QUOTAS, None)
+    assert state.degraded() is None
+    assert fixture.gauges.values["resourcequotas", "list", False] is False
+    assert fixture.granted == 1
+
+
+def test_what_a_reflector_met_counts_more_than_a_review(fixture: Fixture) -> None:
+    state = fixture.state
+    state.reviewed({QUOTAS: READ}, ())
+    assert not state.may("list", "resourcequotas")
+    state.contacted(RESOURCE_QUOTAS, None)
+    assert state.may("list", "resourcequotas")
+    state.reviewed({QUOTAS: READ}, ())
+    assert state.may("list", "resourcequotas")
+
+
+def test_what_discovery_does_not_have_is_not_missing(fixture: Fixture) -> None:
+    state = fixture.state
+    state.contacted(POD_DISRUPTION_BUDGETS, rejected(403))
+    state.reviewed({BUDGETS: READ}, [BUDGETS])
+    assert state.may("list", "poddisruptionbudgets")
+    # The API was installed meanwhile, without a rule for it.
+    state.reviewed({BUDGETS: READ}, ())
+    assert not state.may("list", "poddisruptionbudgets")
+
+
+def test_a_required_permission_that_is_missing_gives_the_rule(fixture: Fixture) -> None:
+    fixture.state.reviewed({BIND: ("create",), QUOTAS: READ}, ())
+    assert fixture.state.ready() == (
+        "missing permissions: create pods/binding; add these rules:\n"
+        '- {apiGroups: [""], resources: [pods/binding], verbs: [create]}'
+    )
+    assert fixture.gauges.values["pods/binding", "create", True] is True
+
+
+async def test_it_is_not_alive_after_two_minutes_without_a_change(fixture: Fixture) -> None:
+    state, clock = fixture.state, fixture.clock
+    state.reviewed({BIND: ("create",), NODES_READ: READ}, ())
+    await clock.advance(STUCK_SECONDS - 1)
+    assert state.alive() is None
+    # Somebody is at work: the time begins anew.
+    state.reviewed({BIND: ("create",)}, ())
+    await clock.advance(STUCK_SECONDS - 1)
+    assert state.alive() is None
+    state.reviewed({BIND: ("create",)}, ())
+    await clock.advance(1)
+    assert state.alive() == state.ready() is not None
+    state.reviewed({}, ())
+    assert state.alive() is None
+
+
+async def test_optional_permissions_never_end_it(fixture: Fixture) -> None:
+    fixture.state.reviewed({QUOTAS: READ}, ())
+    await fixture.clock.advance(10 * STUCK_SECONDS)
+    assert fixture.state.alive() is fixture.state.ready() is None
+
+
+def test_each_change_is_logged_once_with_the_rule(fixture: Fixture) -> None:
+    with capture_logs() as logs:
+        for _ in range(3):
+            fixture.state.contacted(POD_DISRUPTION_BUDGETS, rejected(403))
+            fixture.state.contacted(NODES, rejected(403))
+        for _ in range(2):
+            fixture.state.contacted(NODES, None)
+    assert [(each["log_level"], each["event"], each["resource"]) for each in logs] == [
+        ("warning", "optional permission missing", "poddisruptionbudgets.policy"),
+        ("error", "required permission missing, nothing can be scheduled", "nodes"),
+        ("info", "permission granted", "nodes"),
+    ]
+    assert logs[0]["without"] == "none preempt"
+    assert logs[0]["rule"] == (
+        "- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}"
+    )
+
+
+def test_only_the_verbs_that_are_missing_are_added(fixture: Fixture) -> None:
+    fixture.state.reviewed({QUOTAS: ("watch",)}, ())
+    assert fixture.state.missing == {QUOTAS: ("watch",)}
+    assert fixture.state.may("list", "resourcequotas")
+    assert not fixture.state.may("watch", "resourcequotas")
+
+
+def test_what_was_not_declared_is_allowed(fixture: Fixture) -> None:
+    assert fixture.state.may("delete", "pods")
+    assert not fixture.state.contacted(CAPACITIES, rejected(403))
+
+
+def test_each_verb_and_name_is_reviewed() -> None:
+    lease = Permission(
+        group="coordination.k8s.io", resource="leases", verbs=("get", "update"), names=("a",),
+        namespace="n", purpose="x",
+    )  # fmt: skip
+    assert [(each.verb, each.name, each.namespace) for each in accesses(lease)] == [
+        ("get", "a", "n"),
+        ("update", "a", "n"),
+    ]
+    assert accesses(Permission(urls=("/debug/queue",), verbs=("get",), purpose="x")) == ()
