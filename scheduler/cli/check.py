@@ -114,18 +114,16 @@ def command(
 
 async def find(client: ApiClient, needed: Sequence[Permission], review: Review) -> list[Finding]:
     """Look up each needed permission for a resource."""
-    from scheduler.client.access_reviews import served_resources
+    from scheduler.service.permissions.reviewer import absent_resources
     from scheduler.service.permissions.state import accesses
 
-    groups = sorted({each.group for each in needed if each.resource})
-    served = {group: await served_resources(client, group) for group in groups}
+    absent = await absent_resources(client, needed)
     findings = []
     for each in needed:
         if not each.resource:
             continue
         denied = [a.verb for a in accesses(each) if not await review(client, a)]
-        absent = each.resource not in served[each.group]
-        findings.append(Finding(each, tuple(dict.fromkeys(denied)), absent))
+        findings.append(Finding(each, tuple(dict.fromkeys(denied)), each in absent))
     return findings
 
 

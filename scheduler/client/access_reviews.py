@@ -59,10 +59,9 @@ class ResourceRule(Object):
 
 
 class RulesStatus(Object):
-    """The rules of our own user in one namespace; `incomplete`: an authorizer did not tell its."""
+    """The rules of our own user in one namespace, without those of authorizers that list none."""
 
     resource_rules: tuple[ResourceRule, ...] = ()
-    incomplete: bool = False
 
 
 class _RulesReview(Object):

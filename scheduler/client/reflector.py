@@ -126,7 +126,7 @@ class Reflector(Generic[T]):
         self._lists = self._watches = self._bookmarks = 0
         self._ends: dict[str, int] = {}
         self._last_error = ""
-        # The rejection that was logged last; empty after a list.
+        # The rejection that was logged last; empty once a watch is open.
         self._rejection = ""
         self._contact = self._clock.monotonic()
 
@@ -248,7 +248,6 @@ class Reflector(Generic[T]):
             if self._on_relist is not None and self._relisting:
                 self._on_relist(False)
         self._lists += 1
-        self._rejection = ""
         self._client.outages.recovered(self.resource.plural)
         self._contact = self._clock.monotonic()
         self._metrics.listed(self.resource.plural, count, self._contact - started)
@@ -351,6 +350,7 @@ class Reflector(Generic[T]):
                 + (0 if self._options.bookmarks else seconds),
             ) as stream:
                 self._watches += 1
+                self._rejection = ""
                 if self._on_contact is not None:
                     self._on_contact(None)
                 self._client.outages.recovered(self.resource.plural)

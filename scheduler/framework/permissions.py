@@ -30,6 +30,17 @@ class Permission:
     #: Paths that are not resources, such as `/debug/queue`.
     urls: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Reject what no rule can be made of.
+
+        Raises:
+            ValueError: the verbs are a text or none, or there is not one of `resource` and `urls`.
+        """
+        if isinstance(self.verbs, str) or not self.verbs:
+            raise ValueError(f'Permission: verbs={self.verbs!r}: write a tuple, such as ("list",)')
+        if bool(self.resource) == bool(self.urls):
+            raise ValueError(f"Permission of {self.verbs}: give either `resource` or `urls`")
+
     @property
     def required(self) -> bool:
         """Whether no pod can be scheduled without it."""

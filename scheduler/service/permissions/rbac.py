@@ -6,13 +6,16 @@ flow style, on one line, so that a line of the log can be pasted under `rules:`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from scheduler.framework import Permission
 
 API_VERSION: Final = "rbac.authorization.k8s.io/v1"
-_CORE_GROUP: Final = '""'
+_PLAIN: Final = re.compile(r"[a-zA-Z/][a-zA-Z0-9./_-]*")
+_NOT_TEXT: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 
 
 def rule(permission: Permission, verbs: Iterable[str] = ()) -> str:
@@ -46,15 +49,15 @@ def roles(permissions: Iterable[Permission], name: str) -> str:
 def _role(name: str, namespace: str, permissions: Iterable[Permission]) -> str:
     kind = "Role" if namespace else "ClusterRole"
     lines = [f"apiVersion: {API_VERSION}", f"kind: {kind}", "metadata:"]
-    lines.append(f"  name: {name}-leader-election" if namespace else f"  name: {name}")
+    lines.append(f"  name: {_scalar(f'{name}-leader-election' if namespace else name)}")
     if namespace:
-        lines.append(f"  namespace: {namespace}")
+        lines.append(f"  namespace: {_scalar(namespace)}")
     lines.append("rules:")
     for same in _alike(permissions):
         first = same[0]
-        lines.append(f"  # {first.purpose}.")
+        lines.append(f"  # {_on_one_line(first.purpose)}.")
         if not first.required:
-            lines.append(f"  # Optional; without it {first.without}.")
+            lines.append(f"  # Optional; without it {_on_one_line(first.without)}.")
         key, *others = _rule(same, first.verbs).split("], ")
         lines.append(f"  - {key}]")
         lines += [f"    {each.removesuffix(']')}]" for each in others]
@@ -84,4 +87,15 @@ def _rule(permissions: list[Permission], verbs: tuple[str, ...]) -> str:
 
 
 def _flow(words: Iterable[str]) -> str:
-    return "[" + ", ".join(word or _CORE_GROUP for word in words) + "]"
+    return "[" + ", ".join(map(_scalar, words)) + "]"
+
+
+def _scalar(word: str) -> str:
+    """Return a text as YAML: quoted where it would not be read as that text (`1`, `true`, ``)."""
+    plain = _PLAIN.fullmatch(word) is not None and word.lower() not in _NOT_TEXT
+    return word if plain else json.dumps(word)
+
+
+def _on_one_line(text: str) -> str:
+    """Return a text of a plugin as it can stand in a comment."""
+    return " ".join(text.split())

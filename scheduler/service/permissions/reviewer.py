@@ -3,7 +3,7 @@
 One SelfSubjectRulesReview answers for all that it shows as granted. Whatever it does not, because
 it is missing or because an authorizer cannot list its rules, is confirmed by a
 SelfSubjectAccessReview each; what is denied then is looked up in discovery, because the API server
-denies what it does not have as well. It is repeated: soon while anything is missing.
+denies what it does not have as well. It is repeated: soon while anything is missing or unknown.
 """
 
 from __future__ import annotations
@@ -22,65 +22,96 @@ from scheduler.client.access_reviews import (
     served_resources,
 )
 from scheduler.client.backoff import Backoff
-from scheduler.client.errors import RequestError, describe
+from scheduler.client.errors import ApiError, RequestError, describe
+from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
 from scheduler.framework import Permission
-from scheduler.service.permissions.state import Missing, PermissionState, accesses
+from scheduler.service.permissions.state import PermissionState, accesses
 
 _log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 1.0
 LAST_RETRY_SECONDS: Final = 20.0
-"""Between two reviews while anything is missing: an installer may apply the rules after the
-Deployment, and a rule that is left out on purpose should cost little."""
+"""Between two reviews while anything is missing, or no review succeeds: an installer may apply the
+rules after the Deployment, and a rule that is left out on purpose should cost little."""
 
 REPEAT_SECONDS: Final = 600.0
 """Between two reviews while nothing is missing."""
+
+EVERYWHERE: Final = "kubestow.no-namespace"
+"""The namespace whose rules are listed. The dot makes it no valid name, so that only rules for all
+namespaces apply: a RoleBinding would make them look as if they held everywhere."""
 
 
 class PermissionReviewer:
     """`run` in a task of its own."""
 
     def __init__(
-        self, client: ApiClient, state: PermissionState, namespace: str, random: Random
+        self,
+        client: ApiClient,
+        state: PermissionState,
+        random: Random,
+        *,
+        lease: tuple[str, str] | None = None,
     ) -> None:
-        """Prepare; `namespace` is that of the Lease, whose Role the rules then include."""
+        """Prepare; `lease` has name and namespace of the Lease, if there is an election."""
         self._client = client
         self._state = state
-        self._namespace = namespace
+        self._lease = lease
         self._backoff = Backoff(random, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
+        # Whether the last review had no response, which is logged once.
+        self._failed = False
 
     async def run(self) -> NoReturn:
         """Review until cancelled."""
         while True:
             await self.review()
-            if not self._state.missing:
+            if self._failed or self._state.missing:
+                delay = self._backoff.next()
+            else:
                 self._backoff.reset()
-            await self._client.clock.sleep(
-                self._backoff.next() if self._state.missing else REPEAT_SECONDS
-            )
+                delay = REPEAT_SECONDS
+            await self._client.clock.sleep(delay)
 
     async def review(self) -> None:
         """Review once. Without a response nothing changes: the requests themselves will show."""
         try:
             reviewed = [each for each in self._state.declared if not each.on_demand]
-            denied = await denied_permissions(self._client, reviewed, self._namespace)
+            denied = await denied_permissions(self._client, reviewed)
+            await self._drop_creation(denied)
             absent = await absent_resources(self._client, denied)
         except RequestError as error:
-            _log.info("permissions cannot be reviewed", **describe(error))
+            if not self._failed:
+                _log.info("permissions cannot be reviewed", **describe(error))
+            self._failed = True
             return
+        self._failed = False
         self._state.reviewed(denied, absent)
+
+    async def _drop_creation(self, denied: dict[Permission, tuple[str, ...]]) -> None:
+        """Drop the permission to create the Lease if it exists: nobody creates it again."""
+        for each in tuple(denied):
+            creates = each.resource == LEASES.plural and each.verbs == ("create",)
+            if creates and self._lease is not None and await self._exists(*self._lease):
+                del denied[each]
+
+    async def _exists(self, name: str, namespace: str) -> bool:
+        try:
+            await self._client.request("GET", LEASES.path(name, namespace))
+        except ApiError:
+            return False
+        return True
 
 
 async def denied_permissions(
-    client: ApiClient, permissions: Iterable[Permission], namespace: str
-) -> Missing:
+    client: ApiClient, permissions: Iterable[Permission]
+) -> dict[Permission, tuple[str, ...]]:
     """Return what our own user may not do, by permission.
 
     Raises:
         RequestError: there was no review.
     """
-    rules = await _own_rules(client, namespace)
+    rules = await _own_rules(client)
     denied: dict[Permission, tuple[str, ...]] = {}
     for permission in permissions:
         verbs = [
@@ -93,10 +124,10 @@ async def denied_permissions(
     return denied
 
 
-async def _own_rules(client: ApiClient, namespace: str) -> tuple[ResourceRule, ...]:
-    """Return the rules of our own user; none where they cannot be listed."""
+async def _own_rules(client: ApiClient) -> tuple[ResourceRule, ...]:
+    """Return the rules of our own user for all namespaces; none where they cannot be listed."""
     try:
-        return (await review_own_rules(client, namespace)).resource_rules
+        return (await review_own_rules(client, EVERYWHERE)).resource_rules
     except RequestError:
         # Each access is reviewed by itself then.
         return ()
@@ -107,13 +138,13 @@ async def absent_resources(
 ) -> frozenset[Permission]:
     """Return the permissions for resources that the API server does not have.
 
-    All that are used here are of version v1 of their group.
+    All that are used here are of version v1 of their group. Those of the core group always exist.
 
     Raises:
         RequestError: discovery failed.
     """
-    groups = {each.group for each in permissions if each.resource}
+    groups = {each.group for each in permissions if each.group}
     served = {group: await served_resources(client, group) for group in sorted(groups)}
     return frozenset(
-        each for each in permissions if each.resource and each.resource not in served[each.group]
+        each for each in permissions if each.group and each.resource not in served[each.group]
     )

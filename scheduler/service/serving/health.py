@@ -129,7 +129,8 @@ def scheduler_checks(
         handler_sync: fails until every handler has seen its initial list.
         leader_election: fails when we lead and have not renewed for too long; None: no election.
         permissions: fails while a required permission is missing; None: no such check.
-        permissions_alive: fails when that has lasted too long; None: no such check.
+        permissions_alive: fails when that has lasted too long; None: no such check. Not part of
+            /healthz, which is upstream's.
         advisory: shown by /readyz?verbose and served alone; they do not affect readiness.
     """
     advisory = advisory or {}
@@ -143,7 +144,7 @@ def scheduler_checks(
         ready[PERMISSIONS] = permissions
     return HealthChecks(
         {
-            HEALTHZ: {**(lease or ping), **alive},
+            HEALTHZ: lease or ping,
             LIVEZ: {**ping, **alive},
             READYZ: {**ready, **advisory},
         },

@@ -37,7 +37,9 @@ def declare_permissions(
         for plugin in framework.plugins.values()
     ]
     election = connections.configuration.effective.leader_election
-    lease = election.resource_name, election.resource_namespace
+    lease = None
+    if election.leader_elect:
+        lease = election.resource_name, election.resource_namespace
     state.permissions.declare(
         declared(
             Parts(
@@ -48,7 +50,7 @@ def declare_permissions(
                 serving=serving,
                 bridge=controllers.bridge is not None,
                 reports_unenforced_quotas=controllers.quota.report_unenforced is not None,
-                lease=lease if election.leader_elect else None,
+                lease=lease,
             )
         )
     )
@@ -59,6 +61,6 @@ def declare_permissions(
     return PermissionReviewer(
         connections.derive("permissions"),
         state.permissions,
-        election.resource_namespace,
         connections.random,
+        lease=lease,
     )

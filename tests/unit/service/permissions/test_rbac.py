@@ -157,6 +157,31 @@ def test_without_the_gate_quotas_are_read_for_a_report_only() -> None:
     assert of(permissions, "resourcequotas", "list")
 
 
+@pytest.mark.parametrize("name", ["1", "true", "No", "1e3", "a.b", "kube-scheduler"])
+def test_names_stay_texts_in_yaml(name: str) -> None:
+    lease = Permission(
+        group="coordination.k8s.io", resource="leases", verbs=("get",), names=(name,),
+        namespace=name, purpose="two\nlines", without="x\ny",
+    )  # fmt: skip
+    (_, role) = yaml.safe_load_all(roles([lease], name))
+    assert role["metadata"]["namespace"] == name
+    assert role["rules"][0]["resourceNames"] == [name]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"resource": "pods", "verbs": "list"},
+        {"resource": "pods", "verbs": ()},
+        {"verbs": ("list",)},
+        {"resource": "pods", "urls": ("/x",), "verbs": ("get",)},
+    ],
+)
+def test_a_permission_that_no_rule_can_be_made_of_is_rejected(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="Permission"):
+        Permission(purpose="x", **wrong)
+
+
 def test_rules_for_the_log_are_yaml() -> None:
     permissions = needed()
     rules = yaml.safe_load(missing_rules((each, ()) for each in permissions))

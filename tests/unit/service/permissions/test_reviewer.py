@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.client.errors import ApiError, ConnectionFailed, StatusBody
 from scheduler.framework import Permission
@@ -27,6 +28,10 @@ BUDGETS = Permission(
 )  # fmt: skip
 EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 BINDINGS = {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/binding"]}
+CREATION = Permission(
+    group="coordination.k8s.io", resource="leases", verbs=("create",), namespace="n", purpose="L"
+)
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/n/leases/kubestow"
 RULES, ACCESS = "selfsubjectrulesreviews", "selfsubjectaccessreviews"
 
 
@@ -50,6 +55,8 @@ class Server:
         self.rules: list[dict[str, Any]] | None = []
         self.allowed: set[str] = set()
         self.served: list[str] = ["poddisruptionbudgets"]
+        self.lease = False
+        self.namespaces: set[str] = set()
         self.error: Exception | None = None
         self.requests: Counter[str] = Counter()
 
@@ -59,9 +66,14 @@ class Server:
         if self.error is not None:
             raise self.error
         if name == RULES:
+            self.namespaces.add(body["spec"]["namespace"])
             if self.rules is None:
                 raise ApiError(method, path, status=404, body=StatusBody())
             return Response({"status": {"resourceRules": self.rules, "incomplete": True}})
+        if name == LEASE:
+            if not self.lease:
+                raise ApiError(method, path, status=404, body=StatusBody())
+            return Response({})
         if name == ACCESS:
             asked = body["spec"]["resourceAttributes"]
             return Response({"status": {"allowed": asked["resource"] in self.allowed}})
@@ -79,7 +91,7 @@ def reviewer_of(server: Server) -> tuple[PermissionReviewer, PermissionState]:
     state = PermissionState(server.clock, Gauges())
     state.declare([BIND, BUDGETS])
     client: Any = server
-    return PermissionReviewer(client, state, "kubestow-system", Random(1)), state
+    return PermissionReviewer(client, state, Random(1), lease=("kubestow", "n")), state
 
 
 async def test_one_request_is_enough_where_all_is_granted(server: Server) -> None:
@@ -122,6 +134,45 @@ async def test_a_server_that_does_not_answer_changes_nothing(server: Server) -> 
     server.error = ConnectionFailed("POST", "/x", "refused", sent=False)
     await reviewer.review()
     assert state.missing == before != {}
+
+
+async def test_a_review_that_fails_is_repeated_soon_and_logged_once(server: Server) -> None:
+    server.error = ConnectionFailed("POST", "/x", "refused", sent=False)
+    reviewer, state = reviewer_of(server)
+    task = asyncio.create_task(reviewer.run())
+    try:
+        with capture_logs() as logs:
+            await server.clock.advance(120)
+        assert [each["event"] for each in logs] == ["permissions cannot be reviewed"]
+        server.error = None
+        await server.clock.advance(LAST_RETRY_SECONDS * 1.5)
+        assert state.missing
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def test_rules_are_listed_where_no_role_of_a_namespace_applies(server: Server) -> None:
+    reviewer, _ = reviewer_of(server)
+    await reviewer.review()
+    assert all("." in each for each in server.namespaces)
+    assert server.namespaces
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_lease_that_exists_need_not_be_created(server: Server, exists: bool) -> None:
+    reviewer, state = reviewer_of(server)
+    state.declare([CREATION])
+    server.lease, server.served = exists, ["leases"]
+    await reviewer.review()
+    assert (CREATION not in state.missing) is exists
+
+
+async def test_the_core_group_is_never_absent(server: Server) -> None:
+    server.served = []
+    reviewer, state = reviewer_of(server)
+    await reviewer.review()
+    assert state.missing == {BIND: ("create",)}
 
 
 async def test_reviews_are_frequent_only_while_something_is_missing(server: Server) -> None:
