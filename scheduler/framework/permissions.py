@@ -7,6 +7,7 @@ names in `required_resources` is listed and watched.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +35,9 @@ class Permission:
         """Reject what no rule can be made of.
 
         Raises:
-            ValueError: the verbs are a text or none, or there is not one of `resource` and `urls`.
+            ValueError: `verbs` is no tuple or empty, or not one of `resource` and `urls` is given.
         """
-        if isinstance(self.verbs, str) or not self.verbs:
+        if not isinstance(cast("object", self.verbs), tuple) or not self.verbs:
             raise ValueError(f'Permission: verbs={self.verbs!r}: write a tuple, such as ("list",)')
         if bool(self.resource) == bool(self.urls):
             raise ValueError(f"Permission of {self.verbs}: give either `resource` or `urls`")
