@@ -1,7 +1,8 @@
 """Every flag of `kubestow run`: all of kube-scheduler v1.36, and two of kubestow.
 
-A table and nothing else. Upstream's flags are accepted without exception, so that a command line
-written for kube-scheduler starts kubestow; those in `IGNORED` can have no effect and state why.
+Tables and nothing else. Upstream's flags are accepted without exception, so that a command line
+written for kube-scheduler starts kubestow; those in `IGNORED` can have no effect and state why,
+those in `REMOVED` belong to former versions and are rejected with what to do instead.
 """
 
 from __future__ import annotations
@@ -239,6 +240,7 @@ DEPRECATED: Final = Group(
             "Kubeconfig of the cluster; in the configuration file clientConnection.kubeconfig.",
             path="clientConnection.kubeconfig",
             deprecated=True,
+            beside_config="used if the file names no cluster, an error if it names another,",
         ),
         Flag(
             "kube-api-qps",
@@ -364,5 +366,47 @@ GROUPS: Final = (
     DEPRECATED,
 )
 """In the order of the help: what most people need comes first."""
+
+_HTTPS_ONLY: Final = "remove it; only HTTPS is served, at --bind-address and --secure-port"
+_PROFILES: Final = "list plugins under profiles[].plugins of a file, and give it with --config"
+_ONE_LOG: Final = "remove it; the log is one stream to standard error, see --logging-format and -v"
+
+REMOVED: Final = {
+    **dict.fromkeys(("address", "port"), _HTTPS_ONLY),
+    **dict.fromkeys(
+        (
+            "algorithm-provider",
+            "policy-config-file",
+            "policy-configmap",
+            "policy-configmap-namespace",
+            "use-legacy-policy-config",
+        ),
+        _PROFILES,
+    ),
+    "hard-pod-affinity-symmetric-weight": (
+        "it is hardPodAffinityWeight of InterPodAffinity's arguments, in the file of --config"
+    ),
+    "lock-object-name": "use --leader-elect-resource-name",
+    "lock-object-namespace": "use --leader-elect-resource-namespace",
+    "scheduler-name": "write profiles[].schedulerName into the file of --config",
+    **dict.fromkeys(
+        (
+            "add-dir-header",
+            "alsologtostderr",
+            "experimental-logging-sanitization",
+            "log-backtrace-at",
+            "log-dir",
+            "log-file",
+            "log-file-max-size",
+            "logtostderr",
+            "one-output",
+            "skip-headers",
+            "skip-log-headers",
+            "stderrthreshold",
+        ),
+        _ONE_LOG,
+    ),
+}
+"""Flags that kube-scheduler had before v1.27, and what to do instead."""
 
 FLAGS: Final = tuple(flag for group in (*GROUPS, IGNORED) for flag in group.flags)

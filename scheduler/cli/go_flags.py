@@ -7,7 +7,7 @@ comma-separated and repeatable. `go_arguments` rewrites a command line so that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -60,6 +60,8 @@ class Flag:
     path: str = ""
     #: Upstream ignores the flag when --config is given.
     deprecated: bool = False
+    #: The effect of a deprecated flag beside --config; empty if it is ignored here too.
+    beside_config: str = ""
     #: Why the flag has no effect here; shown as a warning when it is given.
     no_effect: str = ""
     #: A value that asks for what kubestow does anyway: no warning is shown.
@@ -93,7 +95,9 @@ class Flag:
             return f"{self.no_effect}."
         default = self.default_text()
         notes = (
-            "Deprecated; ignored with --config." if self.deprecated else "",
+            f"Deprecated; {self.beside_config or 'ignored'} with --config."
+            if self.deprecated
+            else "",
             f"(default {default})" if default else "",
         )
         return " ".join(filter(None, (self.help, *notes)))
@@ -220,10 +224,18 @@ class GroupedCommand(click.Command):
     """A command whose flags are tables: read as Go does, shown under headings."""
 
     def __init__(
-        self, *, groups: Sequence[Group], ignored: Group, examples: str, **settings: Any
+        self,
+        *,
+        groups: Sequence[Group],
+        ignored: Group,
+        removed: Mapping[str, str],
+        examples: str,
+        **settings: Any,
     ) -> None:
         self.groups = tuple(groups)
         self.ignored = ignored
+        #: What to do instead, by the name of a flag that former versions had.
+        self.removed = removed
         self.examples = examples
         self.flags = tuple(flag for group in (*groups, ignored) for flag in group.flags)
         settings.setdefault("params", []).extend(flag.option() for flag in self.flags)
@@ -235,8 +247,10 @@ class GroupedCommand(click.Command):
         super().__init__(context_settings=context, **settings)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and reject positional arguments."""
-        rest = super().parse_args(ctx, go_arguments(args, self.flags))
+        """Parse, and reject flags of former versions and positional arguments."""
+        rewritten = go_arguments(args, self.flags)
+        self._reject_removed(ctx, rewritten)
+        rest = super().parse_args(ctx, rewritten)
         if rest and not ctx.resilient_parsing:
             shown = " ".join(f'"{argument}"' for argument in rest)
             hint = ""
@@ -246,6 +260,13 @@ class GroupedCommand(click.Command):
                 f'"{ctx.command_path}" does not take any arguments, got [{shown}]{hint}', ctx
             )
         return rest
+
+    def _reject_removed(self, ctx: click.Context, arguments: Iterable[str]) -> None:
+        for argument in arguments:
+            name = argument.partition("=")[0].lstrip("-").replace("_", "-")
+            if argument.startswith("--") and name in self.removed:
+                message = f"kube-scheduler v1.36 has no flag --{name}: {self.removed[name]}"
+                raise click.UsageError(message, ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the usage line without arguments."""

@@ -18,7 +18,7 @@ import click
 
 from config import FeatureGates, format_duration, to_data, to_yaml
 from scheduler.cli.component_gates import OTHER_COMPONENTS
-from scheduler.cli.flags import FLAGS, GROUPS, IGNORED
+from scheduler.cli.flags import FLAGS, GROUPS, IGNORED, REMOVED
 from scheduler.cli.go_flags import GroupedCommand
 from scheduler.cli.import_without import import_without
 from scheduler.cli.version import version_option
@@ -77,6 +77,7 @@ command = GroupedCommand(
     examples=EXAMPLES,
     groups=GROUPS,
     ignored=IGNORED,
+    removed=REMOVED,
     callback=_run,
     params=[version_option()],
 )
@@ -97,6 +98,7 @@ def build_options(values: Mapping[str, Any], explicit: set[str]) -> RunOptions:
     gates, foreign = split_feature_gates(values["feature_gates"])
     return RunOptions(
         config_file=values["config"],
+        kubeconfig=values["kubeconfig"] if with_config else "",
         master=values["master"],
         overrides=overrides(values, explicit, with_config=with_config),
         feature_gates=FeatureGates.parse(gates),
@@ -133,7 +135,7 @@ def warnings(values: Mapping[str, Any], explicit: set[str], *, with_config: bool
     for flag in FLAGS:
         if flag.name not in explicit:
             continue
-        if with_config and flag.deprecated and flag.path:
+        if with_config and flag.deprecated and flag.path and not flag.beside_config:
             yield f"--{flag.name} is ignored because --config is given; set {flag.path} there"
         elif flag.no_effect and values[flag.parameter] != flag.moot:
             yield f"--{flag.name} has no effect: {flag.no_effect}"

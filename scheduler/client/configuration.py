@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,6 @@ from scheduler.client.credentials import (
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
-from scheduler.client.kubeconfig_loaders import Loaders
 from scheduler.client.oidc import OidcProvider
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -89,6 +89,18 @@ async def load_configuration(
     raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
 
 
+def selected_server(paths: str) -> tuple[str, str]:
+    """Return the server and the context that kubeconfig files select.
+
+    Raises:
+        ConfigurationError: they select none.
+    """
+    with _named_errors(paths) as found:
+        merged = kubeconfig_loaders.load().kube_config_merger(found).config
+        context, _, entry, _ = _selected(merged, None)
+        return str(entry["cluster"]["server"]).rstrip("/"), context
+
+
 def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
     # As client-go: in a container the user may have no home directory.
     return Path(environ.get("HOME") or "/") / ".kube" / "config"
@@ -140,12 +152,19 @@ class _Loaded:
 async def _from_kubeconfig(
     paths: str, context: str | None, master: str, clock: Clock
 ) -> ClientConfiguration:
+    with _named_errors(paths) as found:
+        return await _load_kubeconfig(found, context, master, clock)
+
+
+@contextmanager
+def _named_errors(paths: str) -> Iterator[str]:
+    """Yield those of the files that exist; errors about them become `kubeconfig PATHS: ...`."""
     loaders = kubeconfig_loaders.load()
     found = _existing(paths)
     if not found:
         raise ConfigurationError(f"kubeconfig {paths}: no such file")
     try:
-        return await _load_kubeconfig(loaders, os.pathsep.join(found), context, master, clock)
+        yield os.pathsep.join(found)
     except (ConfigurationError, loaders.config_exception) as error:
         raise ConfigurationError(f"kubeconfig {paths}: {error}") from error
     # The boundary to a third-party parser, which raises arbitrary exceptions on odd input.
@@ -154,17 +173,23 @@ async def _from_kubeconfig(
         raise ConfigurationError(msg) from error
 
 
-async def _load_kubeconfig(
-    loaders: Loaders, paths: str, context: str | None, master: str, clock: Clock
-) -> ClientConfiguration:
-    merged = loaders.kube_config_merger(paths).config
+def _selected(merged: Any, context: str | None) -> tuple[str, dict[str, Any], dict[str, Any], str]:
+    """Return the name and content of a context, its cluster's entry, and the folder of that."""
     if merged is None or not merged.value:
         raise ConfigurationError("the file is empty")
     chosen = context or merged.value.get("current-context")
     if not chosen:
         raise ConfigurationError("no current-context is set and no context was given")
     selected = _named(merged.value, "contexts", chosen)[0].get("context", {})
-    entry, folder = _named(merged.value, "clusters", selected.get("cluster"))
+    return chosen, selected, *_named(merged.value, "clusters", selected.get("cluster"))
+
+
+async def _load_kubeconfig(
+    paths: str, context: str | None, master: str, clock: Clock
+) -> ClientConfiguration:
+    loaders = kubeconfig_loaders.load()
+    merged = loaders.kube_config_merger(paths).config
+    chosen, selected, entry, folder = _selected(merged, context)
     cluster = entry.get("cluster", {})
     user, base = _user(merged.value, selected.get("user"))
     if master:

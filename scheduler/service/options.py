@@ -7,13 +7,17 @@ shows the values in force.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
+
+import msgspec
 
 import plugins
 from config import (
@@ -86,6 +90,8 @@ class RunOptions:
 
     #: A KubeSchedulerConfiguration. Empty: defaults.
     config_file: str = ""
+    #: `--kubeconfig` beside `config_file`, which may name the same cluster or none.
+    kubeconfig: str = ""
     #: Address of the API server; overrides the one in the kubeconfig.
     master: str = ""
     #: Values by dotted path that override the file, from flags such as `--leader-elect=false`.
@@ -120,7 +126,7 @@ def read_configuration(
     add_plugin_directories(options.plugin_dirs)
     if text is None and options.config_file:
         text = _text(options.config_file)
-    return load_configuration(
+    configuration = load_configuration(
         text,
         registry=available_plugins() if registry is None else registry,
         default_plugins=plugins.DEFAULT_PLUGINS,
@@ -128,13 +134,55 @@ def read_configuration(
         feature_gates=options.feature_gates,
         namespace=own_namespace(),
         overrides=options.overrides,
-        further=_unusable_extenders,
+        further=partial(_further_problems, options),
     )
+    return _with_kubeconfig(configuration, options.kubeconfig)
 
 
 def seconds(value: timedelta | None) -> float:
     """Return the seconds of a duration; 0 for none."""
     return 0.0 if value is None else value.total_seconds()
+
+
+def _further_problems(
+    options: RunOptions, configuration: KubeSchedulerConfiguration
+) -> Iterable[tuple[str, str]]:
+    """Yield problems that need the command line or other files."""
+    named = configuration.client_connection.kubeconfig
+    if options.kubeconfig and named and named != options.kubeconfig:
+        yield from _two_clusters(options.kubeconfig, named)
+    yield from _unusable_extenders(configuration)
+
+
+def _two_clusters(flag: str, named: str) -> Iterable[tuple[str, str]]:
+    """Report a flag --kubeconfig and a configuration that name different clusters."""
+    # Imported here, as below.
+    from scheduler.client.configuration import selected_server  # noqa: PLC0415
+    from scheduler.client.errors import ConfigurationError as KubeconfigError  # noqa: PLC0415
+
+    try:
+        ours, theirs = selected_server(flag), selected_server(named)
+    except KubeconfigError as error:
+        detail = f"--kubeconfig {flag} is given as well, and they cannot be compared: {error}"
+    else:
+        if ours[0] == theirs[0]:
+            return
+        detail = (
+            f"{named} is for {theirs[0]} (context {theirs[1]}), --kubeconfig {flag} for {ours[0]} "
+            f"(context {ours[1]})"
+        )
+    yield "clientConnection.kubeconfig", f"{detail}; name the cluster in one place only"
+
+
+def _with_kubeconfig(configuration: Configuration, flag: str) -> Configuration:
+    """Return the configuration with the flag's cluster if it names none."""
+    effective = configuration.effective
+    connection = effective.client_connection
+    if not flag or connection.kubeconfig:
+        return configuration
+    connection = msgspec.structs.replace(connection, kubeconfig=flag)
+    effective = msgspec.structs.replace(effective, client_connection=connection)
+    return dataclasses.replace(configuration, effective=effective)
 
 
 def _unusable_extenders(configuration: KubeSchedulerConfiguration) -> Iterable[tuple[str, str]]:

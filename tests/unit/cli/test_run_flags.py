@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.flags import FLAGS, GROUPS, KUBESTOW
+from scheduler.cli.flags import FLAGS, GROUPS, KUBESTOW, REMOVED
 from scheduler.cli.go_flags import Flag, go_arguments
 from scheduler.cli.main import main
 from scheduler.cli.run import split_feature_gates
@@ -198,6 +198,7 @@ def test_flags_with_a_place_in_the_configuration_go_there(
     ("arguments", "expected"),
     [
         (["--config", "c.yaml"], {"config_file": "c.yaml"}),
+        (["--config=c", "--kubeconfig=k"], {"config_file": "c", "kubeconfig": "k"}),
         (["--master=https://m:6443"], {"master": "https://m:6443"}),
         (["--replace-default-scheduler"], {"replace_default_scheduler": True}),
         (["--plugin-dir", "a,b", "--plugin-dir=c"], {"plugin_dirs": ("a,b", "c")}),
@@ -263,14 +264,10 @@ def test_other_flags_become_options(
     [
         ([], []),
         (["--kubeconfig=k"], []),
+        (["--config=c", "--kubeconfig=k"], []),
         (
-            ["--config=c", "--kubeconfig=k"],
-            [
-                (
-                    "--kubeconfig is ignored because --config is given; "
-                    "set clientConnection.kubeconfig there"
-                )
-            ],
+            ["--config=c", "--kube-api-qps=1"],
+            ["--kube-api-qps is ignored because --config is given; set clientConnection.qps there"],
         ),
         (["--config=c", "--pod-max-in-unschedulable-pods-duration=1m"], []),
         (["--config=c", "--leader-elect=false"], []),
@@ -358,6 +355,9 @@ def test_feature_gates_are_joined_over_repetitions(shell: Shell) -> None:
             "--tls-cert-file and --tls-private-key-file must be given together",
         ),
         (["--leader-elekt=false"], 2, "--leader-elect"),
+        (["--port=0"], 2, "has no flag --port: remove it; only HTTPS is served"),
+        (["--logtostderr"], 2, "has no flag --logtostderr: remove it; the log is one stream"),
+        (["--lock_object_name", "x"], 2, "--lock-object-name: use --leader-elect-resource-name"),
         (["--config"], 2, "requires an argument"),
         (["--feature-gates=Nope=true"], 1, "unrecognized feature gate: Nope"),
         (["--feature-gates=SidecarContainers=false"], 1, "feature is locked to true"),
@@ -422,6 +422,14 @@ def test_under_the_name_kube_scheduler_the_flags_need_no_command(shell: Shell) -
         ended.err.split()
     )
     assert "Usage: kube-scheduler [FLAGS]" in shell("--help", name="kube-scheduler").out
+
+
+def test_a_removed_flag_is_no_present_one() -> None:
+    assert not REMOVED.keys() & {flag.name for flag in FLAGS}
+
+
+def test_the_value_of_a_flag_may_be_the_name_of_a_removed_one(shell: Shell) -> None:
+    assert shell.options("--config=--port").config_file == "--port"
 
 
 def test_values_are_never_taken_for_flags() -> None:

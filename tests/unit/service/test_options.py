@@ -157,3 +157,53 @@ def test_the_namespace_is_the_pods_own(
 def test_feature_gates_reach_the_configuration() -> None:
     gates = FeatureGates.parse("StorageCapacityScoring=true")
     assert read_configuration(RunOptions(feature_gates=gates)).feature_gates is gates
+
+
+def kubeconfig(folder: Path, name: str, server: str) -> str:
+    """Write a kubeconfig whose current context is called like the file."""
+    path = folder / name
+    path.write_text(
+        f"current-context: {name}\n"
+        f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
+        "users: [{name: u, user: {}}]\n"
+        f"contexts: [{{name: {name}, context: {{cluster: c, user: u}}}}]\n"
+    )
+    return str(path)
+
+
+def named(folder: Path, file: str) -> str:
+    return written(folder, f"clientConnection:\n  kubeconfig: {file}\n")
+
+
+def test_a_kubeconfig_flag_is_used_if_the_file_names_no_cluster(tmp_path: Path) -> None:
+    options = RunOptions(config_file=written(tmp_path, ""), kubeconfig="/flag")
+    assert read_configuration(options).effective.client_connection.kubeconfig == "/flag"
+
+
+@pytest.mark.parametrize("name", ["one", "another"])
+def test_a_kubeconfig_flag_may_name_the_cluster_of_the_file(tmp_path: Path, name: str) -> None:
+    first = kubeconfig(tmp_path, "one", "https://a:6443")
+    flag = kubeconfig(tmp_path, name, "https://a:6443/")
+    options = RunOptions(config_file=named(tmp_path, first), kubeconfig=flag)
+    assert read_configuration(options).effective.client_connection.kubeconfig == first
+
+
+def test_a_kubeconfig_flag_for_another_cluster_is_an_error_that_shows_both(tmp_path: Path) -> None:
+    first = kubeconfig(tmp_path, "one", "https://a:6443")
+    flag = kubeconfig(tmp_path, "two", "https://b:6443")
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration(RunOptions(config_file=named(tmp_path, first), kubeconfig=flag))
+    (problem,) = caught.value.problems
+    assert problem == (
+        f"clientConnection.kubeconfig: {first} is for https://a:6443 (context one), --kubeconfig "
+        f"{flag} for https://b:6443 (context two); name the cluster in one place only (line 4)"
+    )
+
+
+def test_a_kubeconfig_that_cannot_be_compared_is_named(tmp_path: Path) -> None:
+    first = kubeconfig(tmp_path, "one", "https://a:6443")
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration(RunOptions(config_file=named(tmp_path, first), kubeconfig="/nowhere"))
+    (problem,) = caught.value.problems
+    assert "--kubeconfig /nowhere is given as well" in problem
+    assert "kubeconfig /nowhere: no such file; name the cluster in one place only" in problem
