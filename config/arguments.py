@@ -16,13 +16,13 @@ from config import upstream
 from config.decoding import Decoder, described
 from config.document import Document, Entries, Node, Scalar, plain
 from config.feature_gates import FeatureGates
+from config.go_plugins import advice
 from config.merging import Catalogue
 from config.types import API_VERSION, KubeSchedulerProfile, PluginConfig
 from scheduler.framework.field_errors import (
     FieldErrors,
     below,
     child,
-    did_you_mean,
     forbidden,
     invalid,
     item,
@@ -92,7 +92,7 @@ class ArgumentsReader:
             return data if isinstance(data, dict) else {}
         name_path = child(path, "name")
         if not self._errors.has(name_path):
-            hint = did_you_mean(name, self._catalogue.names())
+            hint = advice(name, self._catalogue.names())
             self._errors.add(name_path, f'plugin "{name}" does not exist{hint}')
         return None
 

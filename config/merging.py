@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from config import upstream
 from config.feature_gates import FeatureGates
+from config.go_plugins import advice
 from config.types import MULTI_POINT, POINTS, PluginReference, Plugins, PluginSet
 from scheduler.framework.extension_points import (
     BIND,
@@ -22,7 +23,7 @@ from scheduler.framework.extension_points import (
     SCORE,
     ExtensionPoint,
 )
-from scheduler.framework.field_errors import FieldErrors, did_you_mean, invalid, item, parent
+from scheduler.framework.field_errors import FieldErrors, invalid, item, parent
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
@@ -161,7 +162,7 @@ def check_names(
             if name not in known and not errors.has(below):
                 errors.add(
                     below,
-                    f'plugin "{name}" does not exist{did_you_mean(name, catalogue.names())}',
+                    f'plugin "{name}" does not exist{advice(name, catalogue.names())}',
                 )
 
 
@@ -185,7 +186,7 @@ def _name_error(name: str, point: str, catalogue: Catalogue) -> str | None:
             f'{interface} "{name}" does not exist: it is a plugin of kube-scheduler that this '
             "version of kubestow does not have; remove the entry"
         )
-    return f'{interface} "{name}" does not exist{did_you_mean(name, set(catalogue.registry))}'
+    return f'{interface} "{name}" does not exist{advice(name, set(catalogue.registry))}'
 
 
 # -- merging --------------------------------------------------------------------------------------
