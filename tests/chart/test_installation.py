@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import http
 import json
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
+from testing.control_plane.admin import ApiError
 from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from tests.chart.build import BUILD_DIRECTORY
 from tests.chart.conftest import CHART, NAMESPACE, Helm
-from tests.envtest.workload import Workload
+from tests.envtest.quickstart import ROOT, bind_hello, documented, replica
+from tests.envtest.workload import until
 
 pytestmark = [pytest.mark.chart, pytest.mark.envtest]
 
@@ -21,7 +25,11 @@ EVERYTHING: Final = {
     "deferredQuota": {"policies": {"enabled": True}, "mark": {"enabled": True}},
     "topologySpreadFallback": {"policies": {"enabled": True}, "immutable": {"enabled": True}},
     "networkPolicy": {"egress": {"enabled": True}},
+    "monitoring": {
+        part: {"enabled": True} for part in ("serviceMonitor", "prometheusRule", "dashboard")
+    },
 }
+OPERATOR_KINDS: Final = {"servicemonitors": "ServiceMonitor", "prometheusrules": "PrometheusRule"}
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +42,57 @@ def server(
         yield control_plane
 
 
+def definition(plural: str, kind: str) -> dict[str, Any]:
+    """Return a CRD of the Prometheus operator that admits every spec."""
+    group = "monitoring.coreos.com"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [version],
+        },
+    }
+
+
+def test_monitoring_without_the_operator_installs_nothing(helm: Helm, server: ControlPlane) -> None:
+    options = (
+        "--namespace",
+        "without",
+        "--create-namespace",
+        "--kubeconfig",
+        str(server.kubeconfig),
+    )
+    done = helm.run(
+        *("install", "without", str(CHART), *options, "--set", "name=without"),
+        values={"monitoring": EVERYTHING["monitoring"]},
+    )
+    assert done.returncode != 0
+    for kind in OPERATOR_KINDS.values():
+        assert f'no matches for kind "{kind}" in version "monitoring.coreos.com/v1"' in done.stderr
+    assert "ensure CRDs are installed first" in done.stderr
+    listed = server.kubectl("-n", "without", "get", "deployments,configmaps,services", "-o", "name")
+    assert "without" not in listed
+
+
 def test_every_object_is_admitted_and_applying_again_changes_nothing(
     helm: Helm, server: ControlPlane
 ) -> None:
     namespace = "admitted"
     server.kubectl("create", "namespace", namespace)
+    for plural, kind in OPERATOR_KINDS.items():
+        server.kubectl("apply", "-f", "-", stdin=json.dumps(definition(plural, kind)))
+        server.kubectl("wait", "--for=condition=Established", f"crd/{plural}.monitoring.coreos.com")
     rendered = helm.template(EVERYTHING, namespace=namespace)
     server.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
     first = generations(server, rendered)
@@ -68,27 +122,49 @@ def stored(server: ControlPlane, kind: str, name: str) -> Any:
     return json.loads(server.kubectl("-n", NAMESPACE, "get", kind, name, "-o", "json"))
 
 
-def test_an_installed_chart_schedules_is_upgraded_and_leaves_nothing(
-    helm: Helm, server: ControlPlane
+def test_three_commands_bind_a_pod_and_nothing_is_left_after_uninstalling(
+    helm: Helm, server: ControlPlane, tmp_path: Path
 ) -> None:
-    install(helm, server)
-    config = yaml.safe_load(stored(server, "configmap", "kubestow")["data"]["config.yaml"])
-    account = server.service_account_kubeconfig(NAMESPACE, "kubestow")
-    process = start_kubestow(server, config, kubeconfig=account, name="chart")
-    try:
-        with Workload(server, "chart-pods") as workload:
-            workload.node("chart-node")
-            workload.pod("chart-pod")
-            workload.until_bound("chart-pod")
-    finally:
-        process.stop()
-    install(helm, server, "--set", "replicas=3")
+    commands = documented(ROOT / "README.md", first="helm install ")
+    assert commands == documented(CHART / "README.md", first="helm install ")
+    bind_hello(server, tmp_path, commands, BUILD_DIRECTORY)
+    install(helm, server, "--reuse-values", "--set", "replicas=3")
     assert stored(server, "deployment", "kubestow")["spec"]["replicas"] == 3
-    done = helm.run(
-        "uninstall", "kubestow", "-n", NAMESPACE, "--kubeconfig", str(server.kubeconfig)
-    )
+    helm_test_passes(helm, server, tmp_path / "tested")
+    connection = ("-n", NAMESPACE, "--kubeconfig", str(server.kubeconfig))
+    done = helm.run("uninstall", "kubestow", *connection)
     assert done.returncode == 0, done.stderr
-    kinds = "clusterroles,clusterrolebindings,deployments,configmaps,networkpolicies"
+    kinds = "clusterroles,clusterrolebindings,deployments,configmaps,networkpolicies,pods"
     left = server.kubectl("get", kinds, "-A", "-l", "app.kubernetes.io/name=kubestow", "-o", "name")
     assert left == ""
     assert stored(server, "namespace", NAMESPACE)["metadata"]["name"] == NAMESPACE
+
+
+def helm_test_passes(helm: Helm, server: ControlPlane, directory: Path) -> None:
+    """Run `helm test`; once its pod is placed, report its end as a kubelet would."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/kubestow-test"
+
+    def placed() -> bool:
+        try:
+            pod: Any = server.admin.request("GET", path)
+        except ApiError as error:
+            if error.status != http.HTTPStatus.NOT_FOUND:
+                raise
+            return False
+        return "nodeName" in pod["spec"]
+
+    def kubelet() -> None:
+        until(placed, "the pod of helm test is placed")
+        ended = {"op": "add", "path": "/status/phase", "value": "Succeeded"}
+        command = ("-n", NAMESPACE, "patch", "pod", "kubestow-test", "--subresource=status")
+        server.kubectl(*command, "--type=json", "-p", json.dumps([ended]))
+
+    directory.mkdir()
+    thread = threading.Thread(target=kubelet)
+    with replica(server, directory):
+        thread.start()
+        connection = ("-n", NAMESPACE, "--kubeconfig", str(server.kubeconfig))
+        done = helm.run("test", "kubestow", *connection)
+        thread.join()
+    assert done.returncode == 0, done.stderr
+    assert "Phase:          Succeeded" in done.stdout

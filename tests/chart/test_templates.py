@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -70,7 +71,7 @@ def base(*components: str) -> dict[Key, Document]:
         folder = MANIFESTS / "components" / component
         for file in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
             for document in yaml.safe_load_all((folder / file).read_text()):
-                document["metadata"]["labels"] = added
+                document["metadata"]["labels"] = document["metadata"].get("labels", {}) | added
                 found[key(document)] = document
     # Helm makes it: --create-namespace.
     del found["Namespace", NAMESPACE]
@@ -91,6 +92,7 @@ SWITCHES: Final = {
     "deferredQuota.policies": "deferred-quota-policies",
     "topologySpreadFallback.policies": "topology-spread-fallback-policies",
 }
+MONITORING: Final = ("serviceMonitor", "prometheusRule", "dashboard")
 
 
 @pytest.mark.envtest
@@ -110,6 +112,41 @@ def test_all_switches_together_add_all_components(helm: Helm) -> None:
     options = [option for path in paths for option in ("--set", f"{path}.enabled=true")]
     added = ("deferred-quota-mark", "topology-spread-fallback-immutable")
     assert by_key(helm.objects(None, *options)) == base(*SWITCHES.values(), *added)
+
+
+@pytest.mark.envtest
+def test_the_switches_of_monitoring_add_its_component(helm: Helm) -> None:
+    values = {"monitoring": {part: {"enabled": True} for part in MONITORING}}
+    assert by_key(helm.objects(values)) == base("monitoring")
+
+
+def test_monitoring_follows_the_name_and_has_the_labels_of_the_values(helm: Helm) -> None:
+    parts: dict[str, Any] = {
+        part: {"enabled": True, "labels": {"release": part}} for part in MONITORING
+    }
+    parts["prometheusRule"]["runbookPrefix"] = "https://git.example.com/kubestow/"
+    values = {"name": "batch", "monitoring": parts}
+    documents = {each["kind"]: each for each in helm.objects(values) if "release" in labels(each)}
+    service, monitor = documents["Service"], documents["ServiceMonitor"]
+    assert labels(service)["app"] == service["spec"]["selector"]["app"] == "batch"
+    assert monitor["spec"]["selector"]["matchLabels"] == {"app": "batch"}
+    assert labels(documents["PrometheusRule"])["release"] == "prometheusRule"
+    assert labels(documents["ConfigMap"])["grafana_dashboard"] == "1"
+    groups = documents["PrometheusRule"]["spec"]["groups"]
+    found = [rule for group in groups for rule in group["rules"]]
+    assert all('job="batch"' in rule["expr"] or "kubestow:" in rule["expr"] for rule in found)
+    assert 'job="kubestow"' not in str(found)
+    prefix = "https://git.example.com/kubestow/docs/troubleshooting.md#"
+    runbooks = [rule["annotations"]["runbook_url"] for rule in found if "alert" in rule]
+    assert [each for each in runbooks if not each.startswith(prefix)] == []
+    dashboard = json.loads(documents["ConfigMap"]["data"]["kubestow.json"])
+    assert (dashboard["title"], dashboard["uid"]) == ("batch", "batch")
+    assert 'job="kubestow"' not in str(dashboard)
+
+
+def labels(document: Document) -> dict[str, str]:
+    """Return the labels of an object."""
+    return dict(document["metadata"]["labels"])
 
 
 def test_lint_finds_nothing(helm: Helm) -> None:

@@ -30,14 +30,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/*
-One object of the base as this release has it. Arguments: `root` the root context, `object` as a map.
-A namespace is replaced by that of the release. Names change from kubestow to .Values.name.
+One object of the base as this release has it. Arguments: `root` the root context, `object` as a map, and `labels` that
+are added, if any. A namespace is replaced by that of the release. Names change from kubestow to .Values.name.
 */}}
 {{- define "kubestow.object" -}}
 {{- $root := .root -}}
 {{- $object := .object -}}
 {{- $name := $root.Values.name -}}
-{{- $_ := set $object.metadata "labels" (fromYaml (include "kubestow.labels" $root)) -}}
+{{- $labels := mergeOverwrite dict (default dict $object.metadata.labels) (default dict .labels) -}}
+{{- $_ := set $object.metadata "labels" (mergeOverwrite $labels (fromYaml (include "kubestow.labels" $root))) -}}
 {{- $_ := set $object.metadata "name" ($object.metadata.name | replace "kubestow-system" $root.Release.Namespace) -}}
 {{- if not (hasSuffix ".kubestow.io" $object.metadata.name) -}}
 {{- $_ := set $object.metadata "name" ($object.metadata.name | replace "kubestow" $name) -}}
@@ -55,9 +56,14 @@ A namespace is replaced by that of the release. Names change from kubestow to .V
 {{- toYaml $object -}}
 {{- end }}
 
-{{/* All objects of the files that match. Arguments: `root` the root context, `files` a glob below manifests/components. */}}
+{{/*
+All objects of the files that match. Arguments: `root` the root context, `files` a glob below manifests/components,
+`labels` that are added, if any, and `replace`, a map of texts.
+*/}}
 {{- define "kubestow.component" -}}
 {{- $root := .root -}}
+{{- $added := .labels -}}
+{{- $replace := .replace -}}
 {{- $files := $root.Files.Glob (printf "manifests/components/%s" .files) -}}
 {{- if not $files -}}
 {{- fail (printf "the chart is incomplete: no manifests/components/%s; use a released chart, or a clone with symbolic links" .files) -}}
@@ -72,8 +78,11 @@ A namespace is replaced by that of the release. Names change from kubestow to .V
 {{- range splitList "\n---\n" ($root.Files.Get $path) }}
 {{- $text := . | replace "system:serviceaccount:kubestow-system:kubestow" $account }}
 {{- $text = $text | replace "object.spec.schedulerName in ['kubestow']" $listed }}
+{{- range $old, $new := $replace }}
+{{- $text = $text | replace $old $new }}
+{{- end }}
 ---
-{{ include "kubestow.object" (dict "root" $root "object" (fromYaml $text)) }}
+{{ include "kubestow.object" (dict "root" $root "object" (fromYaml $text) "labels" $added) }}
 {{- end }}
 {{- end }}
 {{- end }}
