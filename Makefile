@@ -186,6 +186,13 @@ wheel: $(STAMP) ## Build the wheel into dist/
 packages: $(STAMP) ## Build the source distribution into dist/, and the wheel from it
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
+# Outside of the clone, with the newest dependencies that pyproject.toml allows, as users install it.
+.PHONY: check-packages
+check-packages: packages ## Install the wheel into an empty environment and start it (needs the network)
+	$(BIN)/python -m venv --clear build/installed
+	build/installed/bin/python -m pip install --quiet --disable-pip-version-check dist/kubestow-*.whl
+	cd build/installed && bin/kubestow --help && bin/kubestow demo --fast
+
 .PHONY: venv
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project, editable
 

@@ -34,6 +34,7 @@ GATES: Final = {
     "conformance",
     "wheel",
     "packages",
+    "check-packages",
     "lock",
     "lint-workflows",
     "test-lowest",

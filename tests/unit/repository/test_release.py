@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +13,15 @@ import pytest
 import yaml
 
 from scheduler.cli.version import version_text
-from testing.release import ReleaseError, absolute_links, main, project_version, release_notes
+from testing.release import (
+    ReleaseError,
+    absolute_links,
+    chart_values,
+    check_packages,
+    main,
+    project_version,
+    release_notes,
+)
 from tests.unit.repository.tree import ROOT, tracked_texts
 
 VERSION: Final = project_version()
@@ -112,3 +123,82 @@ def test_every_link_of_the_readme_works_elsewhere(capsys: pytest.CaptureFixture[
     assert len(inside) > 10
     assert all((ROOT / link.partition("#")[0]).exists() for link in inside)
     assert all(link.startswith("https://") for link in links)
+
+
+def test_the_chart_of_a_release_has_its_image_and_nothing_else_changed() -> None:
+    before = yaml.safe_load((ROOT / "charts/kubestow/values.yaml").read_text())
+    after = yaml.safe_load(chart_values("registry.example/owner/kubestow"))
+    assert after["image"].pop("repository") == "registry.example/owner/kubestow"
+    assert before["image"].pop("repository") == "kubestow"
+    assert after == before
+
+
+@pytest.mark.parametrize("lines", [0, 2])
+def test_values_without_one_place_for_the_image_are_refused(tmp_path: Path, lines: int) -> None:
+    chart = tmp_path / "charts" / "kubestow"
+    chart.mkdir(parents=True)
+    (chart / "values.yaml").write_text("image:\n" + "  repository: kubestow\n" * lines)
+    with pytest.raises(ReleaseError, match=rf"values.yaml has {lines} lines .* exactly one"):
+        chart_values("x/kubestow", tmp_path)
+
+
+TEXT: Final = """Metadata-Version: 2.4
+Name: kubestow
+Version: 1.2.0
+Description-Content-Type: text/markdown
+
+# kubestow
+
+[Documents](https://example.com/docs)
+"""
+
+
+def pack(repository: Path, of_source: str = TEXT, of_wheel: str = TEXT) -> Path:
+    """Write an sdist and a wheel that have only metadata; return their directory."""
+    directory = repository / "dist"
+    directory.mkdir()
+    with tarfile.open(directory / "kubestow-1.2.0.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("kubestow-1.2.0/PKG-INFO")
+        member.size = len(of_source)
+        archive.addfile(member, io.BytesIO(of_source.encode()))
+    with zipfile.ZipFile(directory / "kubestow-1.2.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("kubestow-1.2.0.dist-info/METADATA", of_wheel)
+    return directory
+
+
+def test_packages_that_agree_are_named(repository: Path) -> None:
+    said = check_packages(pack(repository), repository)
+    assert said.startswith("kubestow-1.2.0.tar.gz and kubestow-1.2.0-py3-none-any.whl agree")
+
+
+@pytest.mark.parametrize("name", ["kubestow-1.1.0-py3-none-any.whl", "kubestow-1.2.0.zip"])
+def test_a_package_of_another_version_or_kind_is_refused(repository: Path, name: str) -> None:
+    directory = pack(repository)
+    (directory / name).touch()
+    with pytest.raises(ReleaseError, match=rf"has .*{re.escape(name)}.*: leave only "):
+        check_packages(directory, repository)
+
+
+def test_an_empty_directory_is_refused(repository: Path) -> None:
+    with pytest.raises(ReleaseError, match="has no packages: leave only "):
+        check_packages(repository, repository)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("https://example.com/docs", "docs/a.md", "has relative links, which lead nowhere"),
+        ("text/markdown", "text/plain", "has no Markdown text for PyPI"),
+    ],
+)
+def test_a_text_that_pypi_cannot_show_is_refused(
+    repository: Path, old: str, new: str, message: str
+) -> None:
+    text = TEXT.replace(old, new)
+    with pytest.raises(ReleaseError, match=message):
+        check_packages(pack(repository, text, text), repository)
+
+
+def test_packages_whose_metadata_differ_are_refused(repository: Path) -> None:
+    with pytest.raises(ReleaseError, match=r"metadata of .* differ: build both"):
+        check_packages(pack(repository, TEXT.replace("1.2.0", "1.2.1")), repository)

@@ -60,8 +60,9 @@ def test_rights_to_write_are_for_the_jobs_that_publish() -> None:
     assert {job: rights for job, rights in writers.items() if rights} == {
         "image": {"packages"},
         "sign": {"packages", "id-token"},
+        "chart": {"packages", "id-token"},
         "pypi": {"id-token"},
-        "release": {"contents"},
+        "release": {"contents", "id-token"},
     }
 
 
@@ -103,3 +104,32 @@ def test_ci_runs_on_every_python_that_the_package_names() -> None:
     assert named
     assert set(named) <= set(versions)
     assert f">={versions[0]}" == PROJECT["project"]["requires-python"]
+
+
+@pytest.mark.parametrize(("name", "job"), [("ci", "image"), ("release", "image")], ids="/".join)
+def test_an_image_with_a_known_vulnerability_that_has_a_fix_is_refused(name: str, job: str) -> None:
+    (scan,) = [
+        step
+        for step in WORKFLOWS[name]["jobs"][job]["steps"]
+        if step.get("uses", "").startswith("anchore/scan-action@")
+    ]
+    assert scan["with"]["severity-cutoff"] == "high"
+    assert scan["with"]["image"]
+    assert "continue-on-error" not in scan
+
+
+def test_nothing_is_published_before_what_it_needs_has_passed() -> None:
+    jobs = WORKFLOWS["release"]["jobs"]
+
+    def before(job: str) -> set[str]:
+        """Return the jobs that end successfully before this one starts."""
+        needed = jobs[job].get("needs", [])
+        names = {needed} if isinstance(needed, str) else set(needed)
+        return names.union(*map(before, names))
+
+    assert before("sign") == {"build", "image"}
+    assert before("pypi") == {"build", "image", "sign", "chart"}
+    assert before("release") == {*jobs} - {"release"}
+    assert "audit" in next(
+        step["run"].split() for step in jobs["build"]["steps"] if ".ci/run" in step.get("run", "")
+    )
