@@ -178,6 +178,13 @@ hostile-memory: envtest-build ## Measure what hostile pods that came and went le
 metrics-page: $(STAMP) ## Write docs/metrics.md from the definitions of the metrics
 	$(BIN)/python -m testing.metrics_reference
 
+# One of them: `make casts CASTS=gpu-queue`.
+CASTS ?=
+
+.PHONY: casts
+casts: $(STAMP) ## Record the demos as animated SVG in docs/casts (a minute; on a machine that is idle)
+	$(BIN)/python -m testing.casts $(CASTS)
+
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

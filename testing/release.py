@@ -29,6 +29,9 @@ LINK: Final = re.compile(r"(?<=\]\()(?![a-z][a-z0-9+.-]*:|#|/)(?=[^)\s]+\))")
 REPOSITORY: Final = re.compile(r"^  repository: kubestow$", re.MULTILINE)
 """The line of the chart's values.yaml that names the image, without a registry."""
 
+IMAGE: Final = re.compile(r"!\[[^\]]*\]\((?![a-z][a-z0-9+.-]*:)[^)\s]+(?=\))")
+"""A relative image up to its end: GitHub answers with a page about the file unless asked for it."""
+
 
 class ReleaseError(Exception):
     """The repository is not ready for this release. The text says where, and what to do."""
@@ -71,6 +74,7 @@ def absolute_links(markdown: str, base: str) -> str:
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     prefix = base.rstrip("/") + "/"
     # Every second part is a code block.
+    parts[::2] = [IMAGE.sub(lambda image: image[0] + "?raw=true", part) for part in parts[::2]]
     parts[::2] = [LINK.sub(lambda _: prefix, part) for part in parts[::2]]
     return "".join(parts)
 

@@ -105,6 +105,8 @@ def test_the_command_refuses_a_wrong_tag_with_one_line(capsys: pytest.CaptureFix
     [
         ("[a](docs/a.md)", "[a](https://host/tree/docs/a.md)"),
         ("[a](docs/a.md#b)", "[a](https://host/tree/docs/a.md#b)"),
+        ("![a](docs/a.svg)", "![a](https://host/tree/docs/a.svg?raw=true)"),
+        ("![a](https://example.com/a.svg)", "![a](https://example.com/a.svg)"),
         ("[a](#b)", "[a](#b)"),
         ("[a](https://example.com/a.md)", "[a](https://example.com/a.md)"),
         ("```sh\n[a](b)\n```\n[a](b)", "```sh\n[a](b)\n```\n[a](https://host/tree/b)"),
@@ -121,7 +123,7 @@ def test_every_link_of_the_readme_works_elsewhere(capsys: pytest.CaptureFixture[
     links = LINK.findall(capsys.readouterr().out)
     inside = [link.removeprefix(f"{base}/") for link in links if link.startswith(base)]
     assert len(inside) > 10
-    assert all((ROOT / link.partition("#")[0]).exists() for link in inside)
+    assert all((ROOT / re.split("[#?]", link)[0]).exists() for link in inside)
     assert all(link.startswith("https://") for link in links)
 
 

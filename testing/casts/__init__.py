@@ -1,0 +1,1 @@
+"""Casts: recordings of the demos as animated SVG, for the documents (`make casts`)."""
