@@ -1,15 +1,15 @@
 """Code in the documents is code that runs: it is executed here, or stands in an example verbatim.
 
 A comment before a fence says which: `<!-- run -->`, or the path of the file that holds the text.
+Tutorials are executed block by block: see `tests/envtest/test_tutorials.py`.
 """
 
 from __future__ import annotations
 
 import doctest
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -18,6 +18,7 @@ from config import load_configuration
 from examples.gate_until import not_before
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
+from testing.markdown import Block, blocks
 
 ROOT: Final = Path(__file__).parents[3]
 DOCUMENTS: Final = (
@@ -27,38 +28,13 @@ DOCUMENTS: Final = (
     ROOT / "examples" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 )
-FENCE: Final = re.compile(
-    r"(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)\n```$",
-    re.DOTALL | re.MULTILINE,
-)
 LINK: Final = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
-class Snippet(NamedTuple):
-    """A fenced block."""
-
-    document: str
-    line: int
-    mark: str
-    language: str
-    text: str
-
-
-def snippets() -> Iterator[Snippet]:
-    for path in DOCUMENTS:
-        content = path.read_text(encoding="utf-8")
-        for found in FENCE.finditer(content):
-            yield Snippet(
-                str(path.relative_to(ROOT)),
-                content[: found.start()].count("\n") + 1,
-                found["mark"] or "",
-                found["language"],
-                found["text"],
-            )
-
-
-SNIPPETS: Final = list(snippets())
-QUOTED: Final = [each for each in SNIPPETS if "/" in each.mark]
+SNIPPETS: Final = [each for path in DOCUMENTS for each in blocks(path, ROOT)]
+QUOTED: Final = [each for each in SNIPPETS if "/" in each.mark and each.language != "sh"]
+TUTORIALS: Final = [each for each in SNIPPETS if each.document.startswith("docs/tutorials/")]
+"""Executed as a whole by `tests/envtest/test_tutorials.py`."""
 
 
 def anchors(path: Path) -> set[str]:
@@ -67,8 +43,8 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
-@pytest.mark.parametrize("snippet", QUOTED, ids=lambda each: f"{each.document}:{each.line}")
-def test_quoted_code_stands_in_its_file(snippet: Snippet) -> None:
+@pytest.mark.parametrize("snippet", QUOTED, ids=str)
+def test_quoted_code_stands_in_its_file(snippet: Block) -> None:
     assert snippet.text in (ROOT / snippet.mark).read_text(encoding="utf-8")
 
 
@@ -93,9 +69,12 @@ def test_python_in_a_document_runs_and_its_tests_pass(document: str, plugin: str
 
 def test_every_python_block_says_where_it_is_tested() -> None:
     unmarked = [
-        f"{each.document}:{each.line}"
+        str(each)
         for each in SNIPPETS
-        if each.language == "python" and not each.mark and each.document != "README.md"
+        if each.language == "python"
+        and not each.mark
+        and each not in TUTORIALS
+        and each.document != "README.md"
     ]
     assert not unmarked
 
@@ -108,6 +87,14 @@ def test_links_lead_somewhere(document: Path) -> None:
         if not path.exists() or (anchor and anchor not in anchors(path)):
             broken.append(f"{target}#{anchor}")
     assert not broken
+
+
+def test_a_reader_is_told_the_name_of_each_file() -> None:
+    titled = [each for each in TUTORIALS if each.title]
+    assert titled
+    for each in titled:
+        text = (ROOT / each.document).read_text(encoding="utf-8")
+        assert f"this as `{each.title}`" in text, str(each)
 
 
 def test_yaml_blocks_are_yaml() -> None:
@@ -125,7 +112,8 @@ def test_doctests_of_the_examples_pass() -> None:
 def test_whole_configurations_in_documents_load() -> None:
     loaded = 0
     for each in SNIPPETS:
-        if each.language == "yaml" and "kind: KubeSchedulerConfiguration" in each.text:
+        whole = each.language == "yaml" and "kind: KubeSchedulerConfiguration" in each.text
+        if whole and each not in TUTORIALS:
             load_configuration(
                 each.text,
                 registry=Registry(in_tree()),

@@ -1,0 +1,124 @@
+"""The tutorials do what they say: each is executed in order and its output compared.
+
+The scheduler of each tutorial gets a port of its own: see `fake_bin`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from testing.control_plane.admin import ApiError
+from testing.control_plane.binaries import Binaries
+from testing.control_plane.control_plane import ControlPlane
+from testing.control_plane.kubestow import start_kubestow
+from testing.control_plane.ports import free_port
+from testing.markdown import blocks
+from testing.shell_session import ShellSession
+from tests.envtest.workload import until
+
+pytestmark = pytest.mark.envtest("kubectl")
+
+ROOT: Final = Path(__file__).parents[2]
+TUTORIALS: Final = ROOT / "docs" / "tutorials"
+SIMULATED: Final = ("explain", "simulate", "extend")
+"""Those that bring their own cluster."""
+COMMAND: Final = """\
+#!/bin/sh
+case $1 in
+  run) shift; set -- run --secure-port={port} "$@" ;;
+  queue|explain) set -- "$@" --server=https://localhost:{port} ;;
+esac
+exec {python} -m scheduler "$@"
+"""
+"""kubestow on a free port where a reader's uses the default one, which another test may use."""
+
+
+def reader(folder: Path, binaries: Binaries) -> dict[str, str]:
+    """Return the environment of a reader of a tutorial, whose home is empty."""
+    commands = folder / "bin"
+    commands.mkdir()
+    kubestow = commands / "kubestow"
+    kubestow.write_text(COMMAND.format(port=free_port(), python=sys.executable))
+    kubestow.chmod(0o755)
+    (commands / "kubectl").symlink_to(binaries.kubectl)
+    return {
+        "HOME": str(folder),
+        "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_tutorial_with_a_cluster_of_its_own(
+    name: str, tmp_path: Path, envtest_binaries: Binaries
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    with ShellSession(work, reader(tmp_path, envtest_binaries)) as session:
+        session.follow(blocks(TUTORIALS / f"{name}.md", ROOT))
+
+
+NAMESPACE: Final = "/api/v1/namespaces/kubestow-system"
+CONTROLLERS: Final = (
+    "deployment-controller",
+    "disruption-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "serviceaccount-controller",
+)
+
+
+@pytest.fixture
+def cluster(
+    envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """Run a control plane with kube-scheduler, controllers and three nodes without containers."""
+    directory = tmp_path_factory.mktemp("operate")
+    with ControlPlane(envtest_binaries, directory=directory) as plane:
+        plane.start_controller_manager(controllers=CONTROLLERS)
+        plane.start_scheduler()
+        kubeconfig = f"--kubeconfig={plane.kubeconfig}"
+        command = [sys.executable, "-m", "simulator.outside_kubelets", kubeconfig, "--nodes=3"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as kubelets:
+            try:
+                yield plane
+            finally:
+                kubelets.terminate()
+
+
+def run_the_container(plane: ControlPlane) -> None:
+    """Start kubestow as the container of its Deployment would, once the pods of that have nodes."""
+
+    def placed() -> bool:
+        try:
+            pods: Any = plane.admin.request("GET", f"{NAMESPACE}/pods")["items"]
+        except ApiError:
+            return False
+        return bool(pods) and all("nodeName" in pod["spec"] for pod in pods)
+
+    until(placed, "the pods of kubestow have nodes")
+    stored: Any = plane.admin.request("GET", f"{NAMESPACE}/configmaps/kubestow")
+    configuration = yaml.safe_load(stored["data"]["config.yaml"])
+    account = plane.service_account_kubeconfig("kubestow-system", "kubestow")
+    start_kubestow(plane, configuration, kubeconfig=account)
+
+
+@pytest.mark.envtest("kube-scheduler", "kube-controller-manager")
+def test_the_tutorial_on_a_real_cluster(cluster: ControlPlane, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(ROOT / "manifests", work / "manifests")
+    environment = reader(tmp_path, cluster.binaries) | {"KUBECONFIG": str(cluster.kubeconfig)}
+    with ThreadPoolExecutor(1) as threads, ShellSession(work, environment) as session:
+        container: Future[None] = threads.submit(run_the_container, cluster)
+        session.follow(blocks(TUTORIALS / "operate.md", ROOT))
+        container.result()
