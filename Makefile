@@ -185,6 +185,11 @@ CASTS ?=
 casts: $(STAMP) ## Record the demos as animated SVG in docs/casts (a minute; on a machine that is idle)
 	$(BIN)/python -m testing.casts $(CASTS)
 
+.PHONY: chart-schema
+chart-schema: $(STAMP) ## Write docs/kubestow.schema.json, and its definitions into the schema of the chart
+	$(BIN)/kubestow config schema > docs/kubestow.schema.json
+	$(BIN)/python -m testing.chart_schema
+
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

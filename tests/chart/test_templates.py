@@ -287,37 +287,3 @@ def test_the_pod_of_helm_test_asks_for_the_first_profile(helm: Helm) -> None:
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
     assert pod["spec"]["schedulerName"] == "batch"
     assert pod["spec"]["containers"][0]["command"] == ["kubestow", "--version"]
-
-
-WRONG: Final[dict[str, tuple[Document, str]]] = {
-    "unknown": ({"replica": 2}, "replica"),
-    "unknown below": ({"image": {"name": "x"}}, "image"),
-    "type": ({"replicas": "two"}, "replicas"),
-    "digest": ({"image": {"digest": "abc"}}, "digest"),
-    "policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
-    "plugin": ({"plugins": {"not-a-module": ""}}, "plugins"),
-    "quantity": ({"resources": {"requests": {"cpu": "much"}}}, "cpu"),
-    "port": ({"networkPolicy": {"egress": {"ports": [0]}}}, "ports"),
-    "flag": ({"extraArgs": ["--config=x"]}, "use the values config and plugins"),
-    "replicas": (
-        {"config": {"leaderElection": {"leaderElect": False}}},
-        "set replicas to 1 or leave leader election on",
-    ),
-    "profiles": ({"config": {"profiles": []}}, "config.profiles: empty"),
-    "profile": ({"config": {"profiles": [{}]}}, "config.profiles[0].schedulerName: missing"),
-    "namespace": (
-        {"config": {"leaderElection": {"resourceNamespace": "elsewhere"}}},
-        "config.leaderElection.resourceNamespace: elsewhere",
-    ),
-    "mark": (switch("deferredQuota.mark"), "set deferredQuota.policies.enabled=true as well"),
-    "immutable": (
-        switch("topologySpreadFallback.immutable"),
-        "set topologySpreadFallback.policies.enabled=true as well",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_value_is_refused_by_its_path(helm: Helm, case: str) -> None:
-    values, message = WRONG[case]
-    assert message in helm.refusal(values)

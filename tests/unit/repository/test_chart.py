@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from testing.chart_schema import complete
 from tests.unit.repository.tree import ROOT
 
 CHART: Final = ROOT / "charts" / "kubestow"
@@ -94,6 +95,26 @@ def closed(schema: dict[str, Any], path: str = "") -> Iterator[str]:
             yield here
         yield from closed(below, f"{here}.")
         yield from closed(below.get("items", {}), f"{here}[].")
+
+
+def test_the_schema_knows_the_configuration() -> None:
+    configuration = json.loads((ROOT / "docs" / "kubestow.schema.json").read_text())
+    assert complete(SCHEMA, configuration) == SCHEMA, "run: make chart-schema"
+    whole = SCHEMA["$defs"]["KubeSchedulerConfiguration"]
+    assert SCHEMA["properties"]["config"]["$ref"] == "#/$defs/KubeSchedulerConfiguration"
+    assert whole["additionalProperties"] is False
+    assert "required" not in whole
+
+
+def test_a_choice_with_null_is_the_other_choice() -> None:
+    number, null = {"type": "integer"}, {"type": "null"}
+    properties = {"a": {"anyOf": [number, null], "title": "A"}, "b": {"anyOf": [number, {}, null]}}
+    whole = {"properties": properties, "required": ["a"]}
+    found = complete({}, {"$defs": {"KubeSchedulerConfiguration": whole}})["$defs"]
+    assert found["KubeSchedulerConfiguration"]["properties"] == {
+        "a": {"type": "integer", "title": "A"},
+        "b": {"anyOf": [number, {}]},
+    }
 
 
 def test_the_schema_refuses_unknown_values_and_has_no_more_than_there_are() -> None:
