@@ -29,7 +29,7 @@ from typing import Final, Self
 
 from testing.markdown import Block
 
-LIMIT_SECONDS: Final = 60.0
+LIMIT_SECONDS: Final = 180.0
 """For a block to end, or to print what is expected: a loaded machine takes many times the usual."""
 
 _POLL_SECONDS: Final = 0.2

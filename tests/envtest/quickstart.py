@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from testing.control_plane.ports import LOOPBACK, free_port
+from testing.markdown import blocks
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NAMESPACE: Final = "kubestow-system"
@@ -31,8 +31,8 @@ def documented(document: Path, *, first: str) -> list[str]:
     Raises:
         AssertionError: there is no such block, or it has another number of commands.
     """
-    blocks = re.findall(r"^```sh\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
-    found = [block.splitlines() for block in blocks if block.startswith(first)]
+    shell = [each.text for each in blocks(document, ROOT) if each.language == "sh"]
+    found = [text.splitlines() for text in shell if text.startswith(first)]
     assert found, f"no block in {document} begins with {first}"
     assert len(found[0]) == 3, found[0]
     return [line.replace("REGISTRY", "registry.example") for line in found[0]]

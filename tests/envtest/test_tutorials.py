@@ -10,20 +10,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from testing.control_plane.admin import ApiError
 from testing.control_plane.binaries import Binaries
 from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
 from testing.control_plane.ports import free_port
 from testing.markdown import blocks
 from testing.shell_session import ShellSession
+from tests.envtest.quickstart import NAMESPACE, replica
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest("kubectl")
@@ -68,7 +68,6 @@ def test_a_tutorial_with_a_cluster_of_its_own(
         session.follow(blocks(TUTORIALS / f"{name}.md", ROOT))
 
 
-NAMESPACE: Final = "/api/v1/namespaces/kubestow-system"
 CONTROLLERS: Final = (
     "deployment-controller",
     "disruption-controller",
@@ -96,21 +95,22 @@ def cluster(
                 kubelets.terminate()
 
 
-def run_the_container(plane: ControlPlane) -> None:
-    """Start kubestow as the container of its Deployment would, once the pods of that have nodes."""
+def run_the_container(plane: ControlPlane, directory: Path, ended: Event) -> None:
+    """Run the container of the Deployment from when its pods have nodes until the tutorial ends."""
 
     def placed() -> bool:
+        if ended.is_set():
+            return True
         try:
-            pods: Any = plane.admin.request("GET", f"{NAMESPACE}/pods")["items"]
+            pods: Any = plane.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         except ApiError:
             return False
         return bool(pods) and all("nodeName" in pod["spec"] for pod in pods)
 
     until(placed, "the pods of kubestow have nodes")
-    stored: Any = plane.admin.request("GET", f"{NAMESPACE}/configmaps/kubestow")
-    configuration = yaml.safe_load(stored["data"]["config.yaml"])
-    account = plane.service_account_kubeconfig("kubestow-system", "kubestow")
-    start_kubestow(plane, configuration, kubeconfig=account)
+    if not ended.is_set():
+        with replica(plane, directory):
+            ended.wait()
 
 
 @pytest.mark.envtest("kube-scheduler", "kube-controller-manager")
@@ -118,7 +118,11 @@ def test_the_tutorial_on_a_real_cluster(cluster: ControlPlane, tmp_path: Path) -
     work = tmp_path / "work"
     shutil.copytree(ROOT / "manifests", work / "manifests")
     environment = reader(tmp_path, cluster.binaries) | {"KUBECONFIG": str(cluster.kubeconfig)}
+    ended = Event()
     with ThreadPoolExecutor(1) as threads, ShellSession(work, environment) as session:
-        container: Future[None] = threads.submit(run_the_container, cluster)
-        session.follow(blocks(TUTORIALS / "operate.md", ROOT))
+        container = threads.submit(run_the_container, cluster, tmp_path, ended)
+        try:
+            session.follow(blocks(TUTORIALS / "operate.md", ROOT))
+        finally:
+            ended.set()
         container.result()
