@@ -63,6 +63,17 @@ _CIPHER_SUITES: Final = {
     }.items()
 }
 """TLS 1.2 suites of Go that OpenSSL offers. Those of TLS 1.3 cannot be chosen, here or in Go."""
+_BROKEN_SUITES: Final = frozenset(
+    {
+        "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+        "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+        "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_RSA_WITH_RC4_128_SHA",
+    }
+)
+"""Suites that Go still has and OpenSSL does not, left out of lists such as OpenShift's profile
+Old."""
 _TLS13_SUITES: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
@@ -194,14 +205,18 @@ def minimum_version(name: str) -> ssl.TLSVersion:
 
 def cipher_string(suites: tuple[str, ...]) -> str:
     """Return OpenSSL's list for values of `--tls-cipher-suites`; empty for its own choice."""
-    unknown = [each for each in suites if each not in _CIPHER_SUITES and each not in _TLS13_SUITES]
-    if unknown:
+    unknown = set(suites) - _CIPHER_SUITES.keys() - _TLS13_SUITES - _BROKEN_SUITES
+    offered = [each for each in suites if each not in _BROKEN_SUITES]
+    if unknown or (suites and not offered):
         raise ServingError(
-            f"cipher suite {', '.join(unknown)} not supported or doesn't exist; "
+            f"cipher suite {', '.join(sorted(unknown or suites))} not supported or doesn't exist; "
             f"there are {', '.join(sorted([*_CIPHER_SUITES, *_TLS13_SUITES]))}"
         )
+    if len(offered) < len(suites):
+        left_out = sorted(set(suites) - set(offered))
+        _log.warning("OpenSSL has no such cipher suites, left out", suites=left_out)
     return ":".join(
-        dict.fromkeys(_CIPHER_SUITES[each] for each in suites if each in _CIPHER_SUITES)
+        dict.fromkeys(_CIPHER_SUITES[each] for each in offered if each in _CIPHER_SUITES)
     )
 
 

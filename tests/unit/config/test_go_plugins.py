@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from config.go_plugins import GO_PLUGINS, advice
@@ -48,3 +50,10 @@ def test_a_misspelt_name_is_corrected_instead() -> None:
 
 def test_no_plugin_of_kube_scheduler_is_among_them() -> None:
     assert not GO_PLUGINS.keys() & UPSTREAM_NAMES
+
+
+def test_the_documentation_has_all_of_them() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "launchers.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+    names = {name.strip() for row in rows for name in row.split(",")}
+    assert GO_PLUGINS.keys() <= names

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+import structlog
 from cryptography import x509
 
 from scheduler.service.options import ServingOptions
@@ -154,6 +155,10 @@ def test_a_certificate_folder_is_filled_once_and_used_again(tmp_path: Path) -> N
             ServingOptions(tls_cipher_suites=("TLS_NULL",)),
             "cipher suite TLS_NULL not supported or doesn't exist",
         ),
+        (
+            ServingOptions(tls_cipher_suites=("TLS_RSA_WITH_RC4_128_SHA",)),
+            "cipher suite TLS_RSA_WITH_RC4_128_SHA not supported or doesn't exist",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(options: ServingOptions, message: str) -> None:
@@ -211,6 +216,15 @@ def test_cipher_suites_restrict_tls_1_2() -> None:
     context = ServingTls(ServingOptions(tls_cipher_suites=suites)).context
     older = [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"]
     assert older == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+
+
+def test_broken_cipher_suites_of_go_are_left_out_of_a_list() -> None:
+    # As in OpenShift's profile Old.
+    suites = ("TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA")
+    with structlog.testing.capture_logs() as logged:
+        assert cipher_string(suites) == "AES128-SHA"
+    assert [each["suites"] for each in logged] == [["TLS_RSA_WITH_3DES_EDE_CBC_SHA"]]
+    assert ServingTls(ServingOptions(tls_cipher_suites=suites)).context.get_ciphers()
 
 
 def test_the_key_file_is_never_readable_by_others(tmp_path: Path) -> None:
