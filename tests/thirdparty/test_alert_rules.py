@@ -148,6 +148,7 @@ COUNTED_IN_TROUBLE: Final = {
     "kubestow_extender_circuit_open",
     "kubestow_handler_errors_total",
     "kubestow_malformed_objects_total",
+    "kubestow_missing_permissions",
     "kubestow_queueing_hint_errors_total",
     "kubestow_watch_terminations_total",
     'kubestow_watch_terminations_total{cause=~"disconnected|decode_error"}',
@@ -219,6 +220,10 @@ def no_leader(metrics: SchedulerMetrics, _number: int) -> None:
     metrics.client_recorder("10.0.0.9:443").leader(LEASE, leading=False)
 
 
+def forbidden(metrics: SchedulerMetrics, _number: int) -> None:
+    metrics.missing_permission("resourcequotas", "list", required=False, missing=True)
+
+
 def waiting(metrics: SchedulerMetrics, number: int) -> None:
     metrics.queue.pending_pods("active", 1 if number == 0 else 0)
 
@@ -278,6 +283,7 @@ def after_flush(metrics: SchedulerMetrics, number: int) -> None:
 TROUBLES: Final[dict[str, tuple[Trouble, str]]] = {
     "ledger drift": (ledger_drift, "KubestowQuotaDrift"),
     "no leader": (no_leader, "KubestowNoLeader"),
+    "forbidden": (forbidden, "KubestowPermissionMissing"),
     "waiting": (waiting, "KubestowSchedulesNothing"),
     "unschedulable": (unschedulable, "KubestowPodsUnschedulable"),
     "slow binds": (slow_binds, "KubestowPodsWaitLong"),
