@@ -115,6 +115,7 @@ MULTI_POINT: Final = "multiPoint"
 class PluginConfig(Section, frozen=True):
     """Arguments of one plugin in one profile."""
 
+    #: The plugin's declared name.
     name: str = ""
     #: JSON data as read; the plugin's own args Struct once the configuration is complete.
     args: Any = None
@@ -125,16 +126,18 @@ class KubeSchedulerProfile(Section, frozen=True):
 
     #: `spec.schedulerName` of the pods. None: `kubestow`, if there is one profile only.
     scheduler_name: str | None = None
-    #: None: the value of `KubeSchedulerConfiguration`.
+    #: As the key of that name of the file, for this profile. None: the value there.
     percentage_of_nodes_to_score: Int32 | None = None
-    #: None: the default plugins.
+    #: Plugins to enable and to disable, by extension point. None: the default plugins.
     plugins: Plugins | None = None
+    #: Arguments of plugins; those that are not named here have their defaults.
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
 class ExtenderManagedResource(Section, frozen=True):
     """A resource that an extender manages."""
 
+    #: An extended resource, e.g. `example.com/gpu`.
     name: str = ""
     #: NodeResourcesFit leaves the resource to the extender.
     ignored_by_scheduler: bool = False
@@ -143,13 +146,21 @@ class ExtenderManagedResource(Section, frozen=True):
 class ExtenderTLSConfig(Section, frozen=True):
     """TLS of calls to an extender. Data, in base64, takes precedence over files."""
 
+    #: Do not verify the extender's certificate. Not together with authorities.
     insecure: bool = False
+    #: Name that the certificate must be issued for. Empty: the host of the URL.
     server_name: str = ""
+    #: Client certificate, PEM.
     cert_file: str = ""
+    #: Key of the client certificate, PEM.
     key_file: str = ""
+    #: Authorities that may have issued the extender's certificate, PEM.
     ca_file: str = ""
+    #: As `cert_file`, in base64.
     cert_data: str = ""
+    #: As `key_file`, in base64.
     key_data: str = ""
+    #: As `ca_file`, in base64.
     ca_data: str = ""
 
 
@@ -160,13 +171,18 @@ class Extender(Section, frozen=True):
     url_prefix: str = ""
     #: Path below the base URL. Empty: the extender does not take part in this step.
     filter_verb: str = ""
+    #: The same for the choice of victims of a preemption.
     preempt_verb: str = ""
+    #: The same for scores of nodes, 0 to 10.
     prioritize_verb: str = ""
+    #: The same for binding, in place of the Bind plugins; one extender may have it.
     bind_verb: str = ""
     #: Factor of the extender's scores.
     weight: Int64 = 0
-    #: Selects TLS settings only; whether TLS is used depends on the scheme of the URL, as upstream.
+    #: Without authorities, do not verify the certificate, as upstream. Whether TLS is used depends
+    #: on the scheme of the URL.
     enable_https: bool = msgspec.field(name="enableHTTPS", default=False)
+    #: TLS of the calls. None: no client certificate, and the authorities of the system.
     tls_config: ExtenderTLSConfig | None = None
     #: Limit for one call. 0: 5 s.
     http_timeout: timedelta = msgspec.field(name="httpTimeout", default=timedelta())
@@ -268,13 +284,15 @@ class KubestowConfiguration(Section, frozen=True):
 class KubeSchedulerConfiguration(Section, frozen=True):
     """The whole file."""
 
+    #: Version of the format; must be given.
     api_version: str = API_VERSION
+    #: Kind of the file; must be given.
     kind: str = KIND
     #: Accepted and checked for compatibility; a cycle works on whole columns, not on goroutines.
     parallelism: Int32 = 16
     leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
     client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
-    #: Serve `/debug/pprof` and `/debug/flags`.
+    #: Let `PUT /debug/flags/v` change the log level. There is no `/debug/pprof`.
     enable_profiling: bool = True
     #: Accepted for compatibility: there are no locks to profile. None: as `enable_profiling`.
     enable_contention_profiling: bool | None = None
@@ -285,7 +303,9 @@ class KubeSchedulerConfiguration(Section, frozen=True):
     pod_initial_backoff_seconds: Int64 = 1
     #: Limit of the doubling.
     pod_max_backoff_seconds: Int64 = 10
+    #: One for each scheduler name. Empty: one with the default plugins.
     profiles: tuple[KubeSchedulerProfile, ...] = ()
+    #: HTTP services that are called during scheduling, by all profiles, in this order.
     extenders: tuple[Extender, ...] = ()
     #: Fill caches only after election: saves memory in standbys, delays failover.
     delay_cache_until_active: bool = False

@@ -57,15 +57,20 @@ class ObjectMeta(Object):
 class LabelSelectorRequirement(Value, frozen=True):
     """One entry of `matchExpressions` in a label selector."""
 
+    #: Key of the label.
     key: str = ""
+    #: Relation of the label to `values`.
     operator: str = ""
+    #: Some for `In` and `NotIn`, none for the others.
     values: tuple[str, ...] = ()
 
 
 class LabelSelector(Object):
     """`metav1.LabelSelector`; absent (None) and empty mean opposite things, see `selectors`."""
 
+    #: Labels and the values that they must have.
     match_labels: dict[str, str] = {}
+    #: Further requirements, of which all must hold.
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 

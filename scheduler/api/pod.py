@@ -19,37 +19,47 @@ if TYPE_CHECKING:
 class NodeSelectorRequirement(Value, frozen=True):
     """One entry of `matchExpressions` or `matchFields` in a node selector term."""
 
+    #: Key of the label, or name of the field.
     key: str = ""
+    #: Relation of the label to `values`.
     operator: str = ""
+    #: Some for `In` and `NotIn`, one integer for `Gt` and `Lt`, none for the others.
     values: tuple[str, ...] = ()
 
 
 class NodeSelectorTerm(Value, frozen=True):
     """Requirements that must all hold."""
 
+    #: Requirements on the labels of the node.
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    #: Requirements on `metadata.name` of the node.
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
 class NodeSelector(Value, frozen=True):
     """Terms of which one must hold; no terms match no node."""
 
+    #: One or more terms.
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(Value, frozen=True):
     """A weighted node preference."""
 
+    #: Added to the score of nodes that the term matches, 1 to 100.
     weight: int = 0
+    #: The nodes that are preferred.
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Value, frozen=True):
     """`affinity.nodeAffinity`."""
 
+    #: Nodes on which the pod may run.
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
+    #: Nodes with a higher score.
     preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
         default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
     )
@@ -105,14 +115,23 @@ class Toleration(Value, frozen=True):
 class TopologySpreadConstraint(Object):
     """`spec.topologySpreadConstraints[]`; `fallback_criteria` is KEP-3990's native field."""
 
+    #: Largest difference between the numbers of matching pods in two domains.
     max_skew: int = 0
+    #: Key of the node label whose values are the domains.
     topology_key: str = ""
+    #: `DoNotSchedule`: a hard constraint. `ScheduleAnyway`: a soft one, which counts as score.
     when_unsatisfiable: str = ""
+    #: Labels of the pods that count. In the configuration it is derived and must be absent.
     label_selector: LabelSelector | None = None
+    #: With fewer domains the smallest number is taken to be 0. For hard constraints only.
     min_domains: int | None = None
+    #: `Honor`: count nodes only that the pod's node affinity allows. None: Honor.
     node_affinity_policy: str | None = None
+    #: `Honor`: count tainted nodes only that the pod tolerates. None: Ignore.
     node_taints_policy: str | None = None
+    #: Keys of the pod's labels whose values are added to the selector.
     match_label_keys: tuple[str, ...] = ()
+    #: What must have failed before a hard constraint softens (KEP-3990).
     fallback_criteria: tuple[str, ...] = ()
 
 

@@ -50,6 +50,7 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
     BIND,
     POST_BIND,
 )
+"""In the order in which a pod passes them."""
 
 EVENT_POINTS: tuple[ExtensionPoint, ...] = (PRE_ENQUEUE, PRE_FILTER, FILTER, RESERVE, PERMIT)
 """Points whose plugins may register requeueing events (`interface.go: EnqueueExtensions`)."""

@@ -40,7 +40,9 @@ from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
 MAX_NODE_SCORE = 100
+"""Highest final score of a node, before the weight of the plugin."""
 MIN_NODE_SCORE = 0
+"""Lowest final score of a node."""
 
 
 class Plugin(Protocol):
@@ -461,6 +463,7 @@ class NominatingInfo:
 
 
 CLEAR_NOMINATION = NominatingInfo("")
+"""Ends the nomination of the pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def shipped() -> dict[str, str]:
 
 def test_the_published_schema_is_current() -> None:
     published = json.loads((ROOT / "docs" / "kubestow.schema.json").read_text())
-    assert published == SCHEMA, "run: kubestow config schema > docs/kubestow.schema.json"
+    assert published == SCHEMA, "run: make references"
 
 
 def test_every_shipped_configuration_is_valid() -> None:

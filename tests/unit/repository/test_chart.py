@@ -99,7 +99,7 @@ def closed(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 def test_the_schema_knows_the_configuration() -> None:
     configuration = json.loads((ROOT / "docs" / "kubestow.schema.json").read_text())
-    assert complete(SCHEMA, configuration) == SCHEMA, "run: make chart-schema"
+    assert complete(SCHEMA, configuration) == SCHEMA, "run: make references"
     whole = SCHEMA["$defs"]["KubeSchedulerConfiguration"]
     assert SCHEMA["properties"]["config"]["$ref"] == "#/$defs/KubeSchedulerConfiguration"
     assert whole["additionalProperties"] is False

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from scheduler.metrics.definitions import Definition, Kind
-from testing.metrics_reference import PAGE, page
-
-
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `make metrics-page`"
+from testing.references.metrics import page
 
 
 def test_a_row_has_type_bounds_labels_and_the_help_in_one_line() -> None:

@@ -1,24 +1,17 @@
-"""Writes `docs/metrics.md` from the definitions of the metrics.
-
-Run as `python -m testing.metrics_reference`. A test demands that the page in the repository is what
-`page` returns.
-"""
+"""The page `docs/metrics.md`: every metric, from the definitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 from scheduler.metrics import DEFINITIONS, NOT_SERVED
 from scheduler.metrics.definitions import Definition, Kind
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
-
 _INTRODUCTION: Final = """\
 # Metrics
 
-Generated from `scheduler/metrics/definitions.toml` by `make metrics-page`; do not edit. What
+Generated from `scheduler/metrics/definitions.toml` by `make references`; do not edit. What
 deserves an alert or a panel is in [monitoring](monitoring.md#metrics).
 
 `[STABLE]`, `[BETA]` and `[ALPHA]` mark metrics of kube-scheduler v1.36, which keep their names,
@@ -58,7 +51,3 @@ def _rows(definitions: Iterable[Definition]) -> Iterator[str]:
         labels = ", ".join(f"`{label}`" for label in each.labels) or "-"
         meaning = " ".join(each.help.split()).replace("|", "\\|")
         yield f"| `{each.name}` | {kind} | {labels} | {meaning} |\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

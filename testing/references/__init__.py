@@ -1,0 +1,21 @@
+"""The files of docs/ that are generated from definitions in the code.
+
+`python -m testing.references` writes them. They are committed, so that they can be read on the code
+host; a test demands that they are current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from testing.references import commands, configuration, metrics, plugin_api
+
+FILES: Final[Mapping[str, Callable[[], str]]] = {
+    "commands.md": commands.page,
+    "configuration-reference.md": configuration.page,
+    "kubestow.schema.json": configuration.schema,
+    "metrics.md": metrics.page,
+    "plugin-api.md": plugin_api.page,
+}
+"""The text of each file by its name below docs/."""
