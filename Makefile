@@ -21,6 +21,9 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 # The tools of `lock`, `sbom`, `audit` and `test-lowest`, apart from what runs and is tested.
 TOOLS := .venv-tools
 TOOLS_STAMP := $(TOOLS)/.complete
+# MkDocs, for `docs` only.
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.complete
 # More arguments for pytest: `make test PYTEST_ARGS="-k queue -x"`.
 PYTEST_ARGS ?=
 
@@ -174,9 +177,22 @@ hostile-memory: envtest-build ## Measure what hostile pods that came and went le
 	@mkdir -p build
 	$(BIN)/python -m benchmarks.hostile.memory --json build/hostile-memory.json $(HOSTILE)
 
-.PHONY: metrics-page
-metrics-page: $(STAMP) ## Write docs/metrics.md from the definitions of the metrics
-	$(BIN)/python -m testing.metrics_reference
+.PHONY: references
+references: $(STAMP) ## Write the generated pages of docs/, the JSON Schema, and its copy in the chart
+	$(BIN)/python -m testing.references
+	$(BIN)/python -m testing.chart_schema
+
+# Addresses for a site that is published: `make docs SITE_URL=https://... SOURCE=https://.../blob/v1.2.3`.
+SITE_URL ?=
+SOURCE ?=
+
+.PHONY: docs
+docs: $(DOCS_STAMP) ## Build the docs site into build/site; a broken link or a page without a section is an error
+	NO_MKDOCS_2_WARNING=1 SITE_URL="$(SITE_URL)" SOURCE="$(SOURCE)" $(DOCS)/bin/mkdocs build --quiet
+
+.PHONY: docs-serve
+docs-serve: $(DOCS_STAMP) ## Serve the docs site on 127.0.0.1:8000, built anew after each change
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve --no-strict
 
 # One of them: `make casts CASTS=gpu-queue`.
 CASTS ?=
@@ -184,11 +200,6 @@ CASTS ?=
 .PHONY: casts
 casts: $(STAMP) ## Record the demos as animated SVG in docs/casts (a minute; on a machine that is idle)
 	$(BIN)/python -m testing.casts $(CASTS)
-
-.PHONY: chart-schema
-chart-schema: $(STAMP) ## Write docs/kubestow.schema.json, and its definitions into the schema of the chart
-	$(BIN)/kubestow config schema > docs/kubestow.schema.json
-	$(BIN)/python -m testing.chart_schema
 
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
@@ -230,6 +241,12 @@ $(TOOLS_STAMP): requirements-tools.lock | $(STAMP)
 	  --require-hashes -r requirements-tools.lock
 	@touch $@
 
+$(DOCS_STAMP): requirements-docs.lock | $(STAMP)
+	@$(BIN)/python -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-docs.lock
+	@touch $@
+
 COMPILE = $(TOOLS)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-annotate --custom-compile-command "make lock"
 
@@ -239,6 +256,7 @@ lock: $(TOOLS_STAMP) ## Renew the lock files from pyproject.toml
 	$(COMPILE) --group build --output-file requirements-build.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml --group dev --output-file $(LOCK)
 	$(COMPILE) --group tools --output-file requirements-tools.lock
+	$(COMPILE) --group docs --output-file requirements-docs.lock
 
 .PHONY: sbom
 sbom: $(TOOLS_STAMP) ## Write the bill of materials of the image (CycloneDX) to dist/kubestow.cdx.json
@@ -253,5 +271,5 @@ audit: $(TOOLS_STAMP) ## Look for known vulnerabilities in what the image instal
 
 .PHONY: clean
 clean: ## Remove .venv, caches and build results (.envtest, .helm and .thirdparty stay)
-	rm -rf $(VENV) $(TOOLS) $(LOWEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) $(DOCS) $(LOWEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.envtest/*' -prune -exec rm -rf {} +

@@ -46,6 +46,7 @@ SOURCES: Final = (
     Source("Extension points", "scheduler.framework.extension_points"),
     Source("The Handle", "scheduler.framework.handle"),
     Source("Registry", "scheduler.framework.registry"),
+    Source("Permissions", "scheduler.framework.permissions"),
     Source("Tests of plugins", "scheduler.framework.testing", whole=True),
 )
 

@@ -40,11 +40,13 @@ GATES: Final = {
     "test-lowest",
     "audit",
     "sbom",
+    "docs",
+    "references",
     "clean",
 }
 
 
-LOCKS: Final = ("", "-build", "-dev", "-tools")
+LOCKS: Final = ("", "-build", "-dev", "-tools", "-docs")
 PIN: Final = re.compile(
     r"([\w.-]+)==([\w.]+)(?: ; .+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}[ \\]*\n)+)"
 )

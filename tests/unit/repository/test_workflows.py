@@ -63,6 +63,7 @@ def test_rights_to_write_are_for_the_jobs_that_publish() -> None:
         "chart": {"packages", "id-token"},
         "pypi": {"id-token"},
         "release": {"contents", "id-token"},
+        "docs": {"pages", "id-token"},
     }
 
 
@@ -129,7 +130,8 @@ def test_nothing_is_published_before_what_it_needs_has_passed() -> None:
 
     assert before("sign") == {"build", "image"}
     assert before("pypi") == {"build", "image", "sign", "chart"}
-    assert before("release") == {*jobs} - {"release"}
+    assert before("release") == {*jobs} - {"release", "docs"}
+    assert before("docs") == {*jobs} - {"docs"}
     assert "audit" in next(
         step["run"].split() for step in jobs["build"]["steps"] if ".ci/run" in step.get("run", "")
     )
