@@ -9,15 +9,17 @@
   NORMALIZE_WHITESPACE: `...` stands for any text.
 
 Marks of an `sh` block: `another terminal` starts it beside what follows, and waits for the expected
-output; `repeat` runs it until the output is as expected; `as printed` runs the line that one of the
-other terminals has printed and that the block shows with `...`; `exit N` expects that status; `not
-run: REASON` leaves it out. A block that would be neither executed nor compared is an error.
+output; `exit N` expects that status; `repeat`, also before `exit N`, runs it until status and
+output are as expected; `as printed` runs the line that one of the other terminals has printed and
+that the block shows with `...`; `not run: REASON` leaves it out. A block that would be neither
+executed nor compared is an error.
 """
 
 from __future__ import annotations
 
 import doctest
 import os
+import re
 import signal
 import subprocess
 import time
@@ -34,6 +36,7 @@ LIMIT_SECONDS: Final = 180.0
 
 _POLL_SECONDS: Final = 0.2
 _FLAGS: Final = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_STATUS: Final = re.compile(r"(?P<repeat>repeat)?\s?(?:exit (?P<status>\d+))?")
 _SHELL: Final = ("bash", "-euo", "pipefail", "-c")
 
 
@@ -93,19 +96,17 @@ class ShellSession:
                 raise DocumentError(msg)
 
     def _execute(self, block: Block, expected: str | None) -> None:
-        mark, _, argument = block.mark.partition(" ")
-        if block.mark.startswith("not run: "):
-            return
+        mark = _STATUS.fullmatch(block.mark)
         if block.mark == "another terminal":
             self._start(block, expected)
         elif block.mark == "as printed":
             self._run(block._replace(text=self._printed(block)))
-        elif block.mark == "repeat":
-            self._repeat(block, expected)
-        elif block.mark and not (mark == "exit" and argument.isdigit()):
+        elif mark and mark["repeat"]:
+            self._repeat(block, expected, int(mark["status"] or 0))
+        elif mark:
+            _compare(block, expected, self._run(block, int(mark["status"] or 0)))
+        elif not block.mark.startswith("not run: "):
             raise DocumentError(f"{block}: unknown mark {block.mark!r}; see shell_session.py")
-        else:
-            _compare(block, expected, self._run(block, int(argument or 0)))
 
     def _run(self, block: Block, status: int = 0) -> str:
         done = self._shell(block)
@@ -114,14 +115,14 @@ class ShellSession:
             raise DocumentError(msg + done.stdout)
         return done.stdout
 
-    def _repeat(self, block: Block, expected: str | None) -> None:
-        """Run the block until it succeeds and prints what is expected."""
+    def _repeat(self, block: Block, expected: str | None, status: int) -> None:
+        """Run the block until it ends and prints as expected."""
         outputs: list[str] = []
 
         def attempt() -> bool:
             done = self._shell(block)
             outputs.append(done.stdout)
-            return done.returncode == 0 and _matches(expected or "...", done.stdout)
+            return done.returncode == status and _matches(expected or "...", done.stdout)
 
         if not _until(attempt):
             msg = (

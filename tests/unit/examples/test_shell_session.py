@@ -78,6 +78,10 @@ def test_a_block_is_repeated_until_it_succeeds_as_expected(
     monkeypatch.setattr(shell_session, "_POLL_SECONDS", 0.0)
     count = "echo . >> tries; test $(wc -l < tries) = 3; echo done"
     follow(tmp_path, fenced("sh", count, mark="repeat") + fenced("text", "done"))
+    follow(
+        tmp_path, fenced("sh", "echo . >> tries; test $(wc -l < tries) -lt 5", mark="repeat exit 1")
+    )
+    assert len((tmp_path / "tries").read_text().split()) == 5
 
 
 def test_another_terminal_runs_beside_until_the_end_and_its_lines_can_be_copied(
