@@ -82,13 +82,38 @@ def test_a_dependency_has_a_reason_beside_it(requirement: Requirement) -> None:
 
 
 @pytest.mark.parametrize(("lock", "requirement"), requirements(), ids=str)
-def test_a_dependency_has_both_bounds_and_the_lock_is_within(
+def test_a_dependency_has_a_lower_bound_and_the_lock_is_within(
     lock: str, requirement: Requirement
 ) -> None:
-    operators = {specifier.operator for specifier in requirement.specifier}
-    assert operators == {">=", "<"}
+    assert ">=" in {specifier.operator for specifier in requirement.specifier}
     pinned = locked(lock)[canonicalize_name(requirement.name)]
     assert pinned in requirement.specifier, f"{requirement} but locked {pinned}: make lock"
+
+
+@pytest.mark.parametrize("line", PROJECT["project"]["dependencies"])
+def test_a_run_time_dependency_is_capped_only_where_a_break_is_known(line: str) -> None:
+    """A cap keeps a user of the package from combining it with others."""
+    requirement = Requirement(line)
+    operators = {specifier.operator for specifier in requirement.specifier}
+    assert operators <= {">=", "<", "!="}
+    capped = operators != {">="}
+    (text,) = [each for each in PROJECT_TEXT.splitlines() if f'"{line}"' in each]
+    assert not capped or "breaks:" in text, f"write 'breaks: ...' beside {line}, or drop its cap"
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        Requirement(line)
+        for lines in PROJECT["dependency-groups"].values()
+        for line in lines
+        if isinstance(line, str)
+    ],
+    ids=str,
+)
+def test_what_only_developers_install_is_capped(requirement: Requirement) -> None:
+    """A new major version of a linter or test runner comes with a commit of its own."""
+    assert {specifier.operator for specifier in requirement.specifier} == {">=", "<"}
 
 
 def test_the_tests_run_with_what_the_image_gets() -> None:
