@@ -59,6 +59,7 @@ class Attempt:
     """One attempt at one pod. Exactly one of `result` and `failure` is set."""
 
     info: QueuedPodInfo
+    #: That of the profile when the attempt began, to its end.
     framework: Framework
     state: CycleState
     #: Monotonic time when the cycle began.
@@ -76,6 +77,8 @@ class Attempt:
     fault: BaseException | None = None
     #: Seconds of CPU time that the cycle used; 0 where it was as cheap as cycles usually are.
     cost: float = 0.0
+    #: That of `framework`.
+    algorithm: SchedulingAlgorithm | None = None
 
     @property
     def node_name(self) -> str:
@@ -120,24 +123,58 @@ class Engine:
         self._clock = clock
         self._random = random
         self._metrics = metrics if metrics is not None else NoMetrics()
+        self._extenders = extenders
+        self._reuse = reuse
         self.algorithms: dict[str, SchedulingAlgorithm] = {}
-        for name, framework in frameworks.items():
-            percentage = framework.percentage_of_nodes_to_score
-            self.algorithms[name] = SchedulingAlgorithm(
-                framework,
-                cache.table,
-                nominator,
-                extenders,
-                clock=clock,
-                random=random,
-                metrics=self._metrics,
-                percentage=percentage_of_nodes_to_score if percentage is None else percentage,
-                reuse=reuse,
-                plugin_time_budget=plugin_time_budget,
-                cycle_budget=self._budget,
-            )
+        self._percentage = percentage_of_nodes_to_score
+        self._plugin_time_budget = plugin_time_budget
+        self._build_algorithms()
+
+    def replace_frameworks(
+        self,
+        frameworks: Mapping[str, Framework],
+        *,
+        percentage_of_nodes_to_score: int,
+        plugin_time_budget: float,
+    ) -> None:
+        """Begin attempts with other frameworks from now on.
+
+        Attempts under way keep theirs. A framework that was in use keeps its results.
+        """
+        settings = percentage_of_nodes_to_score, plugin_time_budget
+        if settings != (self._percentage, self._plugin_time_budget):
+            self._percentage, self._plugin_time_budget = settings
+            self.algorithms = {}
+        self.frameworks = frameworks
+        self._build_algorithms()
+
+    def _build_algorithms(self) -> None:
+        """Build what chooses nodes for each framework that has none yet."""
+        before = self.algorithms
+        self.algorithms = {}
+        for name, framework in self.frameworks.items():
+            algorithm = before.get(name)
+            if algorithm is None or algorithm.framework is not framework:
+                algorithm = self._algorithm(framework)
+            self.algorithms[name] = algorithm
         #: Whether `suspends` can be true of any pod.
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
+
+    def _algorithm(self, framework: Framework) -> SchedulingAlgorithm:
+        percentage = framework.percentage_of_nodes_to_score
+        return SchedulingAlgorithm(
+            framework,
+            self.cache.table,
+            self._nominator,
+            self._extenders,
+            clock=self._clock,
+            random=self._random,
+            metrics=self._metrics,
+            percentage=self._percentage if percentage is None else percentage,
+            reuse=self._reuse,
+            plugin_time_budget=self._plugin_time_budget,
+            cycle_budget=self._budget,
+        )
 
     def attempt(self, info: QueuedPodInfo) -> Attempt:
         """Run the whole scheduling cycle: search, score, assume, reserve, permit."""
@@ -158,8 +195,8 @@ class Engine:
 
     async def _schedule(self, attempt: Attempt) -> None:
         """Run the cycle up to the choice of a node, or to the end of PostFilter."""
-        framework = attempt.framework
-        algorithm = self.algorithms[framework.profile_name]
+        framework, algorithm = attempt.framework, attempt.algorithm
+        assert algorithm is not None
         outcome = await algorithm.schedule(attempt.state, attempt.pod)
         if isinstance(outcome, Unschedulable):
             attempt.failure = failure.from_fit_error(
@@ -180,6 +217,7 @@ class Engine:
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         attempt.seen = self.cache.external_changes
+        attempt.algorithm = self.algorithms[framework.profile_name]
         return attempt
 
     def aborted(self, info: QueuedPodInfo, error: BaseException) -> Attempt:
@@ -201,7 +239,8 @@ class Engine:
         if isinstance(error, AttemptError):
             return failure.from_status(error.status)
         attempt.fault = error
-        self.algorithms[attempt.framework.profile_name].search.forget(attempt.pod)
+        if attempt.algorithm is not None:
+            attempt.algorithm.search.forget(attempt.pod)
         return failure.from_status(failed(f"scheduling cycle: {error!r}", error).status)
 
     # -- the budget of a cycle -------------------------------------------------------------------
@@ -383,7 +422,8 @@ class Engine:
         return None
 
     def _point(self, point: str, attempt: Attempt) -> PointTimer:
-        return self.algorithms[attempt.framework.profile_name].stopwatch.points[point]
+        assert attempt.algorithm is not None
+        return attempt.algorithm.stopwatch.points[point]
 
     def statistics(self) -> Mapping[str, Any]:
         """Reuse statistics by profile, and the number of waiting pods."""

@@ -100,7 +100,7 @@ class SchedulingAlgorithm:
         cycle_budget: CycleBudget | None = None,
     ) -> None:
         """Wire the algorithm; without `extenders` no cycle can be suspended."""
-        self._framework = framework
+        self.framework = framework
         self._table = table
         self._random = random
         self._extenders = extenders
@@ -127,7 +127,7 @@ class SchedulingAlgorithm:
     def suspends(self, pod: Pod) -> bool:
         """Whether the pod's cycle may be suspended."""
         extenders = self._extenders
-        return extenders is not None and (self._framework.asynchronous or extenders.suspends(pod))
+        return extenders is not None and (self.framework.asynchronous or extenders.suspends(pod))
 
     async def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unschedulable:
         """Choose a node for `pod`, or find out why there is none.
@@ -135,7 +135,7 @@ class SchedulingAlgorithm:
         Raises NoNodesError in an empty cluster, AttemptError when a plugin or an extender failed.
         """
         if not self._table.node_count:
-            raise NoNodesError(self._framework.unschedulable_reason(pod))
+            raise NoNodesError(self.framework.unschedulable_reason(pod))
         search, transport, extenders = self.search, self._transport, None
         if self._extenders and self._extenders.suspends(pod):
             extenders = self._extenders.begin_round(pod)
@@ -144,7 +144,7 @@ class SchedulingAlgorithm:
                 nodes = await search.find(state, pod, extenders, transport)
             except FitError:
                 # A second pass, if a plugin relaxes its demands after the first.
-                if not self._framework.relax(state, pod):
+                if not self.framework.relax(state, pod):
                     raise
                 state.skip_filter.clear()
                 nodes = await search.find(state, pod, extenders, transport)
@@ -164,7 +164,7 @@ class SchedulingAlgorithm:
         if feasible == 1 or nodes.nominated:
             row = int(rows[0])
             return self._result(row, nodes.rejected + 1, 1)
-        if not self._framework.score:
+        if not self.framework.score:
             row = int(rows[self._random.randrange(feasible)])
             return self._result(row, feasible + nodes.rejected, feasible)
         totals, where = self.score(state, pod, nodes)
@@ -182,7 +182,7 @@ class SchedulingAlgorithm:
         feasible = len(rows)
         if feasible == 1 or nodes.nominated:
             return self._select_host(state, pod, nodes)
-        if self._framework.score:
+        if self.framework.score:
             totals, where = self.score(state, pod, nodes)
         else:
             totals, where = np.zeros(feasible, dtype=np.int64), rows
@@ -205,7 +205,7 @@ class SchedulingAlgorithm:
         stopwatch, rows, entry, scoring = self.stopwatch, nodes.rows, nodes.entry, self.scoring
         with stopwatch.points["PreScore"]:
             recorded = None if entry is None else entry.pre_score
-            self._framework.run_pre_score(
+            self.framework.run_pre_score(
                 state, pod, self._table, rows, recorded=recorded, stopwatch=stopwatch
             )
         with stopwatch.points["Score"]:
@@ -232,14 +232,14 @@ class SchedulingAlgorithm:
 
     async def _post_filter(self, state: CycleState, pod: Pod, fit_error: FitError) -> Unschedulable:
         diagnosis = fit_error.diagnosis
-        if not self._framework.post_filter:
+        if not self.framework.post_filter:
             return Unschedulable(fit_error, CLEAR_NOMINATION, PostFilterOutcome.NO_PLUGIN)
         if diagnosis.skip_post_filter:
             if diagnosis.pre_filter_message:
                 diagnosis.post_filter_message = NOT_HELPFUL.format(nodes=diagnosis.node_count)
             return Unschedulable(fit_error, CLEAR_NOMINATION)
         with self.stopwatch.points["PostFilter"] as point:
-            result = await self._framework.run_post_filter(
+            result = await self.framework.run_post_filter(
                 state,
                 pod,
                 diagnosis.statuses,

@@ -172,3 +172,5 @@ UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(
     EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout"
 )
 FORCE_ACTIVATE: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
+#: The plugins of profiles were replaced: their pods are tried again.
+PROFILES_REPLACED: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ProfilesReplaced")

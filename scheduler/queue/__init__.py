@@ -3,7 +3,7 @@
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
 from scheduler.queue.introspection import PodView, QueueInvariantError, QueueStatistics
 from scheduler.queue.nominator import QueueNominator
-from scheduler.queue.parts import QueueOptions
+from scheduler.queue.parts import QueueOptions, QueueProfiles
 from scheduler.queue.queue import AlreadyQueuedError, SchedulingQueue
 from scheduler.queue.queueing_hints import (
     DEFAULT_EVENTS,
@@ -22,6 +22,7 @@ __all__ = [
     "QueueInvariantError",
     "QueueNominator",
     "QueueOptions",
+    "QueueProfiles",
     "QueueState",
     "QueueStatistics",
     "SchedulingQueue",

@@ -56,6 +56,12 @@ class ActiveQueue:
             heap = self._deferred.get(info.pod.metadata.namespace, heap)
         heap.push(info.uid, self._sort_key(info), info)
 
+    def sort_by(self, sort_key: SortKey) -> None:
+        """Use another sort key. If it raises, nothing changes. O(n)."""
+        heap = self._heap.resorted(sort_key)
+        deferred = {name: each.resorted(sort_key) for name, each in self._deferred.items()}
+        self._sort_key, self._heap, self._deferred = sort_key, heap, deferred
+
     def remove(self, uid: str) -> QueuedPodInfo | None:
         """Take a pod out; None when it is not here."""
         info = self._heap.remove(uid)

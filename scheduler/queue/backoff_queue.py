@@ -26,9 +26,12 @@ SortKey = Callable[[QueuedPodInfo], Any]
 NO_BACKOFF = -math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class BackoffPolicy:
-    """Backoff arithmetic. Pure, except that it caches the expiry in the pod's record."""
+    """Backoff arithmetic. Pure, except that it caches the expiry in the pod's record.
+
+    Other durations may be set at any time; they apply to failures from then on.
+    """
 
     initial: float
     """Seconds."""
@@ -134,6 +137,21 @@ class BackoffQueue:
             return self.errors.remove(uid)
         self._remove_candidate(uid)
         return info
+
+    def sort_by(self, sort_key: SortKey) -> None:
+        """Use another sort key. If it raises, nothing changes. O(n)."""
+        before, self._sort_key = self._sort_key, sort_key
+        try:
+            normal, candidates = (
+                each.resorted(self._key) for each in (self._normal, self._candidates)
+            )
+            suppressed = {
+                signature: each.resorted(self._key) for signature, each in self._suppressed.items()
+            }
+        except BaseException:
+            self._sort_key = before
+            raise
+        self._normal, self._candidates, self._suppressed = normal, candidates, suppressed
 
     def pop_early(self, suppressor: RetrySuppressor) -> QueuedPodInfo | None:
         """Take out the next pod of the normal heap although its backoff has not ended.

@@ -10,7 +10,7 @@ Sort keys are opaque and never recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
@@ -68,6 +68,19 @@ class KeyedHeap(Generic[T]):
         if old is not None:
             old[_KEY] = old[ITEM] = None
             self._compact()
+
+    def resorted(self, sort_key: Callable[[T], Any]) -> KeyedHeap[T]:
+        """Return a heap with the same items by other sort keys; ties keep their turn. O(n).
+
+        Raises whatever `sort_key` and comparing its results raise.
+        """
+        heap: KeyedHeap[T] = KeyedHeap(self.stamps)
+        heap._entries = {
+            key: [sort_key(entry[ITEM]), entry[_SEQUENCE], entry[_STAMP], key, entry[ITEM]]
+            for key, entry in self._entries.items()
+        }
+        heap._rebuild()
+        return heap
 
     def remove(self, key: str) -> T | None:
         """Take out the item under `key`; None when absent."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.parts import QueueParts
 from scheduler.queue.sub_queues import QueueState
@@ -99,6 +100,10 @@ class QueueIntrospection(QueueParts):
 
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and self._sub_queues.state(uid) is not None
+
+    def serves(self, pod: Pod) -> bool:
+        """Whether the pod's profile exists."""
+        return pod.spec.scheduler_name in self._hints.profiles
 
     def statistics(self) -> QueueStatistics:
         """Return counts; O(1) except for the deferred namespaces, which are few."""

@@ -53,6 +53,18 @@ class QueueOptions:
 DEFAULT_OPTIONS: Final = QueueOptions()
 
 
+@dataclass(frozen=True, slots=True)
+class QueueProfiles:
+    """The plugins and registrations of all profiles, as far as the queue uses them."""
+
+    #: Profile -> its PreEnqueue plugins, in order.
+    pre_enqueue: Mapping[str, Sequence[PreEnqueuePlugin]]
+    #: Profile -> the events that its plugins registered (`build_hint_map`).
+    hints: Mapping[str, QueueingHintMap]
+    #: The QueueSort plugin's. None: as before.
+    sort_key: SortKey | None = None
+
+
 class QueueParts:
     """The parts of a `SchedulingQueue`, which inherits them, built from its settings.
 
@@ -123,6 +135,8 @@ class QueueParts:
         self._wakeups = Wakeups(
             self._mover, self._hints, self._accounts, clock.monotonic, options.slice_seconds
         )
+        #: UIDs of active pods, and of those in backoff, that plugins since replaced let in.
+        self._readmissions: set[str] = set()
         #: Since the start: pods popped, events received, and those that no plugin registered.
         self._cycle = self._events = self._events_ignored = 0
         self._closed = False

@@ -14,7 +14,7 @@ from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error
-from scheduler.queue.backoff_queue import BackoffPolicy
+from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
 from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import SKIP, QueueingDecision, QueueingStrategy
@@ -123,6 +123,19 @@ class PodMover:
         if self.policy.aligned and self.sub_queues.state(info.uid) is QueueState.BACKOFF:
             # Its early retry may have been suppressed, which the change ends.
             self.signals.ready()
+
+    def sort_by(self, sort_key: SortKey, event: str) -> None:
+        """Sort active pods, and those in backoff, by another key. O(n log n)."""
+        active, backoff = self.sub_queues.sort_by(sort_key)
+        for infos, put in (
+            (active, self.sub_queues.to_active),
+            (backoff, self.sub_queues.to_backoff),
+        ):
+            for info in infos:
+                try:
+                    put(info, event)
+                except Exception as cause:  # noqa: BLE001 - boundary: plugin call (QueueSort)
+                    self._gate_unsortable(info, event, cause)
 
     def _move_to_backoff(self, info: QueuedPodInfo, event: str, hint: str) -> QueueState:
         info.last_event, info.last_hint = event, hint

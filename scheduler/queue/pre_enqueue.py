@@ -35,6 +35,15 @@ class PreEnqueueRunner:
         on_error: PluginErrorListener | None = None,
     ) -> None:
         """`timer` returns seconds, to measure runs; None measures nothing."""
+        self.replace(plugins)
+        self._metrics = metrics
+        self._timer = timer
+        self._on_error = on_error
+        #: Number since the start.
+        self.runs = self.errors = 0
+
+    def replace(self, plugins: Mapping[str, Sequence[PreEnqueuePlugin]]) -> None:
+        """Run these plugins from now on."""
         self._plugins = {profile: tuple(found) for profile, found in plugins.items()}
         #: (profile, plugin name) -> the plugin, if it has the optional method `held`.
         self._with_held: dict[tuple[str, str], Any] = {
@@ -43,11 +52,6 @@ class PreEnqueueRunner:
             for plugin in found
             if callable(getattr(plugin, "held", None))
         }
-        self._metrics = metrics
-        self._timer = timer
-        self._on_error = on_error
-        #: Number since the start.
-        self.runs = self.errors = 0
 
     def run(self, info: QueuedPodInfo) -> tuple[str, Status] | None:
         """Return the first rejection and the plugin that made it; None when all let the pod in.

@@ -15,12 +15,13 @@ scheduling_queue.go: PriorityQueue; docs/differences.md lists the differences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
 from scheduler.framework.events import (
     FORCE_ACTIVATE,
+    PROFILES_REPLACED,
     TIME_TICK,
     UNSCHEDULABLE_TIMEOUT,
     UNSCHEDULED_POD_ADD,
@@ -32,6 +33,7 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.cluster_events import pod_events
 from scheduler.queue.in_flight import InFlightEvent, PreCheck
 from scheduler.queue.introspection import QueueIntrospection
+from scheduler.queue.parts import QueueProfiles
 from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP
 from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES, QueueState
 from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS
@@ -88,6 +90,7 @@ class SchedulingQueue(QueueIntrospection):
         if queued is not None and queued.uid == pod.uid:
             self._sub_queues.remove(queued)
             self._sub_queues.count_rejectors(queued, -1)
+            self._readmissions.discard(pod.uid)
 
     def _queue_new(self, pod: Pod, label: str) -> None:
         now = self._clock.now()
@@ -145,6 +148,8 @@ class SchedulingQueue(QueueIntrospection):
         then called at once.
         """
         info = self._sub_queues.pop(self._retry_suppressor, early=self._options.pop_from_backoff)
+        if info is not None and self._readmissions and info.uid in self._readmissions:
+            info = self._readmitted(info)
         if info is None:
             self.signals.waiting_for_pod = True
             if self._sub_queues.active.pop_again:
@@ -156,6 +161,26 @@ class SchedulingQueue(QueueIntrospection):
         self._retry_suppressor.attempt_started(info.uid)
         if info.unschedulable_plugins or info.pending_plugins:
             self._sub_queues.count_rejectors(info, -1)
+        return info
+
+    def _readmitted(self, info: QueuedPodInfo | None) -> QueuedPodInfo | None:
+        """Return this pod, or the next, past those that PreEnqueue plugins of a new profile gate.
+
+        None when there is no other pod, or when the time slice is over; `on_ready` is then called.
+        """
+        time_slice = self._wakeups.time_slice()
+        while info is not None and info.uid in self._readmissions:
+            self._readmissions.remove(info.uid)
+            if not self._mover.run_pre_enqueue(info):
+                break
+            self._mover.move_to_unschedulable(info, PROFILES_REPLACED.label)
+            if time_slice.over():
+                self.signals.waiting_for_pod = True
+                self.signals.ready()
+                return None
+            info = self._sub_queues.pop(
+                self._retry_suppressor, early=self._options.pop_from_backoff
+            )
         return info
 
     def done(self, uid: str) -> None:
@@ -289,6 +314,47 @@ class SchedulingQueue(QueueIntrospection):
     def _release_suppressed(self) -> None:
         if self._options.pop_from_backoff and self._sub_queues.backoff.release():
             self.signals.ready()
+
+    # ----------------------------------------------------------------------------- other profiles
+
+    def replace_profiles(self, profiles: QueueProfiles, changed: Collection[str]) -> list[Pod]:
+        """Use other plugins from now on; keep every pod with its history.
+
+        Pods of `changed` profiles, which are those with another PreEnqueue plugin or other
+        registrations than before, are tried again when their backoff ends: unschedulable and gated
+        ones in slices, those in flight if their attempt fails. PreEnqueue runs again before one is
+        popped.
+
+        Returns the pods whose profile is gone; they are forgotten, except for those in flight.
+        """
+        gone = self._hints.profiles - profiles.hints.keys()
+        self._hints.replace(profiles.hints)
+        self._pre_enqueue.replace(profiles.pre_enqueue)
+        self._timetable.time_plugins = self._hints.subscription(TIME_TICK).plugins
+        strangers = [
+            info.pod
+            for info in (self._sub_queues if gone else ())
+            if info.pod.spec.scheduler_name in gone
+        ]
+        for pod in strangers:
+            self.delete(pod)
+        if profiles.sort_key is not None:
+            self._mover.sort_by(profiles.sort_key, PROFILES_REPLACED.label)
+        self._readmissions.update(
+            info.uid
+            for infos in (self._sub_queues.active, self._sub_queues.backoff)
+            for info in infos
+            if info.pod.spec.scheduler_name in changed
+        )
+        replaced = InFlightEvent(PROFILES_REPLACED, None, None, PROFILES_REPLACED.label)
+        self._in_flight.record(replaced)
+        self._end_suppression()
+        self._wakeups.move_all(self._sub_queues.unschedulable.retire(changed), replaced)
+        return strangers
+
+    def replace_backoff(self, *, initial: float, maximum: float) -> None:
+        """Let pods wait for other durations, in seconds, after failures from now on."""
+        self._policy.initial, self._policy.maximum = initial, maximum
 
     # ---------------------------------------------------------------------------------------- time
 

@@ -10,6 +10,7 @@ Invariant: a hint that raises counts as Queue, so that it never loses a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -250,19 +251,31 @@ class HintIndex:
         on_error: PluginErrorListener | None = None,
     ) -> None:
         """`timer` returns seconds, to measure hints; None measures nothing."""
-        self._profiles = dict(hints)
         self._metrics = metrics
         self._timer = timer
         self._on_error = on_error
+        self.replace(hints)
+        #: Since the start: calls of hints, those that raised, and results reused from a call for a
+        #: pod of the same signature, labels and namespace.
+        self.calls = self.errors = self.shared_results = 0
+
+    def replace(self, hints: Mapping[str, QueueingHintMap]) -> None:
+        """Look up these registrations from now on.
+
+        Pods that are indexed by hint keys of registrations that are gone must be indexed anew.
+        """
+        self._profiles = dict(hints)
         self._subscriptions: dict[ClusterEvent, EventSubscription] = {}
         self._keyed: dict[str, list[tuple[str, Registration]]] = {}
         for profile, registrations in self._profiles.items():
             for each in registrations:
                 if each.keys is not None:
                     self._keyed.setdefault(each.plugin, []).append((profile, each))
-        #: Since the start: calls of hints, those that raised, and results reused from a call for a
-        #: pod of the same signature, labels and namespace.
-        self.calls = self.errors = self.shared_results = 0
+
+    @property
+    def profiles(self) -> AbstractSet[str]:
+        """The profiles, those without registrations included."""
+        return self._profiles.keys()
 
     def subscription(self, event: ClusterEvent) -> EventSubscription:
         """Return the plugins that registered the event; computed once per distinct event."""

@@ -139,6 +139,25 @@ class SubQueues:
         else:
             self.to_unschedulable(info, "")
 
+    def sort_by(self, sort_key: SortKey) -> tuple[list[QueuedPodInfo], list[QueuedPodInfo]]:
+        """Sort the active pods, and those in backoff, by another key.
+
+        If it raises for one of them, all are taken out and returned, in their order so far; the
+        caller puts them back, each in its turn.
+        """
+        try:
+            self.backoff.sort_by(sort_key)
+            self.active.sort_by(sort_key)
+        except Exception:  # noqa: BLE001 - boundary: plugin call (QueueSort)
+            active, backoff = self.active.ordered(), self.backoff.ordered()
+        else:
+            return [], []
+        for info in (*active, *backoff):
+            self.remove(info)
+        self.active.sort_by(sort_key)
+        self.backoff.sort_by(sort_key)
+        return active, backoff
+
     def count_rejectors(
         self, info: QueuedPodInfo, delta: int, plugins: Iterable[str] | None = None
     ) -> None:

@@ -20,17 +20,17 @@ class Timetable:
     def __init__(
         self, now: float, *, flush: bool, hint_period: float, time_plugins: tuple[str, ...]
     ) -> None:
-        """`time_plugins` are the plugins that registered the Time event."""
         self._flush = flush
         self._hint_period = hint_period
-        self._time_plugins = time_plugins
+        #: The plugins that registered the Time event.
+        self.time_plugins = time_plugins
         self._next_flush = now
         self._next_tick = now + hint_period
 
     def next(self, pods: UnschedulablePods) -> float | None:
         """Return when the first task that concerns any of the pods is due; None when never."""
         flush = self._next_flush if self._flush and len(pods) > pods.gated else None
-        if not self._time_plugins or not pods.has_groups_of(self._time_plugins):
+        if not self.time_plugins or not pods.has_groups_of(self.time_plugins):
             return flush
         return self._next_tick if flush is None else min(flush, self._next_tick)
 
@@ -43,7 +43,7 @@ class Timetable:
 
     def tick_due(self, now: float) -> bool:
         """Whether to emit the Time event now; if so, the next period begins."""
-        if not self._time_plugins or now < self._next_tick:
+        if not self.time_plugins or now < self._next_tick:
             return False
         self._next_tick = now + self._hint_period
         return True

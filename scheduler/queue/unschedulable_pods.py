@@ -12,12 +12,13 @@ that it cannot help, however many there are.
 
 Invariant: a pod is in one group, and the index holds exactly the groups that have members, under
 the keys computed when the group was made. Whoever changes a record's plugins, gate or pod must
-`put` the record again.
+`put` the record again. When the plugins of a profile are replaced, its groups are retired: they
+keep their keys and get no new members, so that no pod has to be indexed anew at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.in_flight import InFlightEvent
@@ -67,6 +68,8 @@ class UnschedulablePods:
         self._group_of: dict[str, Group] = {}
         #: Plugin name, or (registration, hint key) -> groups by their key.
         self._index: dict[Hashable, dict[Hashable, Group]] = {}
+        #: How often the groups of a profile were retired; a part of the key of its groups.
+        self._retirements: dict[str, int] = {}
         #: Number of pods held by a PreEnqueue plugin.
         self.gated = 0
 
@@ -91,6 +94,7 @@ class UnschedulablePods:
             frozenset(info.unschedulable_plugins),
             frozenset(info.pending_plugins),
             info.gating_plugin,
+            self._retirements.get(info.pod.spec.scheduler_name, 0),
         )
         old = self._group_of.get(uid)
         if old is not None:
@@ -106,6 +110,19 @@ class UnschedulablePods:
         group.members[uid] = info
         self._group_of[uid] = group
         self.gated += group.gated
+
+    def retire(self, profiles: Collection[str]) -> list[Group]:
+        """Return the present groups of these profiles; pods that are put from now on join others.
+
+        The caller sees to it that all members of the groups leave them.
+        """
+        for profile in profiles:
+            self._retirements[profile] = self._retirements.get(profile, 0) + 1
+        return [
+            group
+            for group in self._groups.values()
+            if group.sample.pod.spec.scheduler_name in profiles
+        ]
 
     def remove(self, uid: str) -> QueuedPodInfo | None:
         """Take a pod out; None when it is not here."""

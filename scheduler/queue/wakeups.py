@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
+from scheduler.framework.events import PROFILES_REPLACED, UNSCHEDULABLE_TIMEOUT
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.accounts import NamespaceAccounts
 from scheduler.queue.in_flight import InFlightEvent
@@ -137,6 +137,17 @@ class Wakeups:
         """Move pods, if they are still unschedulable."""
         self._apply(deque((info, decision, label) for info in infos), self.time_slice())
 
+    def move_all(self, groups: Iterable[Group], event: InFlightEvent) -> None:
+        """Move all members of `groups`, gated ones too, whatever hints say: now or in slices."""
+        for group in groups:
+            for lane in self._lanes:
+                lane.pop(group, None)
+            self._lanes[0][group] = [event]
+        if self.slice_seconds == math.inf:
+            self.resume()
+        if self.backlog:
+            self.mover.signals.due(DUE_NOW)
+
     def resume(self) -> None:
         """Do one time slice of the backlog."""
         if not self.backlog:
@@ -185,6 +196,9 @@ class Wakeups:
 
     def _evaluate(self, group: Group, event: InFlightEvent, moves: deque[_Move]) -> None:
         """Evaluate the hints for a group, and append the pods to be moved to `moves`."""
+        if event.cluster_event is PROFILES_REPLACED:
+            moves.extend((info, AFTER_BACKOFF, event.label) for info in group.members.values())
+            return
         shared = (
             group.identity is not None
             and event.subject not in group.members

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -20,7 +20,7 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map
+from scheduler.queue import QueueOptions, QueueProfiles, SchedulingQueue, build_hint_map
 from scheduler.queue.backoff_queue import SortKey
 from scheduler.queue.metrics import QueueMetrics
 
@@ -231,6 +231,13 @@ class Recorder(QueueMetrics):
         self.plugins.append((plugin, status, seconds))
 
 
+def _gates(profiles: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    return {
+        name: [plugin for plugin in found if hasattr(plugin, "pre_enqueue")]
+        for name, found in profiles.items()
+    }
+
+
 class World:
     """A queue on a clock moved by hand, validated after every step that goes through here."""
 
@@ -249,14 +256,12 @@ class World:
         self.ready: list[float] = []
         self.problems: list[tuple[str, str, str, Exception]] = []
         self.profiles = {PROFILE: plugins} if profiles is None else profiles
+        self.hints = {name: build_hint_map(found) for name, found in self.profiles.items()}
         self.queue = SchedulingQueue(
             self.clock,
             sort_key,
-            {
-                name: [plugin for plugin in found if hasattr(plugin, "pre_enqueue")]
-                for name, found in self.profiles.items()
-            },
-            {name: build_hint_map(found) for name, found in self.profiles.items()},
+            _gates(self.profiles),
+            self.hints,
             pod_lister=lambda namespace, name: self.pods.get(f"{namespace}/{name}"),
             options=QueueOptions(**options),
             metrics=self.metrics,
@@ -265,6 +270,24 @@ class World:
                 (plugin, what, pod.metadata.name, error)
             ),
         )
+
+    def replace(
+        self,
+        profiles: dict[str, Sequence[Any]],
+        changed: Collection[str],
+        sort_key: SortKey | None = None,
+    ) -> list[str]:
+        """Replace plugins; return the names of the pods whose profile is gone."""
+        self.profiles = profiles
+        self.hints = {
+            name: build_hint_map(found) if name in changed else self.hints[name]
+            for name, found in profiles.items()
+        }
+        gone = self.queue.replace_profiles(
+            QueueProfiles(_gates(profiles), self.hints, sort_key), changed
+        )
+        self.queue.validate()
+        return [pod.metadata.name for pod in gone]
 
     def add(self, *pods: Pod) -> None:
         for pod in pods:

@@ -32,7 +32,15 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.queue import wakeups
-from tests.unit.queue.doubles import PROFILE, QUEUE, SKIP, WILDCARD, World, make_pod
+from tests.unit.queue.doubles import (
+    PROFILE,
+    QUEUE,
+    SKIP,
+    WILDCARD,
+    World,
+    make_pod,
+    priority_sort,
+)
 
 KINDS = ("red", "blue")
 SHAPES = {kind: f"signature of {kind} pods" for kind in KINDS}
@@ -78,6 +86,11 @@ class Gate(Switch):
         if self.broken:
             raise RuntimeError("broken gate")
         return None if self.passes(pod) else unresolvable("closed", requeue_after=self.retry)
+
+
+def by_name(info: QueuedPodInfo) -> Any:
+    """Sort by a key that cannot be compared with those of `priority_sort`."""
+    return info.key
 
 
 class HoldingGate(Gate):
@@ -136,6 +149,8 @@ class QueueMachine(RuleBasedStateMachine):
             # A time slice of no length: everything that can be postponed is.
             slice_seconds=0.0 if sliced else math.inf,
         )
+        # Far from 0, which stays in the past when the clock is set back.
+        self.world.clock.step(1_000_000.0)
         self.queue = self.world.queue
         self.queue.signals.on_timer = self.timer_moved
 
@@ -260,6 +275,26 @@ class QueueMachine(RuleBasedStateMachine):
     def open(self, name: str, kind: str) -> None:
         self.switches[name].closed.discard(kind)
         self.world.happen(OPENED[name], None, kind)
+
+    @rule(
+        names=st.sets(st.sampled_from((*FILTERS, *GATES)), min_size=1),
+        per_signature=st.booleans(),
+        opened=st.booleans(),
+        backwards=st.sampled_from([None, False, True]),
+    )
+    def plugins_are_replaced(
+        self, names: set[str], per_signature: bool, opened: bool, backwards: bool | None
+    ) -> None:
+        """Other instances take over, which may let pods pass without any event."""
+        for name in sorted(names):
+            kind = type(self.switches[name])
+            replaced = kind(name, per_signature=per_signature and name in FILTERS)
+            replaced.closed = set() if opened else self.switches[name].closed
+            self.switches[name] = replaced
+        self.filters = {name: self.switches[name] for name in FILTERS}
+        self.gates = {name: gate for name, gate in self.switches.items() if isinstance(gate, Gate)}
+        sort_key = {None: None, False: priority_sort, True: by_name}[backwards]
+        self.world.replace({PROFILE: tuple(self.switches.values())}, {PROFILE}, sort_key)
 
     @rule(name=st.sampled_from((*FILTERS, *GATES)), broken=st.booleans())
     def break_plugin(self, name: str, broken: bool) -> None:
