@@ -12,6 +12,7 @@ from config.durations import format_duration, parse_duration
 from config.feature_gates import GATES, GO_BOOLEANS, OWN_GATES, FeatureGates, Stage
 from config.loading import Configuration, ResolvedProfile, load_configuration
 from config.output import configz, to_data, to_yaml, upstream_form
+from config.restarts import RELOADABLE, needing_restart
 from config.schema import configuration_schema
 from config.types import (
     API_VERSION,
@@ -34,6 +35,7 @@ __all__ = [
     "GO_BOOLEANS",
     "KIND",
     "OWN_GATES",
+    "RELOADABLE",
     "ClientConnectionConfiguration",
     "Configuration",
     "Difference",
@@ -53,6 +55,7 @@ __all__ = [
     "differences",
     "format_duration",
     "load_configuration",
+    "needing_restart",
     "parse_duration",
     "redacted_differences",
     "to_data",

@@ -84,6 +84,18 @@ class DefaultPreemptionArgs(Arguments):
     """`Own`: only pods whose schedulerName is a profile of this process. `All`: as upstream."""
 
 
+class _Evictions:
+    """Evictions under way, of all profiles."""
+
+    def __init__(self) -> None:
+        #: UIDs of pods with evictions under way, except those whose last victim is terminating.
+        self.held: set[str] = set()
+        #: UID of each pod whose last victim is being evicted, to that victim.
+        self.last_victims: dict[str, Pod] = {}
+        #: Inverse: UID of the victim to the UIDs of the pods.
+        self.pods_by_last_victim: dict[str, set[str]] = {}
+
+
 class DefaultPreemption:
     """Preempts pods of lower priority."""
 
@@ -113,12 +125,11 @@ class DefaultPreemption:
             args.min_candidate_nodes_absolute,
             own_victims_only=args.victim_schedulers == "Own",
         )
-        #: UIDs of pods with evictions under way, except those whose last victim is terminating.
-        self._held: set[str] = set()
-        #: UID of each pod whose last victim is being evicted, to that victim.
-        self._last_victims: dict[str, Pod] = {}
-        #: Inverse: UID of the victim to the UIDs of the pods.
-        self._pods_by_last_victim: dict[str, set[str]] = {}
+        # Shared, because evictions go on when another instance replaces this one.
+        evictions = handle.shared(self.name, _Evictions)
+        self._held = evictions.held
+        self._last_victims = evictions.last_victims
+        self._pods_by_last_victim = evictions.pods_by_last_victim
 
     @staticmethod
     def validate_args(args: DefaultPreemptionArgs) -> Iterator[tuple[str, str]]:

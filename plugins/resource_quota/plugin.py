@@ -60,6 +60,8 @@ class ResourceQuota:
     """Does nothing while its feature gate is off, or with `quotaMode: Off`."""
 
     name: ClassVar[str] = plugin_names.RESOURCE_QUOTA
+    #: Reservations of binding cycles under way are known to this instance only.
+    restart_on_change: ClassVar[bool] = True
     aliases: ClassVar[tuple[str, ...]] = ("resourcequota",)
     args_type: ClassVar[type[ResourceQuotaArgs]] = ResourceQuotaArgs
     #: What it reads and writes while it is in force.

@@ -89,6 +89,8 @@ class VolumeBinding:
     """Binds claims that wait for their first consumer, and respects bound claims."""
 
     name: ClassVar[str] = plugin_names.VOLUME_BINDING
+    #: Reservations of binding cycles under way are known to this instance only.
+    restart_on_change: ClassVar[bool] = True
     args_type: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
     required_resources: ClassVar[tuple[str, ...]] = (
         "csidrivers",

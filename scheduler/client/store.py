@@ -46,6 +46,10 @@ class Store(Generic[T]):
         """Return one object by its key, or None."""
         return self._items.get(key)
 
+    def by_keys(self) -> dict[str, T]:
+        """Return a copy: all objects by their keys."""
+        return dict(self._items)
+
     def snapshot_keys(self) -> tuple[str, ...]:
         """Return a copy of all keys."""
         return tuple(self._items)

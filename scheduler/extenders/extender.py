@@ -96,13 +96,17 @@ class Extenders:
     def __init__(
         self, extenders: Sequence[Extender], transport: ExtenderTransport, table: NodeTable
     ) -> None:
+        self._table = table
+        self.transport = transport
+        self.replace(extenders)
+
+    def replace(self, extenders: Sequence[Extender]) -> None:
+        """Call these from now on; not while a cycle is suspended."""
         #: With the resources that each manages; none: it is interested in every pod.
         self._all = [
             (each, frozenset(resource.name for resource in each.managed_resources))
             for each in sorted(extenders, key=lambda each: each.ignorable)
         ]
-        self._table = table
-        self.transport = transport
         #: Whether any of them filters or scores nodes.
         self.evaluates = any(each.filter_verb or each.prioritize_verb for each in extenders)
 

@@ -70,7 +70,7 @@ def _http_client(extender: Extender) -> ExtenderHttp:
 
 
 class ExtenderCallError(ExtenderError):
-    """A failed call and its cause; None when the circuit breaker stopped it."""
+    """A failed call and its cause; None when the extender was not called at all."""
 
     def __init__(self, text: str, cause: RequestError | MalformedResponseError | None) -> None:
         super().__init__(text)
@@ -120,23 +120,68 @@ class HttpExtenderTransport:
         self._clients: dict[int, ExtenderClient] = {}
         #: Extenders whose unusual scores were reported.
         self._reported_scores: set[str] = set()
+        self._failures = failures
+        self._cool_down = cool_down
+        #: Removed from the configuration; their connections are closed later.
+        self._removed: list[ExtenderClient] = []
+        self.replace(self.clients_of(extenders))
+
+    def clients_of(self, extenders: Sequence[Extender]) -> list[ExtenderClient]:
+        """Return a client for each: the present one, with its state, if nothing differs.
+
+        Raises:
+            ConfigurationError: lists every reason why an extender cannot be called.
+        """
+        present = list(self._clients.values())
+        clients = []
         for each, http in zip(extenders, http_clients(extenders), strict=True):
-            name = display_name(each)
-            breakers = {
-                verb: CircuitBreaker(clock.monotonic, failures=failures, cool_down=cool_down)
-                for verb in (
-                    each.filter_verb, each.prioritize_verb, each.preempt_verb, each.bind_verb
-                )
-                if verb
-            }  # fmt: skip
-            self._clients[id(each)] = ExtenderClient(each, name, http, breakers)
-            for verb in breakers:
-                metrics.extender_circuit(name, verb, open=False)
+            same = next((one for one in present if one.extender == each), None)
+            if same is None:
+                clients.append(self._client(each, http))
+            else:
+                present.remove(same)
+                clients.append(same)
+        return clients
+
+    def replace(self, clients: Sequence[ExtenderClient]) -> None:
+        """Use these from now on; calls under way end as they began."""
+        following = {id(each.extender): each for each in clients}
+        for key, client in self._clients.items():
+            if key not in following:
+                self._removed.append(client)
+                for verb in client.breakers:
+                    self._metrics.extender_circuit(client.name, verb, open=False)
+        for key, client in following.items():
+            if key not in self._clients:
+                for verb in client.breakers:
+                    self._metrics.extender_circuit(client.name, verb, open=False)
+        self._clients = following
+
+    def _client(self, extender: Extender, http: ExtenderHttp) -> ExtenderClient:
+        verbs = (
+            extender.filter_verb, extender.prioritize_verb, extender.preempt_verb,
+            extender.bind_verb,
+        )  # fmt: skip
+        breakers = {
+            verb: CircuitBreaker(
+                self._clock.monotonic, failures=self._failures, cool_down=self._cool_down
+            )
+            for verb in verbs
+            if verb
+        }
+        return ExtenderClient(extender, display_name(extender), http, breakers)
+
+    async def close_removed(self) -> None:
+        """Close the connections to extenders that are no longer called."""
+        removed, self._removed = self._removed, []
+        for client in removed:
+            await client.http.close()
 
     async def close(self) -> None:
         """Close all connections after cancelled work had time to clean up."""
         if self._abandoned:
             await asyncio.wait(self._abandoned, timeout=_CLEANUP_TIMEOUT)
+        await self.close_removed()
         for client in self._clients.values():
             await client.http.close()
 
@@ -146,7 +191,10 @@ class HttpExtenderTransport:
         self, extender: Extender, verb: str, body: bytes, read: Callable[[bytes], T]
     ) -> T:
         """Send `body` and return the response as decoded by `read`. Raises ExtenderError."""
-        client = self._clients[id(extender)]
+        client = self._clients.get(id(extender))
+        if client is None:
+            text = f"extender {display_name(extender)} is no longer in the configuration"
+            raise ExtenderCallError(text, None)
         breaker = client.breakers[verb]
         if not breaker.allows():
             self._metrics.extender_not_called(client.name, verb)

@@ -57,6 +57,8 @@ class Plugin(Protocol):
     #   optional_resources   mapping of those among them without which the plugin works, to what
     #                        does not happen then; without any other no pod is scheduled
     #   permissions          tuple of `Permission`: what it writes through `Handle.api`
+    #   restart_on_change    True: another instance could not recover the state of this one, so that
+    #                        a reload refuses other arguments or another version of the plugin
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,21 @@ class SchedulerMetrics:
         """Count a chosen node that was filtered again after another writer changed it."""
         self._rechecks["fits" if fits else "rejected",].inc()
 
+    def configuration_in_force(self, generation: int, pause_seconds: float = 0.0) -> None:
+        """Set the number of the configuration in force, and how long its takeover held the loop.
+
+        1 is that of the start.
+        """
+        self._families.gauge("kubestow_config_reload_pause_seconds")[()].set(pause_seconds)
+        self._families.gauge("kubestow_config_generation")[()].set(float(generation))
+        self._families.gauge("kubestow_config_last_reload_successful")[()].set(1.0)
+
+    def configuration_reload(self, result: str, *, refused: bool) -> None:
+        """Count a change of the files of the configuration."""
+        self._families.counter("kubestow_config_reloads_total")[result,].inc()
+        successful = self._families.gauge("kubestow_config_last_reload_successful")
+        successful[()].set(0.0 if refused else 1.0)
+
     def extender_request(self, extender: str, verb: str, result: str, seconds: float) -> None:
         """Record a call of an extender that ended `success` or `error`."""
         self._extender_requests[extender, verb, result].inc()

@@ -40,6 +40,8 @@ from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import RunOptions, available_plugins, read_configuration, seconds
+from scheduler.service.reload.fingerprints import look
+from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.watchdog import LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, wire
@@ -102,6 +104,9 @@ class Application:
         self._owns_process = True
         self.metrics = SchedulerMetrics(disabled=options.disabled_metrics)
         self._clock = SystemClock()
+        self._seen = look(options)
+        #: Takes over changes of the files; None before the parts are wired.
+        self.reloader: Reloader | None = None
         self._heartbeat = LoopHeartbeat(LeaseClock())
 
     def request_stop(self) -> None:
@@ -181,9 +186,11 @@ class Application:
             metrics=self.metrics,
         )
         stack.push_async_callback(wiring.close)
+        self.reloader = reloader = Reloader(self._options, wiring, self._seen)
         endpoints = Endpoints(
             self._options,
             self._configuration,
+            reloader,
             wiring,
             elector,
             # No leader fence: replicas that do not lead review requests as well.
@@ -195,19 +202,26 @@ class Application:
         )
         await self._unless_stopped(stack.enter_async_context(endpoints))
         try:
-            await self._run(wiring, elector, endpoints)
+            await self._run(wiring, elector, endpoints, reloader)
         except* LeadershipLostError as lost:
             _log.error("exiting: another replica may schedule now", error=str(lost.exceptions[0]))
             self._exit_code = EXIT_FAILED
         return self._exit_code
 
-    async def _run(self, wiring: Wiring, elector: LeaseThread | None, endpoints: Endpoints) -> None:
+    async def _run(
+        self,
+        wiring: Wiring,
+        elector: LeaseThread | None,
+        endpoints: Endpoints,
+        reloader: Reloader,
+    ) -> None:
         async with asyncio.TaskGroup() as tasks:
             background: list[asyncio.Task[Any]] = [
                 tasks.create_task(wiring.connections.recorder.run(), name="events"),
                 tasks.create_task(watch_loop(self.metrics, self._heartbeat), name="watchdog"),
                 tasks.create_task(wiring.connections.dispatcher.run(), name="dispatcher"),
                 tasks.create_task(wiring.reviewer.run(), name="permissions"),
+                tasks.create_task(reloader.run(), name="configuration reload"),
             ]
             if self._owns_process:
                 upkeep = return_memory(self._clock, malloc_trim())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -78,7 +78,12 @@ class BindingCycle:
         self._slots = slots
         self._inbox = inbox
         self._recheck = recheck
-        self._extenders = extenders
+        #: Replaced when the configuration is.
+        self.extenders = extenders
+        #: Attempts whose binding cycle has not ended, by UID; added before the task is created.
+        self.under_way: dict[str, Attempt] = {}
+        #: Called with each attempt whose binding cycle has ended.
+        self.on_end: Callable[[Attempt], None] | None = None
         #: PreBind work under way, and the message for those whose work a preemptor stopped; by UID.
         self._pre_binding: dict[str, asyncio.Task[None]] = {}
         self._preempted: dict[str, str] = {}
@@ -95,21 +100,27 @@ class BindingCycle:
     async def run(self, attempt: Attempt) -> None:
         """Run the whole cycle; raises only when cancelled."""
         try:
-            if attempt.waiting is not None:
-                failure = await self._wait_at_permit(attempt, attempt.waiting)
-                if failure is not None:
-                    self._inbox.submit(partial(self._failed, attempt, failure))
-                    return
-        except asyncio.CancelledError:
-            self._engine.abandon(attempt)
-            raise
-        self._slots.take()
-        self._metrics.binding_cycles(1)
-        try:
-            await self._after_permit(attempt)
+            try:
+                if attempt.waiting is not None:
+                    failure = await self._wait_at_permit(attempt, attempt.waiting)
+                    if failure is not None:
+                        self._inbox.submit(partial(self._failed, attempt, failure))
+                        return
+            except asyncio.CancelledError:
+                self._engine.abandon(attempt)
+                raise
+            self._slots.take()
+            self._metrics.binding_cycles(1)
+            try:
+                await self._after_permit(attempt)
+            finally:
+                self._metrics.binding_cycles(-1)
+                self._slots.release()
         finally:
-            self._metrics.binding_cycles(-1)
-            self._slots.release()
+            if attempt.info.uid in self.under_way:
+                del self.under_way[attempt.info.uid]
+            if self.on_end is not None:
+                self.on_end(attempt)
 
     async def _after_permit(self, attempt: Attempt) -> None:
         try:
@@ -249,8 +260,8 @@ class BindingCycle:
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         started = self._clock.monotonic()
         status: Status | None = Status(Code.SKIP)
-        if self._extenders is not None:
-            status = await self._extenders.bind(attempt.pod, attempt.node_name)
+        if self.extenders is not None:
+            status = await self.extenders.bind(attempt.pod, attempt.node_name)
         if status is not None and status.skip:
             status = await self._run_bind_plugins(attempt)
         self._observe("Bind", status, attempt, started)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from config import Configuration, configz
+from config import Configuration
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import load_configuration
 from scheduler.client.rest import ApiClient
@@ -25,6 +25,7 @@ from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
 
 if TYPE_CHECKING:
+    from scheduler.service.reload.reloader import Reloader
     from scheduler.service.wiring import Wiring
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
@@ -38,12 +39,15 @@ class Endpoints:
         self,
         options: RunOptions,
         configuration: Configuration,
+        reloader: Reloader,
         wiring: Wiring,
         elector: LeaseThread | None,
         client: ApiClient,
     ) -> None:
         self._options = options
+        #: Of the start: what endpoints use needs a restart.
         self._configuration = configuration
+        self._reloader = reloader
         self._wiring = wiring
         self._elector = elector
         self._client = client
@@ -108,7 +112,7 @@ class Endpoints:
                 advisory=self._advisory_checks(),
             ),
             metrics=self._wiring.connections.metrics,
-            configz=lambda: configz(self._configuration),
+            configz=self._reloader.configz,
             debug=self._debug_pages(),
             version=build_info().version_info(),
             pods=self._pods,

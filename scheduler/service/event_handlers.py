@@ -8,7 +8,7 @@ handler that fails for one object is logged and counted; the others of the batch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -64,11 +64,31 @@ class EventHandlers:
         self._move = queue.move_all_to_active_or_backoff
         self._waiting_pods = waiting_pods
         self._names = frozenset(scheduler_names)
+        #: Whether a name was ever taken away.
+        self._names_removed = False
         self._registered = registered
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
         self._features = features
+
+    def replace_profiles(self, scheduler_names: Collection[str], strangers: Iterable[Pod]) -> None:
+        """Handle pods of these names as ours from now on.
+
+        `strangers` are the pending pods that were ours before and are no more.
+        """
+        names = frozenset(scheduler_names)
+        self._names_removed = self._names_removed or not self._names <= names
+        self._names = names
+        for pod in strangers:
+            if self._honor_nominations and pod.status.nominated_node_name:
+                self._queue.nominator.add_nominated_pod(pod, None)
+
+    def queue_known(self, pod: Pod) -> None:
+        """Queue a pending pod that the informer knew before its profile existed."""
+        pending = not pod.spec.node_name and not self._cache.is_assumed(pod.metadata.uid)
+        if pending and self._ours(pod):
+            self._queue.add(pod)
 
     # -- batches, as reflectors deliver them -----------------------------------------------------
 
@@ -82,10 +102,10 @@ class EventHandlers:
 
     def other(self, plural: str, event_resource: str) -> Callable[[Sequence[Delta[Any]]], None]:
         """Return a handler of another resource; `event_resource` is empty without registrations."""
-        actions = self._registered.get(event_resource, ActionType.NONE)
 
         def change(delta: Delta[Any]) -> None:
             self._cache.table.bump(plural, revise=plural in _READ_BY_FILTERS)
+            actions = self._registered.get(event_resource, ActionType.NONE)
             event = _general_event(event_resource, delta.type, actions)
             if event is not None:
                 old, new = _old_and_new(delta)
@@ -211,7 +231,10 @@ class EventHandlers:
         self._move(ASSIGNED_POD_DELETE, placed, None)
 
     def _ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self._names
+        if pod.spec.scheduler_name in self._names:
+            return True
+        # An attempt may be under way for a pod whose profile is gone.
+        return self._names_removed and self._cache.is_assumed(pod.metadata.uid)
 
     # -- nodes -----------------------------------------------------------------------------------
 

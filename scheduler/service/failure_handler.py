@@ -99,6 +99,10 @@ class FailureHandler:
             # would be wrong. (Upstream writes it even to a bound pod.)
             self._queue.done(info.uid)
             return
+        elif not self._queue.serves(newest):
+            # Its profile disappeared from the configuration during the attempt.
+            self._queue.done(info.uid)
+            return
         else:
             info.pod = newest
             self._requeue(info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +13,10 @@ from scheduler.engine import WaitingPod
 from scheduler.framework import ApiWriter, NodeTableView, Nominator, WhatIf
 from scheduler.framework.preemption import PreemptionSearch
 from scheduler.queue import SchedulingQueue
+from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.state import State
+from scheduler.service.subscriptions import PluginSubscriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +41,34 @@ class ServiceHandle:
         connections: Connections,
         state: State,
         api: ApiWriter,
-        shared: dict[str, Any],
+        shared: SharedObjects,
     ) -> None:
-        """Wire the handle; `shared` has the objects that plugins of all profiles share, by name."""
+        """Wire the handle; the handles of all profiles have the same `shared`."""
         self.profile_name = profile_name
         self.clock = connections.clock
         self.events = connections.events
         self.feature_gates = connections.configuration.feature_gates
         self.metrics = connections.metrics.plugins
         self.listers = state.listers
-        self.subscriptions = state.subscriptions
+        self.subscriptions = PluginSubscriptions(state.subscriptions, attached=True)
         self.api = api
         self._state = state
         self._shared = shared
-        self._parts: SchedulingParts | None = None
+        #: Empty, or the parts alone: one list for all plugins of the profile.
+        self._connected: list[SchedulingParts] = []
+
+    def for_plugin(self, subscriptions: PluginSubscriptions) -> ServiceHandle:
+        """Return the handle as one plugin sees it, with its own subscriptions."""
+        own = copy.copy(self)
+        own.subscriptions = subscriptions
+        return own
 
     def connect(self, parts: SchedulingParts) -> None:
-        """Complete the handle, once: queue and binding are built from plugins that have it."""
-        assert self._parts is None
-        self._parts = parts
+        """Complete the handle: queue and binding are built from plugins that have it.
+
+        Again whenever the plugins of some profile were replaced.
+        """
+        self._connected[:] = [parts]
 
     @property
     def table(self) -> NodeTableView:
@@ -101,9 +113,15 @@ class ServiceHandle:
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the one object of this name in the process."""
-        if name not in self._shared:
-            self._shared[name] = make()
-        return self._shared[name]
+        if name not in self._shared.objects:
+            # `make` passes this handle on; what it makes outlives the plugin.
+            own = self.subscriptions
+            self.subscriptions = self._shared.subscribe(name, own)
+            try:
+                self._shared.objects[name] = make()
+            finally:
+                self.subscriptions = own
+        return self._shared.objects[name]
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
         """Return the pods that wait at Permit, of all profiles."""
@@ -122,7 +140,7 @@ class ServiceHandle:
         self._state.background.start(work, name)
 
     def _scheduling(self) -> SchedulingParts:
-        if self._parts is None:
+        if not self._connected:
             msg = "the queue does not exist yet: use it from extension points, not from __init__"
             raise RuntimeError(msg)
-        return self._parts
+        return self._connected[0]

@@ -51,5 +51,10 @@ class StoreListers:
         found: Pod | None = self["pods"].get(name, namespace)
         return found
 
+    def by_keys(self, plural: str) -> dict[str, Any]:
+        """Return a copy of all known objects of a resource, by `namespace/name` or name."""
+        store = self._stores.get(plural)
+        return {} if store is None else store.by_keys()
+
     def __getitem__(self, plural: str) -> Lister:
         return self._stores.get(plural, _NOTHING)

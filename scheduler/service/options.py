@@ -210,7 +210,8 @@ def add_plugin_directories(directories: Iterable[str]) -> None:
     if absent:
         raise ConfigurationError([f"--plugin-dir: {each} is not a directory" for each in absent])
     for each in directories:
-        path = str(Path(each).resolve())
+        # Not resolved: a reload finds the folder that a link points to by then.
+        path = str(Path(each).absolute())
         if path not in sys.path:
             sys.path.append(path)
 

@@ -30,6 +30,10 @@ class PluginConditions:
     """Collects the conditions of the plugins of a pod's profile."""
 
     def __init__(self, frameworks: Mapping[str, Framework]) -> None:
+        self.replace(frameworks)
+
+    def replace(self, frameworks: Mapping[str, Framework]) -> None:
+        """Ask the plugins of these profiles from now on."""
         self._plugins: dict[str, tuple[Any, ...]] = {
             name: tuple(
                 plugin

@@ -49,7 +49,10 @@ class SchedulingLoop:
         inbox: Inbox,
         timed: Sequence[TimedWork],
     ) -> None:
-        """Subscribe to the queue and to `timed` work; `wake` is set when there may be work."""
+        """Subscribe to the queue and to `timed` work; `wake` is set when there may be work.
+
+        `timed` may grow; whoever adds to it connects its `on_timer`.
+        """
         self._engine = engine
         self._queue = queue
         self._binding = binding
@@ -88,6 +91,11 @@ class SchedulingLoop:
         self._stopping = True
         if self._deciding is not None:
             self._deciding.cancel()
+
+    async def between_cycles(self) -> None:
+        """Wait until no cycle is suspended; until the next await none begins."""
+        while self._inbox.suspended:
+            await self._resumed.wait()
 
     async def drained(self) -> None:
         """Wait until no binding cycle is past Permit; those that wait there would take too long."""
@@ -133,6 +141,7 @@ class SchedulingLoop:
             else:
                 attempt = self.schedule(info)
             if attempt is not None:
+                self._binding.under_way[info.uid] = attempt
                 cycles.create_task(self._binding.run(attempt), name=f"bind {info.key}")
             if self._clock.monotonic() >= end:
                 return True

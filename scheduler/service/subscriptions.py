@@ -1,8 +1,13 @@
-"""SubscriptionBoard: callbacks of plugins for objects, nominations, bindings and time."""
+"""Callbacks of plugins for objects, nominations, bindings and time.
+
+The service publishes to the `SubscriptionBoard`. Each plugin subscribes through its own
+`PluginSubscriptions`, so that the callbacks of one plugin can be attached, when the configuration
+that it belongs to is taken over, and withdrawn when nothing uses the plugin any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -23,6 +28,8 @@ class SubscriptionBoard:
         self._synced: list[Callable[[], None]] = []
         #: Plugins' work by the clock.
         self.timed: list[TimedWork] = []
+        #: Whether the end of the first lists was published.
+        self.synced = False
 
     def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
         """Call `callback(old, new)` for every change of a watched object."""
@@ -63,7 +70,149 @@ class SubscriptionBoard:
 
     def publish_synced(self) -> None:
         """Call the subscribers to the end of the first lists."""
+        self.synced = True
         _publish(self._synced)
+
+    def add(self, kind: str, callback: Any, plural: str = "") -> None:
+        """Add a subscription: `kind` is the part of the method's name after `on_`."""
+        self._callbacks(kind, plural).append(callback)
+
+    def remove(self, kind: str, callback: Any, plural: str = "") -> None:
+        """Remove a subscription."""
+        self._callbacks(kind, plural).remove(callback)
+
+    def _callbacks(self, kind: str, plural: str) -> list[Any]:
+        if kind == "object":
+            return self._objects.setdefault(plural, [])
+        lists: dict[str, list[Any]] = {
+            "nomination": self._nominations,
+            "bind": self._binds,
+            "synced": self._synced,
+            "time": self.timed,
+        }
+        return lists[kind]
+
+
+class PluginSubscriptions:
+    """The subscriptions of one plugin, or of one object that plugins share.
+
+    Implements `framework.Subscriptions`. Nothing is called before `begin_catching_up`
+    or `attach`, and after `withdraw`.
+    """
+
+    def __init__(self, board: SubscriptionBoard, *, attached: bool) -> None:
+        """`attached`: there is nothing to catch up with, because nothing runs yet."""
+        self._board = board
+        self._attached = attached
+        self._entries: list[tuple[str, Any, str]] = []
+        self._catching_up: list[_CatchUp] = []
+
+    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+        """Call `callback(old, new)` for every change of a watched object."""
+        self._add("object", callback, plural)
+
+    def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
+        """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
+        self._add("nomination", callback)
+
+    def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
+        """Call `callback(pod, node_name)` after a binding succeeded."""
+        self._add("bind", callback)
+
+    def on_synced(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` when every first list was handled."""
+        self._add("synced", callback)
+
+    def on_time(self, work: TimedWork) -> None:
+        """Have `work` called by the scheduling loop when it is due."""
+        self._add("time", work)
+
+    @property
+    def plurals(self) -> frozenset[str]:
+        """Resources subscribed to: they must be watched."""
+        return frozenset(plural for kind, _, plural in self._entries if kind == "object")
+
+    def alike(self) -> PluginSubscriptions:
+        """Return subscriptions without entries that begin to call at the same time."""
+        return PluginSubscriptions(self._board, attached=self._attached)
+
+    def begin_catching_up(self, known: Callable[[str], dict[str, Any]]) -> None:
+        """Call for changes of objects from now on, and let `deliver_known` deliver the others.
+
+        `known(plural)` returns the objects by key, as all events published so far have left them.
+        """
+        if self._attached:
+            return
+        for kind, callback, plural in self._entries:
+            if kind == "object":
+                each = _CatchUp(plural, callback, known(plural))
+                self._catching_up.append(each)
+                self._board.add("object", each.change, plural)
+
+    def deliver_known(self) -> Iterator[None]:
+        """Deliver every known object as an addition; yields after each, to let others run."""
+        for each in self._catching_up:
+            while each.deliver_next():
+                yield
+
+    def attach(self) -> None:
+        """Begin to call for everything, when `deliver_known` has ended."""
+        if self._attached:
+            return
+        self.leave_catching_up()
+        self._attached = True
+        for entry in self._entries:
+            self._board.add(*entry)
+        if self._board.synced:
+            _publish([callback for kind, callback, _ in self._entries if kind == "synced"])
+
+    def withdraw(self) -> None:
+        """Call nothing any more."""
+        self.leave_catching_up()
+        if self._attached:
+            for entry in self._entries:
+                self._board.remove(*entry)
+        self._attached = False
+        self._entries = []
+
+    def leave_catching_up(self) -> None:
+        """Call nothing any more, if `attach` was not called yet."""
+        for each in self._catching_up:
+            self._board.remove("object", each.change, each.plural)
+        self._catching_up = []
+
+    def _add(self, kind: str, callback: Any, plural: str = "") -> None:
+        self._entries.append((kind, callback, plural))
+        if self._attached:
+            self._board.add(kind, callback, plural)
+
+
+class _CatchUp:
+    """Objects that a new subscriber has not heard of yet; it hears of them one at a time."""
+
+    def __init__(
+        self, plural: str, callback: Callable[[Any, Any], None], known: dict[str, Any]
+    ) -> None:
+        self.plural = plural
+        self._callback = callback
+        self._unheard = known
+
+    def change(self, old: Any, new: Any) -> None:
+        """Pass on a change; that of an object not heard of is its addition."""
+        metadata = (old if new is None else new).metadata
+        namespace, name = metadata.namespace, metadata.name
+        if self._unheard.pop(f"{namespace}/{name}" if namespace else name, None) is None:
+            _publish((self._callback,), old, new)
+        elif new is not None:
+            _publish((self._callback,), None, new)
+
+    def deliver_next(self) -> bool:
+        """Deliver one object; False if there is none left."""
+        if not self._unheard:
+            return False
+        _, item = self._unheard.popitem()
+        _publish((self._callback,), None, item)
+        return True
 
 
 def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:

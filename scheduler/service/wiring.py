@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from config import GATES, Configuration
@@ -12,13 +14,14 @@ from scheduler.client.reflector import Reflector
 from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
+from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.reviewer import PermissionReviewer
 from scheduler.service.stages.connections import Connections, connect
 from scheduler.service.stages.controllers import Controllers, build_controllers
-from scheduler.service.stages.permissions import declare_permissions
+from scheduler.service.stages.permissions import build_reviewer, declare_permissions
 from scheduler.service.stages.profiles import Profiles, build_profiles
-from scheduler.service.stages.reflectors import build_reflectors
+from scheduler.service.stages.reflectors import build_handlers, build_reflectors
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
 
@@ -32,7 +35,10 @@ class Wiring:
     profiles: Profiles
     scheduling: Scheduling
     controllers: Controllers
+    #: Declares the permissions that the profiles in force need.
+    declare_permissions: Callable[[], None]
     reviewer: PermissionReviewer
+    handlers: EventHandlers
     reflectors: tuple[Reflector[Any], ...]
 
     async def close(self) -> None:
@@ -95,7 +101,8 @@ def wire(
         connections, state, profiles, options.pod_max_in_unschedulable_pods
     )
     controllers = build_controllers(connections, state, profiles)
-    reviewer = declare_permissions(
+    declare = partial(
+        declare_permissions,
         connections,
         state,
         profiles,
@@ -103,8 +110,21 @@ def wire(
         controllers,
         serving=bool(options.serving.secure_port),
     )
-    reflectors = build_reflectors(connections, state, profiles, scheduling, controllers)
-    wiring = Wiring(connections, state, profiles, scheduling, controllers, reviewer, reflectors)
+    declare()
+    reviewer = build_reviewer(connections, state, scheduling)
+    handlers = build_handlers(connections, state, profiles, scheduling, controllers)
+    reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)
+    wiring = Wiring(
+        connections,
+        state,
+        profiles,
+        scheduling,
+        controllers,
+        declare,
+        reviewer,
+        handlers,
+        reflectors,
+    )
     metrics.add_source(wiring.report)
     metrics.features(
         (name, gate.stage.value, configuration.feature_gates.enabled(name))

@@ -267,7 +267,8 @@ def test_configuration_and_plugins_are_mounted_and_valid(helm: Helm, tmp_path: P
 
 def test_a_change_replaces_the_pods(helm: Helm) -> None:
     def checksum(values: Document) -> str:
-        template = only(helm.objects(values), "Deployment")["spec"]["template"]
+        objects = helm.objects({"restartOnChange": True, **values})
+        template = only(objects, "Deployment")["spec"]["template"]
         return str(template["metadata"]["annotations"]["checksum/config"])
 
     sums = {

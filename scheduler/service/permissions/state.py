@@ -12,6 +12,7 @@ cannot work. A missing optional one turns off what it is for, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import structlog
@@ -70,8 +71,21 @@ class PermissionState:
         self._changed_at = clock.monotonic()
 
     def declare(self, permissions: Iterable[Permission]) -> None:
-        """Set what the configuration needs."""
+        """Set what the configuration needs; what is known of a permission stays known."""
+        for each in self._missing:
+            self._gauge(each, ())
+        self._missing = {}
         self.declared = tuple(permissions)
+        same = {_access(each): each for each in self.declared}
+        self._reviewed, self._met = (
+            {same[_access(old)]: verbs for old, verbs in known.items() if _access(old) in same}
+            for known in (self._reviewed, self._met)
+        )
+        self._undiscovered = frozenset(
+            same[_access(old)] for old in self._undiscovered if _access(old) in same
+        )
+        self._not_found = {same[_access(old)] for old in self._not_found if _access(old) in same}
+        self._settle()
 
     @property
     def missing(self) -> Missing:
@@ -151,13 +165,7 @@ class PermissionState:
     ) -> None:
         if before == now:
             return
-        for verb in permission.verbs:
-            self._metrics.missing_permission(
-                permission.qualified,
-                verb,
-                required=permission.required,
-                missing=now is not None and verb in now,
-            )
+        self._gauge(permission, now or ())
         if now is None:
             _log.info("permission granted", resource=permission.qualified, verbs=list(before or ()))
             return
@@ -173,6 +181,15 @@ class PermissionState:
             _log.error("required permission missing, nothing can be scheduled", **fields)
         else:
             _log.warning("optional permission missing", without=permission.without, **fields)
+
+    def _gauge(self, permission: Permission, missing: tuple[str, ...]) -> None:
+        for verb in permission.verbs:
+            self._metrics.missing_permission(
+                permission.qualified,
+                verb,
+                required=permission.required,
+                missing=verb in missing,
+            )
 
     # -- health ------------------------------------------------------------------------------------
 
@@ -197,6 +214,11 @@ class PermissionState:
             if not each.required
         ]
         return f"missing permissions: {'; '.join(off)}" if off else None
+
+
+def _access(permission: Permission) -> Permission:
+    """Return a permission without texts, which name the plugins that need it."""
+    return replace(permission, purpose="", without="")
 
 
 def accesses(permission: Permission) -> tuple[Access, ...]:

@@ -44,7 +44,7 @@ def build_controllers(connections: Connections, state: State, profiles: Profiles
             random=connections.random,
         ),
         quota=build_quota_controllers(
-            profiles.shared,
+            profiles.shared.objects,
             connections.client,
             lambda: connections.derive("quota-usage", fence=fence),
             connections.dispatcher,

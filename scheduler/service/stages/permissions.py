@@ -29,17 +29,13 @@ def declare_permissions(
     controllers: Controllers,
     *,
     serving: bool,
-) -> PermissionReviewer:
-    """Declare what the stages need; return what reviews it, which does not run yet."""
+) -> None:
+    """Declare what the stages need: at the start, and after profiles were replaced."""
     plugins = [
         plugin
         for framework in profiles.frameworks.values()
         for plugin in framework.plugins.values()
     ]
-    election = connections.configuration.effective.leader_election
-    lease = None
-    if election.leader_elect:
-        lease = election.resource_name, election.resource_namespace
     state.permissions.declare(
         declared(
             Parts(
@@ -50,10 +46,16 @@ def declare_permissions(
                 serving=serving,
                 bridge=controllers.bridge is not None,
                 reports_unenforced_quotas=controllers.quota.report_unenforced is not None,
-                lease=lease,
+                lease=_lease(connections),
             )
         )
     )
+
+
+def build_reviewer(
+    connections: Connections, state: State, scheduling: Scheduling
+) -> PermissionReviewer:
+    """Return what reviews the declared permissions, which does not run yet."""
     move = scheduling.queue.move_all_to_active_or_backoff
     state.permissions.on_granted = partial(
         state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None)
@@ -62,5 +64,10 @@ def declare_permissions(
         connections.derive("permissions"),
         state.permissions,
         connections.random,
-        lease=lease,
+        lease=_lease(connections),
     )
+
+
+def _lease(connections: Connections) -> tuple[str, str] | None:
+    election = connections.configuration.effective.leader_election
+    return (election.resource_name, election.resource_namespace) if election.leader_elect else None

@@ -1,9 +1,15 @@
-"""Third stage: the plugins of every profile, and the handles through which they reach the rest."""
+"""Third stage: the plugins of every profile, and the handles through which they reach the rest.
+
+Used at the start, and again when another configuration is to be taken over. What did not change is
+used again: a plugin of the same profile, class and arguments is the same instance, with all that it
+knows, and a profile whose plugins are all the same keeps its framework.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from config import ResolvedProfile
@@ -14,50 +20,153 @@ from scheduler.service.api_writer import ServiceApiWriter
 from scheduler.service.handle import ServiceHandle
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.options import seconds
+from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.state import State
+from scheduler.service.subscriptions import PluginSubscriptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuiltPlugin:
+    """One plugin of one profile, and what it was built from."""
+
+    plugin: Any
+    factory: Any
+    args: Any
+    subscriptions: PluginSubscriptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuiltProfile:
+    """One profile with its plugins, by name."""
+
+    resolved: ResolvedProfile
+    framework: Framework
+    handle: ServiceHandle
+    plugins: Mapping[str, BuiltPlugin]
 
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """Framework and handle of each profile, by scheduler name."""
+    """The profiles in force by scheduler name, and what outlives them."""
 
-    frameworks: Mapping[str, Framework]
-    handles: Mapping[str, ServiceHandle]
-    #: Objects that plugins of several profiles share, by name.
-    shared: Mapping[str, Any]
+    built: dict[str, BuiltProfile]
+    #: Framework of each profile; the same object for the whole run.
+    frameworks: dict[str, Framework]
+    #: Objects that plugins of several profiles share.
+    shared: SharedObjects
     #: Nodes whose kubelet rejected pods; a filter after those of the profile.
     rejections: KubeletRejections
     #: Filters changed nodes again before a bind; None when that is switched off.
     recheck: NodeRecheck | None
 
+    def replace(self, built: Mapping[str, BuiltProfile]) -> None:
+        """Put other profiles in force, in the order of `built`."""
+        self.built.clear()
+        self.built.update(built)
+        self.frameworks.clear()
+        self.frameworks.update({name: each.framework for name, each in built.items()})
+
+
+class _PluginSource(Mapping[str, Any]):
+    """The plugin classes, as functions that build a plugin or find the one that did not change."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        handle: ServiceHandle,
+        state: State,
+        before: Mapping[str, BuiltPlugin] | None,
+    ) -> None:
+        """`before`: the plugins of the profile in force; None at the start."""
+        self._registry = registry
+        self._handle = handle
+        self._state = state
+        self._before = before or {}
+        self._attached = before is None
+        self.plugins: dict[str, BuiltPlugin] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return partial(self._make, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry)
+
+    def __len__(self) -> int:
+        return len(self._registry)
+
+    def _make(self, name: str, args: Any, _handle: object) -> Any:
+        factory, known = self._registry[name], self._before.get(name)
+        if known is None or known.factory is not factory or known.args != args:
+            subscriptions = PluginSubscriptions(self._state.subscriptions, attached=self._attached)
+            plugin = factory(args, self._handle.for_plugin(subscriptions))
+            known = BuiltPlugin(plugin, factory, args, subscriptions)
+        self.plugins[name] = known
+        return known.plugin
+
 
 def build_profiles(connections: Connections, state: State, registry: Registry) -> Profiles:
     """Instantiate the plugins. Raises ConfigurationError."""
     settings = connections.configuration.options
-    shared: dict[str, Any] = {}
     recheck = NodeRecheck(connections.metrics) if settings.recheck_before_bind else None
     rejections = KubeletRejections(
         state.cache.table, seconds(settings.kubelet_rejection_backoff), connections.clock
     )
-    handles: dict[str, ServiceHandle] = {}
-    frameworks: dict[str, Framework] = {}
-    for profile in connections.configuration.profiles:
-        handle = _handle(profile, connections, state, shared, recheck)
-        handles[profile.scheduler_name] = handle
-        frameworks[profile.scheduler_name] = Framework(
-            profile, registry, handle, last_filters=(rejections,)
+    profiles = Profiles({}, {}, SharedObjects(), rejections, recheck)
+    resolved = connections.configuration.profiles
+    profiles.replace(rebuild(resolved, profiles, connections, state, registry, start=True))
+    return profiles
+
+
+def rebuild(
+    resolved: Iterable[ResolvedProfile],
+    profiles: Profiles,
+    connections: Connections,
+    state: State,
+    registry: Registry,
+    *,
+    start: bool = False,
+    renew: bool = False,
+) -> dict[str, BuiltProfile]:
+    """Build `resolved`, using what is in force where it did not change; nothing is replaced yet.
+
+    `renew`: every profile gets another framework, because something else changed for all.
+
+    Unless it is the `start`, new plugins hear of nothing before their subscriptions catch up.
+    Objects that they share are added to `profiles.shared`. Raises ConfigurationError.
+    """
+    return {
+        each.scheduler_name: _build(
+            each, profiles, connections, state, registry, start=start, renew=renew
         )
-    return Profiles(frameworks, handles, shared, rejections, recheck)
+        for each in resolved
+    }
+
+
+def _build(
+    resolved: ResolvedProfile,
+    profiles: Profiles,
+    connections: Connections,
+    state: State,
+    registry: Registry,
+    *,
+    start: bool,
+    renew: bool,
+) -> BuiltProfile:
+    known = profiles.built.get(resolved.scheduler_name)
+    handle = known.handle if known else _handle(resolved, connections, state, profiles)
+    before = None if start else known.plugins if known else {}
+    source = _PluginSource(registry, handle, state, before)
+    framework = Framework(resolved, source, handle, last_filters=(profiles.rejections,))
+    if known and not renew and known.resolved == resolved and known.plugins == source.plugins:
+        return known
+    return BuiltProfile(resolved, framework, handle, source.plugins)
 
 
 def _handle(
-    profile: ResolvedProfile,
-    connections: Connections,
-    state: State,
-    shared: dict[str, Any],
-    recheck: NodeRecheck | None,
+    profile: ResolvedProfile, connections: Connections, state: State, profiles: Profiles
 ) -> ServiceHandle:
+    recheck = profiles.recheck
     writer = ServiceApiWriter(
         connections.client,
         connections.dispatcher,
@@ -66,4 +175,4 @@ def _handle(
         connections.random,
         precondition=None if recheck is None else recheck.precondition,
     )
-    return ServiceHandle(profile.scheduler_name, connections, state, writer, shared)
+    return ServiceHandle(profile.scheduler_name, connections, state, writer, profiles.shared)

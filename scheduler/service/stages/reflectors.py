@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from config import Extender
 from scheduler.client.deltas import ReflectorOptions
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.client.store import KeepRaw
+from scheduler.engine import Framework
 from scheduler.extenders.extender import sends_nodes, sends_pod, sends_victims
+from scheduler.framework import ActionType
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import seconds
 from scheduler.service.pod_intake import PodIntake, check_node
@@ -27,11 +30,10 @@ def build_reflectors(
     state: State,
     profiles: Profiles,
     scheduling: Scheduling,
-    controllers: Controllers,
+    handlers: EventHandlers,
 ) -> tuple[Reflector[Any], ...]:
     """Build a reflector for each watched resource, with a lister over its store; none runs yet."""
     configuration = connections.configuration
-    handlers = _handlers(connections, state, profiles, scheduling, controllers)
     idle_timeout = seconds(configuration.options.watch_idle_timeout)
 
     def reflector(
@@ -62,31 +64,41 @@ def build_reflectors(
         NODES,
         handlers.nodes,
         on_decode=check_node,
-        keep_raw=_always if any(map(sends_nodes, extenders)) else None,
+        keep_raw=_always if json_kept(extenders)[0] else None,
     )
     pods = reflector(
         PODS,
         intake.releasing(handlers.pods),
         field_selector=PODS_SELECTOR,
         on_decode=intake.intern,
-        keep_raw=_kept_pods(connections, profiles),
+        keep_raw=_kept_pods(connections),
     )
-    plugins = [each for framework in profiles.frameworks.values()
-               for each in framework.plugins.values()]  # fmt: skip
+    needed = needed_plurals(profiles.frameworks, scheduling.registered, state.subscriptions.plurals)
     others = (
         reflector(RESOURCES[plural], handlers.other(plural, EVENT_RESOURCES.get(plural, "")))
-        for plural in watched_plurals(scheduling.registered, plugins, state.subscriptions.plurals)
+        for plural in needed
     )
     return (nodes, pods, *others)
 
 
-def _handlers(
+def needed_plurals(
+    frameworks: Mapping[str, Framework],
+    registered: Mapping[str, ActionType],
+    subscribed: Iterable[str],
+) -> tuple[str, ...]:
+    """Return the resources that profiles need watched, besides pods and nodes."""
+    plugins = [each for framework in frameworks.values() for each in framework.plugins.values()]
+    return watched_plurals(registered, plugins, subscribed)
+
+
+def build_handlers(
     connections: Connections,
     state: State,
     profiles: Profiles,
     scheduling: Scheduling,
     controllers: Controllers,
 ) -> EventHandlers:
+    """Build the handlers of what the reflectors deliver."""
     return EventHandlers(
         state.cache,
         scheduling.queue,
@@ -102,15 +114,26 @@ def _handlers(
     )
 
 
-def _kept_pods(connections: Connections, profiles: Profiles) -> KeepRaw[Any] | None:
-    """Keep the JSON of our pending pods for extenders; of all pods where one is sent victims."""
-    extenders = connections.configuration.effective.extenders
-    if not any(map(sends_pod, extenders)):
+def json_kept(extenders: Sequence[Extender]) -> tuple[bool, bool, bool]:
+    """Return whose JSON is kept for these extenders: of nodes, of pending pods, of all pods."""
+    return (
+        any(map(sends_nodes, extenders)),
+        any(map(sends_pod, extenders)),
+        any(map(sends_victims, extenders)),
+    )
+
+
+def _kept_pods(connections: Connections) -> KeepRaw[Any] | None:
+    """Keep the JSON of pending pods for extenders; of all pods where one is sent victims.
+
+    Also that of other schedulers' pods, since a reload of the configuration may make them ours.
+    """
+    _, pending, all_pods = json_kept(connections.configuration.effective.extenders)
+    if not pending:
         return None
-    if any(map(sends_victims, extenders)):
+    if all_pods:
         return _always
-    ours = frozenset(profiles.frameworks)
-    return lambda pod: not pod.spec.node_name and pod.spec.scheduler_name in ours
+    return lambda pod: not pod.spec.node_name
 
 
 def _always(_: object) -> bool:

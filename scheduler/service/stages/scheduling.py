@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.engine import Engine, Evaluator
+from scheduler.engine import Engine, Evaluator, Framework
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import ActionType
 from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.cluster_events import EventFeatures
+from scheduler.queue.queueing_hints import QueueingHintMap
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
@@ -45,6 +47,10 @@ class Scheduling:
     failures: FailureHandler
     binding: BindingCycle
     loop: SchedulingLoop
+    budget: CycleBudget
+    conditions: PluginConditions
+    #: What the plugins of each profile registered; replaced in place.
+    hints: dict[str, QueueingHintMap]
 
 
 def build_scheduling(
@@ -64,18 +70,13 @@ def build_scheduling(
         node_declared_features=configuration.feature_gates.enabled("NodeDeclaredFeatures")
     )
     budget = _budget(connections)
-    queue, registered = _queue(connections, state, profiles, features, budget, max_in_unschedulable)
+    hints = hint_maps(connections, profiles.frameworks, extenders=bool(state.extenders))
+    registered = registered_resources(hints)
+    queue = _queue(connections, state, profiles, features, budget, max_in_unschedulable, hints)
     engine = _engine(connections, state, profiles, queue, budget)
     statuses = StatusWriter(connections.dispatcher, clock, queue.nominator)
     conditions = PluginConditions(profiles.frameworks)
-    gates = GateReporter(
-        queue,
-        state.listers.pod,
-        statuses,
-        clock,
-        delay=seconds(settings.status_patch_delay),
-        conditions=conditions,
-    )
+    gates = _gates(connections, state, queue, statuses, conditions)
     failures = FailureHandler(
         queue,
         state.listers.pod,
@@ -98,15 +99,65 @@ def build_scheduling(
         slots=state.slots,
         wake=state.wake,
         inbox=state.inbox,
-        timed=(gates, *state.subscriptions.timed),
+        timed=state.subscriptions.timed,
     )
-    for name, handle in profiles.handles.items():
-        evaluator = _evaluator(name, connections, state, profiles, queue, budget)
-        what_if = FrameworkWhatIf(profiles.frameworks[name], state.cache.table)
-        handle.connect(
+    scheduling = Scheduling(
+        queue, registered, features, engine, gates, failures, binding, loop, budget, conditions,
+        hints,
+    )  # fmt: skip
+    connect_handles(connections, state, profiles, scheduling)
+    return scheduling
+
+
+def connect_handles(
+    connections: Connections, state: State, profiles: Profiles, scheduling: Scheduling
+) -> None:
+    """Complete the handles of all plugins, at the start and after profiles were replaced."""
+    queue, binding, failures = scheduling.queue, scheduling.binding, scheduling.failures
+    for name, built in profiles.built.items():
+        evaluator = _evaluator(name, connections, state, profiles, queue, scheduling.budget)
+        what_if = FrameworkWhatIf(built.framework, state.cache.table)
+        built.handle.connect(
             SchedulingParts(queue, evaluator, what_if, binding.preempt, failures.relabel)
         )
-    return Scheduling(queue, registered, features, engine, gates, failures, binding, loop)
+
+
+def hint_maps(
+    connections: Connections, frameworks: Mapping[str, Framework], *, extenders: bool
+) -> dict[str, QueueingHintMap]:
+    """Collect the events that the plugins of each profile register, and those of extenders.
+
+    Raises ConfigurationError.
+    """
+    gates = connections.configuration.feature_gates
+    return {
+        name: build_hint_map(
+            framework.event_plugins(),
+            extenders=extenders,
+            queueing_hints=gates.enabled("SchedulerQueueingHints"),
+        )
+        for name, framework in frameworks.items()
+    }
+
+
+def _gates(
+    connections: Connections,
+    state: State,
+    queue: SchedulingQueue,
+    statuses: StatusWriter,
+    conditions: PluginConditions,
+) -> GateReporter:
+    gates = GateReporter(
+        queue,
+        state.listers.pod,
+        statuses,
+        connections.clock,
+        delay=seconds(connections.configuration.options.status_patch_delay),
+        conditions=conditions,
+    )
+    # Before the plugins' own work.
+    state.subscriptions.timed.insert(0, gates)
+    return gates
 
 
 def _budget(connections: Connections) -> CycleBudget:
@@ -122,17 +173,10 @@ def _queue(
     features: EventFeatures,
     budget: CycleBudget,
     max_in_unschedulable: timedelta,
-) -> tuple[SchedulingQueue, dict[str, ActionType]]:
+    hints: Mapping[str, QueueingHintMap],
+) -> SchedulingQueue:
     configuration, frameworks = connections.configuration, profiles.frameworks
     settings, gates = configuration.options, configuration.feature_gates
-    hints = {
-        name: build_hint_map(
-            framework.event_plugins(),
-            extenders=bool(state.extenders),
-            queueing_hints=gates.enabled("SchedulerQueueingHints"),
-        )
-        for name, framework in frameworks.items()
-    }
     queue = SchedulingQueue(
         connections.clock,
         next(iter(frameworks.values())).queue_sort.sort_key,
@@ -156,7 +200,7 @@ def _queue(
     )
     queue.nominator.subscribe(state.subscriptions.publish_nomination)
     queue.nominator.subscribe_nodes(state.cache.table.note_nominations)
-    return queue, registered_resources(hints)
+    return queue
 
 
 def _engine(
@@ -213,14 +257,6 @@ def _binding(
     failures: FailureHandler,
     statuses: StatusWriter,
 ) -> BindingCycle:
-    recheck = profiles.recheck
-    extenders = ExtenderBinder(
-        state.extenders,
-        state.extender_transport,
-        connections.dispatcher,
-        connections.metrics,
-        precondition=None if recheck is None else recheck.precondition,
-    )
     return BindingCycle(
         engine,
         queue,
@@ -232,8 +268,24 @@ def _binding(
         metrics=connections.metrics,
         slots=state.slots,
         inbox=state.inbox,
-        recheck=recheck,
-        extenders=extenders if state.extenders else None,
+        recheck=profiles.recheck,
+        extenders=extender_binder(connections, state, profiles),
+    )
+
+
+def extender_binder(
+    connections: Connections, state: State, profiles: Profiles
+) -> ExtenderBinder | None:
+    """Return what binds through extenders; None if there are none."""
+    if not state.extenders:
+        return None
+    recheck = profiles.recheck
+    return ExtenderBinder(
+        state.extenders,
+        state.extender_transport,
+        connections.dispatcher,
+        connections.metrics,
+        precondition=None if recheck is None else recheck.precondition,
     )
 
 

@@ -103,6 +103,10 @@ class Handle:
         self.subscriptions = SubscriptionBoard()
         self.feature_gates: Mapping[str, bool] = {}
         self.forbidden: set[tuple[str, str]] = set()
+        self._shared: dict[str, Any] = {}
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        return self._shared.setdefault(name, make())
 
     def may(self, verb: str, resource: str) -> bool:
         return (verb, resource) not in self.forbidden

@@ -57,6 +57,7 @@ class PreemptionHandle:
         self.in_pre_bind: set[str] = set()
         #: By pod name, the result of an eviction (default True) or of a patch (default None).
         self.results: dict[str, bool | Exception] = {}
+        self.shared_objects: dict[str, Any] = {}
         #: Everything written, in order.
         self.log: list[str] = []
         self.conditions: list[Condition] = []
@@ -65,6 +66,9 @@ class PreemptionHandle:
         #: Called before each eviction.
         self.meanwhile: Callable[[], None] = lambda: None
         self.preemption = self.api = self.events = self.nominator = self.listers = self
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        return self.shared_objects.setdefault(name, make())
 
     # -- listers, nominator ----------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Taking over a changed configuration file, or changed plugins, without a restart."""

@@ -1,0 +1,59 @@
+"""Noticing changes of files: by a fingerprint that is taken again every few seconds.
+
+Polling, because it sees what notifications miss or need a dependency for: the symbolic link that
+the kubelet swaps when it updates a ConfigMap, network file systems, editors that rename. A file
+costs one `stat`, a plugin folder one for each Python file; nothing is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scheduler.service.options import RunOptions
+
+Fingerprint = tuple[object, ...]
+"""Compared for equality only."""
+
+
+Seen = tuple[Fingerprint, Fingerprint]
+"""Of the configuration file, and of the plugin folders."""
+
+
+def look(options: RunOptions) -> Seen:
+    """Return the fingerprints of all files of a run's configuration."""
+    return of_file(options.config_file), of_folders(options.plugin_dirs)
+
+
+def of_file(path: str) -> Fingerprint:
+    """Return what changes with the file, or with the target of a link on its path."""
+    if not path:
+        return ()
+    try:
+        found = Path(path).stat()
+        return (
+            os.path.realpath(path),
+            found.st_dev,
+            found.st_ino,
+            found.st_mtime_ns,
+            found.st_size,
+        )
+    except OSError as error:
+        return path, error.errno
+
+
+def of_folders(folders: Iterable[str]) -> Fingerprint:
+    """Return what changes with any Python file in the folders."""
+    return tuple(entry for folder in folders for entry in _of_folder(folder))
+
+
+def _of_folder(folder: str) -> Iterator[Fingerprint]:
+    yield folder, os.path.realpath(folder), Path(folder).is_dir()
+    for parent, below, names in os.walk(folder):
+        # Hidden folders hold versions of a ConfigMap, to which links outside them point.
+        below[:] = sorted(name for name in below if name[0] != "." and name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = f"{parent}/{name}"
+                yield path, of_file(path)

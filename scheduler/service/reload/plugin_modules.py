@@ -1,0 +1,73 @@
+"""Importing the modules of plugin folders afresh, as a transaction on `sys.modules`.
+
+Old modules stay alive as long as a plugin of theirs is used: only `sys.modules` forgets them. A
+module should therefore import at its top, since an import inside a function finds the new module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+_NO_FOLDER: Final = str(Path(tempfile.gettempdir()) / "kubestow-has-no-compiled-plugins")
+
+
+class FreshImports:
+    """Between `begin` and `end` modules of the folders are imported from their files.
+
+    `undo` may be called at any time, from any thread and repeatedly: `sys.modules` is then as it
+    was before.
+    """
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._roots = tuple({f"{root}{os.sep}" for each in folders for root in _roots(each)})
+        self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
+        self.undone = False
+        #: Names and modules that were imported from the folders before.
+        self.forgotten: dict[str, ModuleType] = {}
+
+    def begin(self) -> None:
+        """Forget the modules of the folders."""
+        self.forgotten = self._take_out()
+        importlib.invalidate_caches()
+        # Compile from the source: a compiled file is matched by its second and size only.
+        self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
+        sys.pycache_prefix, sys.dont_write_bytecode = _NO_FOLDER, True
+
+    def end(self) -> None:
+        """Use compiled files again; the new modules stay."""
+        sys.pycache_prefix, sys.dont_write_bytecode = self._compiling
+
+    def undo(self) -> None:
+        """Put the modules that were there before in the place of the new ones."""
+        self.undone = True
+        self.end()
+        self._take_out()
+        sys.modules.update(self.forgotten)
+
+    def contains(self, path: str) -> bool:
+        """Whether the file is in one of the folders."""
+        return path.startswith(self._roots)
+
+    def _take_out(self) -> dict[str, ModuleType]:
+        found = {name: each for name, each in list(sys.modules.items()) if self._is_ours(each)}
+        for name in found:
+            sys.modules.pop(name, None)
+        return found
+
+    def _is_ours(self, module: object) -> bool:
+        # Not with `getattr`: it makes lazy modules import. Namespace packages have no file; their
+        # path is a list of folders.
+        attributes = getattr(module, "__dict__", {})
+        places = [attributes.get("__file__"), *(attributes.get("__path__") or ())]
+        return any(isinstance(place, str) and self.contains(place) for place in places)
+
+
+def _roots(folder: str) -> tuple[str, str]:
+    return str(Path(folder).absolute()), str(Path(folder).resolve())

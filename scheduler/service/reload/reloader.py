@@ -1,0 +1,306 @@
+"""Reloader: takes over changes of the configuration file and of plugin folders.
+
+Every few seconds it looks at the files. A change is read once it has not moved for one period, so
+that a file that is being written is not judged. Files are read, checked and imported in a thread;
+plugins are built on the event loop; the profiles are replaced between two scheduling cycles.
+
+Invariant: what is in force is always one whole valid configuration. A change with any error, or
+with any key that needs a restart, is refused as a whole, and everything goes on as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from config import Configuration, configz
+from scheduler.api.redaction import redact_message
+from scheduler.api.storage import ObjectReference
+from scheduler.framework import ConfigurationError
+from scheduler.service.options import RunOptions, own_namespace
+from scheduler.service.reload.fingerprints import Seen, look
+from scheduler.service.reload.plugin_modules import FreshImports
+from scheduler.service.reload.reading import (
+    IMPORT_TIMEOUT,
+    HangingError,
+    Read,
+    described,
+    in_daemon_thread,
+    read,
+)
+from scheduler.service.reload.takeover import Prepared, RestartRequiredError, Takeover
+from scheduler.service.wiring import Wiring
+
+_log = structlog.get_logger(__name__)
+
+PERIOD: Final = 2.0
+"""Seconds between two looks at the files: a few `stat` calls, and short beside the minute in which
+the kubelet updates a ConfigMap."""
+
+QUEUED_AT_ONCE: Final = 200
+"""Pods of a new profile that are queued before the event loop goes on: a few milliseconds."""
+
+SLICE_SECONDS: Final = 0.005
+"""Time for which new plugins hear of known objects before the event loop goes on."""
+
+SUCCESS, UNCHANGED = "success", "unchanged"
+INVALID, RESTART_REQUIRED = "invalid", "restart_required"
+CHANGING: Final = "changing"
+
+HANGING: Final = (
+    "the plugin folders have not been imported in {seconds} s: let nothing at the top of a module "
+    "wait, and restart"
+)
+STILL_HANGING: Final = (
+    "an earlier import of the plugin folders has not ended yet: a further one needs a restart"
+)
+
+_REASONS: Final = {
+    SUCCESS: "ConfigurationReloaded",
+    INVALID: "ConfigurationInvalid",
+    RESTART_REQUIRED: "RestartRequired",
+}
+_MAX_NOTE: Final = 1000
+"""Characters of an Event's note; the API server accepts 1024 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The last change of the files, while it is not in force."""
+
+    result: str
+    problems: tuple[str, ...]
+    time: str
+
+
+class LongestPause:
+    """The longest of the parts of a reload during which the event loop does nothing else."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        #: CPU time of the thread, which other processes do not prolong.
+        self.cpu_seconds = 0.0
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Measure the body."""
+        started, cpu_started = time.perf_counter(), time.thread_time()
+        yield
+        self.seconds = max(self.seconds, time.perf_counter() - started)
+        self.cpu_seconds = max(self.cpu_seconds, time.thread_time() - cpu_started)
+
+
+class Reloader:
+    """Owns what is in force. Touched from the scheduling loop's event loop only."""
+
+    def __init__(self, options: RunOptions, wiring: Wiring, seen: Seen) -> None:
+        """Wire the reloader; `seen` are the files as they were read at the start."""
+        self._options = options
+        self.wiring = wiring
+        self._takeover = Takeover(wiring)
+        self._metrics = wiring.connections.metrics
+        #: 1 is the configuration of the start.
+        self.generation = 1
+        self.refusal: Refusal | None = None
+        self._judged = seen
+        self._candidate: Seen | None = None
+        self._folders_in_force = seen[1]
+        self._one_at_a_time = asyncio.Lock()
+        #: An import that did not end in time.
+        self._hanging: threading.Thread | None = None
+        self.import_timeout = IMPORT_TIMEOUT
+        self._metrics.configuration_in_force(self.generation)
+        #: Of the last change that was taken over.
+        self.pause = LongestPause()
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration in force."""
+        return self._takeover.configuration
+
+    def configz(self) -> dict[str, Any]:
+        """Return the content of `/configz`: what is in force, and what was refused since."""
+        status: dict[str, Any] = {"generation": self.generation, "file": self._options.config_file}
+        if self.refusal is not None:
+            status["refused"] = {
+                "result": self.refusal.result,
+                "problems": list(self.refusal.problems),
+                "time": self.refusal.time,
+            }
+        return {**configz(self.configuration), "kubestow": status}
+
+    async def run(self) -> None:
+        """Watch the files until cancelled."""
+        if not self._options.config_file and not self._options.plugin_dirs:
+            return
+        while True:
+            await asyncio.sleep(PERIOD)
+            await self.check()
+
+    async def check(self) -> None:
+        """Look at the files once, and take over a change that the previous look saw as well."""
+        seen = await asyncio.to_thread(look, self._options)
+        if seen == self._judged:
+            self._candidate = None
+        elif seen != self._candidate:
+            self._candidate = seen
+        else:
+            self._candidate = None
+            if await self.reload(seen) != CHANGING:
+                self._judged = seen
+
+    async def reload(self, seen: Seen | None = None) -> str:
+        """Take over what the files contain now, and return the result.
+
+        `seen`: the fingerprints of file and folders; modules are imported afresh if the folders are
+        not those in force. `CHANGING`: the files are not as seen any more, nothing was done.
+        """
+        async with self._one_at_a_time:
+            seen = await asyncio.to_thread(look, self._options) if seen is None else seen
+            imports = None
+            if seen[1] != self._folders_in_force:
+                imports = FreshImports(self._options.plugin_dirs)
+            try:
+                result = await self._read_and_take_over(seen, imports)
+            except RestartRequiredError as required:
+                result = self._refuse(RESTART_REQUIRED, required.reasons)
+            except ConfigurationError as error:
+                result = self._refuse(INVALID, error.problems)
+            if imports is not None and result not in (SUCCESS, UNCHANGED):
+                imports.undo()
+            return result
+
+    async def _read_and_take_over(self, seen: Seen, imports: FreshImports | None) -> str:
+        found, seen_afterwards = await self._read(imports)
+        if seen_afterwards != seen:
+            return CHANGING
+        if not isinstance(found, Read):
+            raise ConfigurationError(found)
+        pause = self.pause = LongestPause()
+        with pause.part():
+            prepared = self._prepare(found, imports)
+        if not prepared.differs:
+            self._put_in_force(seen)
+            self._metrics.configuration_reload(UNCHANGED, refused=False)
+            _log.info("files changed, the configuration in force is the same")
+            return UNCHANGED
+        declared = self.wiring.state.permissions.declared
+        added = await self._replace(prepared, pause)
+        self._put_in_force(seen)
+        self.generation += 1
+        self._metrics.configuration_reload(SUCCESS, refused=False)
+        self._metrics.configuration_in_force(self.generation, pause.seconds)
+        _log.info(
+            "configuration taken over",
+            generation=self.generation,
+            file=self._file,
+            longest_pause_ms=round(1e3 * pause.seconds, 1),
+            longest_pause_cpu_ms=round(1e3 * pause.cpu_seconds, 1),
+        )
+        self._record("Normal", SUCCESS, f"Took over generation {self.generation} of {self._file}")
+        if added:
+            await self._queue_known(added)
+        if self.wiring.state.permissions.declared != declared:
+            await self.wiring.reviewer.review()
+        return SUCCESS
+
+    def _put_in_force(self, seen: Seen) -> None:
+        self._folders_in_force = seen[1]
+        self.refusal = None
+
+    async def _read(self, imports: FreshImports | None) -> tuple[Read | tuple[str, ...], Seen]:
+        """Read the files, and look at them again afterwards."""
+        if self._hanging is not None and self._hanging.is_alive():
+            raise RestartRequiredError([STILL_HANGING])
+
+        def work() -> tuple[Read | tuple[str, ...], Seen]:
+            return read(self._options, imports), look(self._options)
+
+        try:
+            return await in_daemon_thread(work, "configuration reload", self.import_timeout)
+        except HangingError as error:
+            self._hanging = error.thread
+            message = HANGING.format(seconds=f"{self.import_timeout:g}")
+            raise ConfigurationError(message) from None
+
+    def _prepare(self, found: Read, imports: FreshImports | None) -> Prepared:
+        forgotten = () if imports is None else imports.forgotten
+        try:
+            return self._takeover.prepare(found.configuration, found.registry, forgotten)
+        except (RestartRequiredError, ConfigurationError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            # Boundary: constructors of plugins run here. Nothing awaits, so that this is no
+            # cancellation of ours.
+            raise ConfigurationError(described(error, imports)) from error
+
+    async def _replace(self, prepared: Prepared, pause: LongestPause) -> list[str]:
+        """Let new plugins catch up in slices, and replace the profiles between two cycles."""
+        loop = self.wiring.scheduling.loop
+        # Those of an earlier takeover: what they were doing then has ended.
+        await self.wiring.state.extender_transport.close_removed()
+        try:
+            await loop.between_cycles()
+            with pause.part():
+                self._takeover.begin_catching_up(prepared)
+            deliveries = self._takeover.deliver_known(prepared)
+            left = True
+            while left:
+                with pause.part():
+                    end = time.monotonic() + SLICE_SECONDS
+                    while (left := next(deliveries, deliveries) is None) and time.monotonic() < end:
+                        pass
+                await asyncio.sleep(0)
+            await loop.between_cycles()
+        except BaseException:
+            self._takeover.abandon(prepared)
+            raise
+        with pause.part():
+            return self._takeover.commit(prepared)
+
+    async def _queue_known(self, scheduler_names: list[str]) -> None:
+        """Queue the pending pods of new profiles that the informer knows already."""
+        pods = self._takeover.known_pods(scheduler_names)
+        for start in range(0, len(pods), QUEUED_AT_ONCE):
+            for pod in pods[start : start + QUEUED_AT_ONCE]:
+                self.wiring.state.inbox.submit(partial(self._takeover.queue_known, pod))
+            await asyncio.sleep(0)
+
+    def _refuse(self, result: str, problems: Sequence[str]) -> str:
+        problems = tuple(redact_message(each) for each in problems)
+        self.refusal = Refusal(result, problems, datetime.now(UTC).isoformat(timespec="seconds"))
+        self._metrics.configuration_reload(result, refused=True)
+        _log.error(
+            "configuration not taken over, the one in force stays",
+            reason=result,
+            generation=self.generation,
+            file=self._file,
+            problems=list(problems),
+        )
+        note = f"Generation {self.generation} stays in force, refused {self._file}: "
+        self._record("Warning", result, note + "; ".join(problems))
+        return result
+
+    def _record(self, kind: str, result: str, note: str) -> None:
+        election = self._takeover.configuration.effective.leader_election
+        lease = ObjectReference(
+            kind="Lease",
+            api_version="coordination.k8s.io/v1",
+            namespace=election.resource_namespace or own_namespace(),
+            name=election.resource_name,
+        )
+        note = note if len(note) <= _MAX_NOTE else f"{note[: _MAX_NOTE - 3]}..."
+        self.wiring.connections.events.record(lease, kind, _REASONS[result], "Reloading", note)
+
+    @property
+    def _file(self) -> str:
+        return self._options.config_file or "plugin folders"

@@ -1,0 +1,1 @@
+"""The running scheduler takes over changed files, on the embedded server."""
