@@ -224,6 +224,12 @@ def forbidden(metrics: SchedulerMetrics, _number: int) -> None:
     metrics.missing_permission("resourcequotas", "list", required=False, missing=True)
 
 
+def refused(metrics: SchedulerMetrics, number: int) -> None:
+    if number == 0:
+        metrics.configuration_in_force(1)
+        metrics.configuration_reload("invalid", refused=True)
+
+
 def waiting(metrics: SchedulerMetrics, number: int) -> None:
     metrics.queue.pending_pods("active", 1 if number == 0 else 0)
 
@@ -284,6 +290,7 @@ TROUBLES: Final[dict[str, tuple[Trouble, str]]] = {
     "ledger drift": (ledger_drift, "KubestowQuotaDrift"),
     "no leader": (no_leader, "KubestowNoLeader"),
     "forbidden": (forbidden, "KubestowPermissionMissing"),
+    "refused": (refused, "KubestowConfigurationRefused"),
     "waiting": (waiting, "KubestowSchedulesNothing"),
     "unschedulable": (unschedulable, "KubestowPodsUnschedulable"),
     "slow binds": (slow_binds, "KubestowPodsWaitLong"),
