@@ -49,7 +49,7 @@ LOWEST := .venv-lowest
 test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that pyproject.toml allows
 	$(TOOLS)/bin/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(TOOLS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	  --group dev --editable .
+	  --group dev --editable ".[otel]"
 	$(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
 	  --ignore tests/unit/repository $(PYTEST_ARGS)
 
@@ -252,9 +252,9 @@ COMPILE = $(TOOLS)/bin/uv pip compile --quiet --upgrade --universal --python-ver
 
 .PHONY: lock
 lock: $(TOOLS_STAMP) ## Renew the lock files from pyproject.toml
-	$(COMPILE) pyproject.toml --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra otel --output-file requirements.lock
 	$(COMPILE) --group build --output-file requirements-build.lock
-	$(COMPILE) --constraint requirements.lock pyproject.toml --group dev --output-file $(LOCK)
+	$(COMPILE) --constraint requirements.lock pyproject.toml --extra otel --group dev --output-file $(LOCK)
 	$(COMPILE) --group tools --output-file requirements-tools.lock
 	$(COMPILE) --group docs --output-file requirements-docs.lock
 

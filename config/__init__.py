@@ -14,6 +14,7 @@ from config.loading import Configuration, ResolvedProfile, load_configuration
 from config.output import configz, to_data, to_yaml, upstream_form
 from config.restarts import RELOADABLE, needing_restart
 from config.schema import configuration_schema
+from config.tracing import MILLION, tracing_url
 from config.types import (
     API_VERSION,
     KIND,
@@ -26,6 +27,7 @@ from config.types import (
     KubestowConfiguration,
     LeaderElectionConfiguration,
     NodeProvisioningBridgeConfiguration,
+    TracingConfiguration,
 )
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "GATES",
     "GO_BOOLEANS",
     "KIND",
+    "MILLION",
     "OWN_GATES",
     "RELOADABLE",
     "ClientConnectionConfiguration",
@@ -50,6 +53,7 @@ __all__ = [
     "NodeProvisioningBridgeConfiguration",
     "ResolvedProfile",
     "Stage",
+    "TracingConfiguration",
     "configuration_schema",
     "configz",
     "differences",
@@ -60,5 +64,6 @@ __all__ = [
     "redacted_differences",
     "to_data",
     "to_yaml",
+    "tracing_url",
     "upstream_form",
 ]

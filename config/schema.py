@@ -22,6 +22,7 @@ from msgspec import inspect as mi
 from config import upstream
 from config.defaults import apply_defaults, own_naming
 from config.durations import format_duration
+from config.tracing import MILLION
 from config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import NoArgs, Registry, args_type
@@ -52,6 +53,7 @@ LIMITS: Final[Mapping[str, Schema]] = {
     "ClientConnectionConfiguration.burst": {"minimum": 0},
     "LeaderElectionConfiguration.resourceLock": {"enum": ["leases", ""]},
     "PluginReference.weight": {"minimum": 0},
+    "TracingConfiguration.samplingRatePerMillion": {"minimum": 0, "maximum": MILLION},
     "DefaultPreemptionArgs.minCandidateNodesPercentage": _PERCENT,
     "DefaultPreemptionArgs.minCandidateNodesAbsolute": {"minimum": 0},
     "InterPodAffinityArgs.hardPodAffinityWeight": _PERCENT,

@@ -218,6 +218,18 @@ class NodeProvisioningBridgeConfiguration(Section, frozen=True):
     cluster_autoscaler_config_map: str = "cluster-autoscaler-status"
 
 
+class TracingConfiguration(Section, frozen=True):
+    """Export of OpenTelemetry traces, with the fields of component-base's TracingConfiguration."""
+
+    #: Address of the collector, OTLP over HTTP: a URL, or `host:port` for http. Without a path
+    #: `/v1/traces` is used. None: the variables OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and
+    #: OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
+    endpoint: str | None = None
+    #: How many of a million scheduling attempts are traced. None: none, as in other components of
+    #: Kubernetes, unless the variable OTEL_TRACES_SAMPLER chooses a sampler.
+    sampling_rate_per_million: Int32 | None = None
+
+
 class KubestowConfiguration(Section, frozen=True):
     """Options of the process that kube-scheduler does not have (the `kubestow` key)."""
 
@@ -279,6 +291,8 @@ class KubestowConfiguration(Section, frozen=True):
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()
     )
+    #: Traces of scheduling attempts; needs the optional dependencies `kubestow[otel]`. None: off.
+    tracing: TracingConfiguration | None = None
 
 
 class KubeSchedulerConfiguration(Section, frozen=True):

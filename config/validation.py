@@ -15,6 +15,7 @@ from typing import Final
 from config import upstream
 from config.durations import format_duration
 from config.migration import version_problem
+from config.tracing import MILLION, tracing_url
 from config.types import (
     API_VERSION,
     KIND,
@@ -27,6 +28,7 @@ from config.types import (
     LeaderElectionConfiguration,
     NodeProvisioningBridgeConfiguration,
     Plugins,
+    TracingConfiguration,
 )
 from scheduler.api.names import is_object_name, is_qualified_name
 from scheduler.framework.field_errors import (
@@ -184,6 +186,8 @@ def _check_kubestow(options: KubestowConfiguration, errors: FieldErrors) -> None
         if value < timedelta():
             _reject(errors, f"kubestow.{key}", value, "must be non-negative")
     _check_bridge(options.node_provisioning_bridge, errors)
+    if options.tracing is not None:
+        _check_tracing(options.tracing, errors)
 
 
 def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, errors: FieldErrors) -> None:
@@ -200,6 +204,20 @@ def _check_bridge(bridge: NodeProvisioningBridgeConfiguration, errors: FieldErro
         if not is_object_name(name):
             detail = "must be the name of an object: lower case letters, digits, '-' and '.'"
             _reject(errors, child(path, key), name, detail)
+
+
+def _check_tracing(tracing: TracingConfiguration, errors: FieldErrors) -> None:
+    """Check as upstream's `ValidateTracingConfiguration`, but for OTLP over HTTP."""
+    rate = tracing.sampling_rate_per_million
+    if rate is not None and not 0 <= rate <= MILLION:
+        detail = "must be from 0 (nothing is traced) to 1000000 (every scheduling attempt)"
+        _reject(errors, "kubestow.tracing.samplingRatePerMillion", rate, detail)
+    if tracing.endpoint is not None:
+        try:
+            tracing_url(tracing.endpoint)
+        except ValueError as error:
+            shown = "[redacted]" if "@" in tracing.endpoint else tracing.endpoint
+            _reject(errors, "kubestow.tracing.endpoint", shown, str(error))
 
 
 def _check_bind_timeout(

@@ -8,7 +8,7 @@ that the server demands. Both statuses mean that nothing was done; nothing else 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
@@ -42,6 +42,9 @@ THROTTLED_ATTEMPTS: Final = 10
 PreSendCheck = Callable[[], str]
 """Called when a request is about to be sent: the reason why it must not be, or an empty string."""
 
+TraceHeaders = Callable[[], Mapping[str, str]]
+"""Returns the headers that tie a request to the trace of the task that sends it; empty if none."""
+
 
 class RequestSender:
     """Sends requests for one `ApiClient`."""
@@ -55,8 +58,10 @@ class RequestSender:
         fence: Fence,
         clock: Clock,
         metrics: ClientMetrics,
+        trace_headers: TraceHeaders | None = None,
     ) -> None:
         self._transport = transport
+        self._trace_headers = trace_headers
         self._user_agent = user_agent
         self._limiter = limiter
         self._fence = fence
@@ -95,6 +100,8 @@ class RequestSender:
                 guard()
             sent_with = self._credential()
             headers = self._headers_for(content_type if body is not None else "")
+            if self._trace_headers is not None and (added := self._trace_headers()):
+                headers = HeaderBlock({**headers.fields, **added})
             request = Request(method, target, headers, body, max_body, guard)
             response = await self._exchange(request, timeout)
             status = response.status

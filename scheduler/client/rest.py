@@ -31,6 +31,7 @@ from scheduler.client.request_sender import (
     STRATEGIC_MERGE_PATCH,
     PreSendCheck,
     RequestSender,
+    TraceHeaders,
 )
 from scheduler.client.resources import Resource, T
 from scheduler.client.transport import Transport
@@ -70,7 +71,7 @@ _encoder = msgspec.json.Encoder()
 class ApiClient:
     """Verbs for one purpose: own user agent, rate limit, timeout and fence, shared transport."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one client, settings by name
         self,
         transport: Transport,
         *,
@@ -81,8 +82,12 @@ class ApiClient:
         bind_timeout: float = BIND_TIMEOUT_SECONDS,
         clock: Clock | None = None,
         metrics: ClientMetrics | None = None,
+        trace_headers: TraceHeaders | None = None,
     ) -> None:
-        """Without a limiter there is no limit; without a fence writes are always allowed."""
+        """Without a limiter there is no limit; without a fence writes are always allowed.
+
+        `trace_headers` ties requests to the trace of the task that sends them; watches have none.
+        """
         self.transport = transport
         self.timeout = timeout
         self.bind_timeout = bind_timeout
@@ -90,6 +95,7 @@ class ApiClient:
         self.metrics: ClientMetrics = metrics or NullMetrics()
         self.outages = OutageLog(self.clock, transport.configuration.server)
         self._user_agent = user_agent
+        self._trace_headers = trace_headers
         self._sender = RequestSender(
             transport,
             user_agent=user_agent,
@@ -97,6 +103,7 @@ class ApiClient:
             fence=fence or OpenFence(),
             clock=self.clock,
             metrics=self.metrics,
+            trace_headers=trace_headers,
         )
         # The server stops at our timeout, so that a bind rarely takes effect after it was settled.
         self._binding = f"binding?timeout={bind_timeout:g}s"
@@ -120,6 +127,7 @@ class ApiClient:
             bind_timeout=self.bind_timeout,
             clock=self.clock,
             metrics=self.metrics,
+            trace_headers=self._trace_headers,
         )
 
     # --------------------------------------------------------------------------------------- verbs

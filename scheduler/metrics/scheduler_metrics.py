@@ -76,6 +76,7 @@ class SchedulerMetrics:
         self._rejections = families.counter("kubestow_kubelet_rejections_total")
         self._rechecks = families.counter("kubestow_node_rechecks_total")
         self._result_cache = families.counter("kubestow_result_cache_requests_total")
+        self._trace_spans = families.counter("kubestow_trace_spans_total")
         self._extender_requests = families.counter("kubestow_extender_requests_total")
         self._extender_durations = families.histogram("kubestow_extender_request_duration_seconds")
         self._extender_breakers = families.gauge("kubestow_extender_circuit_open")
@@ -185,6 +186,12 @@ class SchedulerMetrics:
         """Set the requests to the result cache since the start, from the engine's statistics."""
         self._result_cache[profile, "hit"].value = hits
         self._result_cache[profile, "miss"].value = misses
+
+    def trace_spans(self, *, exported: int, failed: int, dropped: int) -> None:
+        """Set the spans of traces since the start, from the statistics of their export."""
+        self._trace_spans["exported",].value = exported
+        self._trace_spans["failed",].value = failed
+        self._trace_spans["dropped",].value = dropped
 
     # -- events, cache, loop -----------------------------------------------------------------------
 

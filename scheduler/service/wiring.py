@@ -42,8 +42,10 @@ class Wiring:
     reflectors: tuple[Reflector[Any], ...]
 
     async def close(self) -> None:
-        """Close the connections to extenders."""
+        """Close the connections to extenders, and send the last traces."""
         await self.state.extender_transport.close()
+        if self.connections.tracing is not None:
+            await self.connections.tracing.close()
 
     def report(self, metrics: SchedulerMetrics) -> None:
         """Set the metrics that are cheaper to read than to follow."""

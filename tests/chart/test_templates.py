@@ -11,7 +11,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from config import TracingConfiguration, load_configuration
+from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.cli.main import program
+from scheduler.framework import Registry
 from testing.control_plane.control_plane import Binaries
 from tests.chart.conftest import CHART, NAMESPACE, RENDER, Helm
 from tests.unit.repository.tree import ROOT
@@ -263,6 +266,34 @@ def test_configuration_and_plugins_are_mounted_and_valid(helm: Helm, tmp_path: P
     arguments = ["config", "validate", str(file), "--plugin-dir", str(tmp_path / "plugins")]
     result = CliRunner().invoke(program, arguments)
     assert result.exit_code == 0, result.output
+
+
+def test_traces_are_configured_and_their_port_is_open(helm: Helm) -> None:
+    variable = {"name": "OTEL_SERVICE_NAME", "value": "batch"}
+    values = {
+        "tracing": {
+            "enabled": True,
+            "endpoint": "http://collector.monitoring:4318",
+            "samplingRatePerMillion": 1_000_000,
+        },
+        "config": {"kubestow": {"seed": 1}},
+        "networkPolicy": {"egress": {"enabled": True}},
+        "extraEnv": [variable],
+    }
+    documents = helm.objects(values)
+    text = only(documents, "ConfigMap")["data"]["config.yaml"]
+    loaded = load_configuration(text, registry=Registry(in_tree()), default_plugins=DEFAULT_PLUGINS)
+    assert loaded.options.tracing == TracingConfiguration(
+        endpoint="http://collector.monitoring:4318", sampling_rate_per_million=1_000_000
+    )
+    assert loaded.options.seed == 1
+    assert pod_of(documents)["containers"][0]["env"] == [variable]
+    (egress,) = [
+        each["spec"]["egress"]
+        for each in documents
+        if each["kind"] == "NetworkPolicy" and "egress" in each["spec"]
+    ]
+    assert [port["port"] for port in egress[0]["ports"]] == [443, 6443, 4318]
 
 
 def test_a_change_replaces_the_pods(helm: Helm) -> None:

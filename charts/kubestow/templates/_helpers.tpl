@@ -26,7 +26,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $base := fromYaml (index (fromYaml (.Files.Get "manifests/config.yaml")).data "config.yaml") -}}
 {{- $_ := set $base.leaderElection "resourceName" .Values.name -}}
 {{- $_ := set $base.leaderElection "resourceNamespace" .Release.Namespace -}}
+{{- if .Values.tracing.enabled -}}
+{{- $tracing := dict "samplingRatePerMillion" (int .Values.tracing.samplingRatePerMillion) -}}
+{{- with .Values.tracing.endpoint -}}
+{{- $_ := set $tracing "endpoint" . -}}
+{{- end -}}
+{{- $_ := set $base "kubestow" (merge (dict "tracing" $tracing) ($base.kubestow | default dict)) -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $base (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{/* The port of the collector of traces; empty where the endpoint names none. */}}
+{{- define "kubestow.tracingPort" -}}
+{{- if .Values.tracing.enabled -}}
+{{- regexFind "[0-9]+$" (regexFind "^([a-z]+://)?[^/]*:[0-9]+" .Values.tracing.endpoint) -}}
+{{- end -}}
 {{- end }}
 
 {{/*

@@ -16,6 +16,7 @@ from scheduler.client.transport import Transport
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.api_writer import ProfileEvents
 from scheduler.service.options import seconds
+from scheduler.service.tracing.start import Tracing, start
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Connections:
     recorder: EventRecorder
     #: The recorder as plugins see it.
     events: ProfileEvents
+    #: None while `kubestow.tracing` is not set.
+    tracing: Tracing | None
 
     def derive(self, purpose: str, *, fence: Fence | None = None) -> ApiClient:
         """Return a client with a rate limit of its own, whose requests do not delay binds."""
@@ -49,8 +52,15 @@ def connect(
     metrics: SchedulerMetrics,
     clock: Clock | None,
 ) -> Connections:
-    """Build the stage; nothing is sent. `clock` None: the machine's."""
+    """Build the stage; nothing is sent. `clock` None: the machine's.
+
+    Raises:
+        ConfigurationError: the libraries for traces are missing.
+    """
     settings = configuration.options
+    tracing = start(settings.tracing)
+    if tracing is not None:
+        metrics.add_source(tracing.report)
     clock = clock or SystemClock()
     source = random.Random(settings.seed)
     client = ApiClient(
@@ -61,6 +71,7 @@ def connect(
         bind_timeout=seconds(settings.bind_timeout),
         clock=clock,
         metrics=metrics.client_recorder(transport.host),
+        trace_headers=None if tracing is None else tracing.headers,
     )
     dispatcher = Dispatcher(
         client,
@@ -77,7 +88,7 @@ def connect(
     )
     events = ProfileEvents(recorder, configuration.profiles[0].scheduler_name)
     return Connections(
-        configuration, clock, source, metrics, fence, client, dispatcher, recorder, events
+        configuration, clock, source, metrics, fence, client, dispatcher, recorder, events, tracing
     )
 
 

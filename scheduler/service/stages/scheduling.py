@@ -88,7 +88,7 @@ def build_scheduling(
         conditions=conditions,
     )
     binding = _binding(connections, state, profiles, engine, queue, failures, statuses)
-    loop = SchedulingLoop(
+    loop = _loop_class(connections)(
         engine,
         queue,
         binding,
@@ -160,6 +160,11 @@ def _gates(
     return gates
 
 
+def _loop_class(connections: Connections) -> type[SchedulingLoop]:
+    tracing = connections.tracing
+    return SchedulingLoop if tracing is None else tracing.scheduling_loop
+
+
 def _budget(connections: Connections) -> CycleBudget:
     limit = seconds(connections.configuration.options.cycle_time_budget) or float("inf")
     # Everything that touches queue and engine runs on this one thread.
@@ -210,14 +215,15 @@ def _engine(
     queue: SchedulingQueue,
     budget: CycleBudget,
 ) -> Engine:
-    configuration = connections.configuration
+    configuration, tracing = connections.configuration, connections.tracing
+    metrics = connections.metrics.engine
     return Engine(
         state.cache,
         profiles.frameworks,
         queue.nominator,
         clock=connections.clock,
         random=connections.random,
-        metrics=connections.metrics.engine,
+        metrics=metrics if tracing is None else tracing.attempts.measure(metrics),
         percentage_of_nodes_to_score=configuration.effective.percentage_of_nodes_to_score or 0,
         plugin_time_budget=seconds(configuration.options.plugin_time_budget),
         cycle_budget=budget,
@@ -235,6 +241,7 @@ def _evaluator(
     queue: SchedulingQueue,
     budget: CycleBudget,
 ) -> Evaluator:
+    observe, tracing = connections.metrics.preemption, connections.tracing
     return Evaluator(
         profiles.frameworks[name],
         state.cache.table,
@@ -242,7 +249,7 @@ def _evaluator(
         state.listers,
         random=connections.random,
         own_schedulers=tuple(profiles.frameworks),
-        observe=connections.metrics.preemption,
+        observe=observe if tracing is None else tracing.observed_preemption(observe),
         review=state.extenders.review,
         check=budget.check,
     )
@@ -257,7 +264,9 @@ def _binding(
     failures: FailureHandler,
     statuses: StatusWriter,
 ) -> BindingCycle:
-    return BindingCycle(
+    tracing = connections.tracing
+    binding_cycle = BindingCycle if tracing is None else tracing.binding_cycle
+    return binding_cycle(
         engine,
         queue,
         failures,

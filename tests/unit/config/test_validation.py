@@ -172,6 +172,31 @@ ONE_MISTAKE = [
         'kubestow.cycleTimeBudget: Invalid value: "500ms": must be less than a quarter of',
     ),
     (
+        "kubestow: {tracing: {samplingRatePerMillion: 1000001}}",
+        (
+            "kubestow.tracing.samplingRatePerMillion: Invalid value: 1000001: must be from 0 "
+            "(nothing is traced) to 1000000 (every scheduling attempt)"
+        ),
+    ),
+    (
+        'kubestow: {tracing: {endpoint: "dns://collector:4317"}}',
+        (
+            'kubestow.tracing.endpoint: Invalid value: "dns://collector:4317": the scheme "dns" is '
+            "not supported; write a URL such as http://collector:4318 (OTLP over HTTP, not gRPC)"
+        ),
+    ),
+    (
+        'kubestow: {tracing: {endpoint: ""}}',
+        'kubestow.tracing.endpoint: Invalid value: "": it names no host',
+    ),
+    (
+        'kubestow: {tracing: {endpoint: "https://me:secret@collector:4318"}}',
+        (
+            'kubestow.tracing.endpoint: Invalid value: "[redacted]": it holds a user name or a '
+            "password; put credentials into the environment variable OTEL_EXPORTER_OTLP_HEADERS"
+        ),
+    ),
+    (
         "kubestow: {nodeProvisioningBridge: {suspectWindow: 0s}}",
         'kubestow.nodeProvisioningBridge.suspectWindow: Invalid value: "0s": must be greater than',
     ),

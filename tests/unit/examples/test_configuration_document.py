@@ -18,6 +18,7 @@ from config import (
     KubestowConfiguration,
     LeaderElectionConfiguration,
     NodeProvisioningBridgeConfiguration,
+    TracingConfiguration,
     format_duration,
     load_configuration,
 )
@@ -34,6 +35,7 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "profiles": KubeSchedulerProfile,
     "kubestow": KubestowConfiguration,
     "nodeProvisioningBridge": NodeProvisioningBridgeConfiguration,
+    "tracing": TracingConfiguration,
 }
 
 #: Cells that describe a default which is no plain value.
@@ -92,6 +94,7 @@ def test_defaults_are_those_in_force(heading: str) -> None:
         "profiles": whole.profiles[0],
         "kubestow": whole.kubestow,
         "nodeProvisioningBridge": whole.kubestow.node_provisioning_bridge,
+        "tracing": TracingConfiguration(),
     }[heading]
     struct = SECTIONS[heading]
     names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))

@@ -288,6 +288,8 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
      "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds_sum", {}, 0.5),
     (lambda m: m.result_cache("p", hits=9, misses=4), "kubestow_result_cache_requests_total",
      {"profile": "p", "result": "hit"}, 9),
+    (lambda m: m.trace_spans(exported=7, failed=2, dropped=3), "kubestow_trace_spans_total",
+     {"result": "dropped"}, 3),
     (lambda m: m.features([("A", "Alpha", False)]), "kubernetes_feature_enabled",
      {"name": "A", "stage": "ALPHA"}, 0),
     (lambda m: m.features([("B", "GA", True)]), "kubernetes_feature_enabled",

@@ -54,7 +54,10 @@ PIN: Final = re.compile(
 
 def requirements() -> list[tuple[str, Requirement]]:
     """Return each requirement with the suffix of the lock file that pins it."""
-    runtime = PROJECT["project"]["dependencies"]
+    # The image has the optional ones.
+    runtime = PROJECT["project"]["dependencies"] + [
+        line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines
+    ]
     groups = {"": runtime, "-dev": runtime}
     found = [(lock, Requirement(line)) for lock, lines in groups.items() for line in lines]
     for group, lines in PROJECT["dependency-groups"].items():

@@ -1,0 +1,93 @@
+"""Start of tracing: its conditions, the environment, and the error without the libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from config import TracingConfiguration
+from scheduler.framework import ConfigurationError
+from scheduler.service import tracing
+from scheduler.service.tracing.start import Tracing, start
+from tests.otlp_receiver import MISSING
+
+EVERY = TracingConfiguration(endpoint="127.0.0.1:1", sampling_rate_per_million=1_000_000)
+
+
+@contextmanager
+def started(settings: TracingConfiguration, environ: dict[str, str]) -> Iterator[Tracing]:
+    pytest.importorskip("opentelemetry.sdk", reason=MISSING)
+    made = start(settings, environ)
+    assert made is not None
+    yield made
+    made.processor.shutdown()
+
+
+def test_nothing_of_opentelemetry_is_imported_without_the_stanza() -> None:
+    code = (
+        "import sys; import scheduler.service.application; "
+        "from scheduler.service.tracing.start import start; assert start(None) is None; "
+        "print([each for each in sys.modules if each.split('.')[0] == 'opentelemetry'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_missing_library_is_one_error_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("attempts", "export"):
+        monkeypatch.delitem(sys.modules, f"scheduler.service.tracing.{name}", raising=False)
+        monkeypatch.delattr(tracing, name, raising=False)
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'kubestow\[otel\]'") as refused:
+        start(EVERY, {})
+    assert "kubestow.tracing is set" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("rate", "environ", "said"),
+    [
+        (None, {}, "samplingRatePerMillion is 0 or not set"),
+        (0, {"OTEL_TRACES_SAMPLER": "always_on"}, "samplingRatePerMillion is 0 or not set"),
+        (1_000_000, {"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED"),
+    ],
+)
+def test_nothing_starts_where_nothing_can_be_traced(
+    rate: int | None, environ: dict[str, str], said: str
+) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason=MISSING)
+    with capture_logs() as lines:
+        assert start(TracingConfiguration(sampling_rate_per_million=rate), environ) is None
+    assert said in lines[0]["event"]
+
+
+def test_the_sampler_of_the_environment_counts_where_no_rate_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    environ = {"OTEL_TRACES_SAMPLER": "always_off"}
+    settings = TracingConfiguration(endpoint="127.0.0.1:1")
+    with started(settings, environ) as made:
+        assert not made.attempts.tracer.start_span("any").is_recording()
+    with started(EVERY, environ) as made:
+        assert made.attempts.tracer.start_span("any").is_recording()
+
+
+def test_another_protocol_than_http_is_mentioned() -> None:
+    with (
+        capture_logs() as lines,
+        started(EVERY, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}),
+    ):
+        assert [line["value"] for line in lines] == ["grpc"]
+
+
+def test_a_wrong_variable_of_the_environment_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason=MISSING)
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096")
+    with pytest.raises(ConfigurationError, match="OTEL_BSP_"):
+        start(EVERY, {})
