@@ -173,7 +173,6 @@ class Filtering:
             if rejected_by[row] != new:
                 if rejected_by[row] == 0 or new == 0:
                     entry.feasible = None
-                    entry.normalized_dirty = True
                 rejected_by[row] = new
 
     def _combine_all(self, entry: CachedResult, active: list[FilterSlot]) -> None:
@@ -185,7 +184,6 @@ class Filtering:
         rejected_by[~self._table.valid] = NOT_A_NODE
         entry.rejected_by = rejected_by
         entry.feasible = None
-        entry.normalized_dirty = True
 
     # -- everything else -------------------------------------------------------------------------
 

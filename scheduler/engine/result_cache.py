@@ -64,8 +64,10 @@ class CachedResult:
     #: Weighted sum of the scores that need no normalisation.
     base: Int64Column | None = None
     base_dirty: bool = True
-    #: Weighted sum of the normalised scores (0 where infeasible).
+    #: Weighted sum of the normalised scores of each of `normalized_rows`; None: zeros.
     normalized: Int64Column | None = None
+    #: The feasible rows of the last cycle: scores are normalised over them.
+    normalized_rows: Rows | None = None
     normalized_dirty: bool = True
     #: base + normalized where feasible, -1 elsewhere.
     total: Int64Column | None = None
@@ -89,6 +91,8 @@ class CachedResult:
         """Bytes held: by arrays, and by what plugins recorded, as far as the signature tells."""
         own = (self.rejected_by, self.feasible, self.base, self.normalized, self.total, self.ties)
         held = self.recorded_bytes
+        if self.normalized_rows is not None and self.normalized_rows is not self.feasible:
+            held += self.normalized_rows.nbytes
         for each in (*self.codes, *self.raw, *own):
             if each is not None:
                 held += each.nbytes

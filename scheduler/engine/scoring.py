@@ -61,26 +61,13 @@ class Scoring:
         self, state: CycleState, pod: Pod, entry: CachedResult, feasible: Rows
     ) -> Int64Column:
         """Return int64[capacity] totals, -1 where infeasible; do not modify the result."""
-        changed = self._refresh_raw(entry, state, pod)
-        self._check_doubtful(entry, state, feasible)
-        self._refresh_base(entry, changed)
-        if entry.normalized_dirty:
-            self._normalize(entry, state, pod, feasible)
-            changed = None
         all_reusable = self._all_reusable(state)
+        self._refresh(entry, state, pod, feasible, keep_ties=all_reusable)
         total = entry.total
-        base, normalized = entry.base, entry.normalized
-        if total is None or changed is None or len(changed) > FEW_ROWS:
+        if total is None:
             total = np.full(entry.capacity, INFEASIBLE, dtype=np.int64)
-            values = np.zeros(len(feasible), dtype=np.int64)
-            if base is not None:
-                values += base[feasible]
-            if normalized is not None:
-                values += normalized[feasible]
-            total[feasible] = values
+            total[feasible] = _reusable_sum(entry, feasible)
             entry.total, entry.ties = total, None
-        else:
-            self._change_totals(entry, total, changed, keep_ties=all_reusable)
         if all_reusable:
             return total
         uncacheable = self._summed(self._uncacheable, state, pod, feasible)
@@ -94,28 +81,6 @@ class Scoring:
         skipped = state.skip_score
         return all(slot.name in skipped for slot in self._uncacheable)
 
-    def _change_totals(
-        self, entry: CachedResult, total: Int64Column, changed: list[int], *, keep_ties: bool
-    ) -> None:
-        base, normalized, rejected_by = entry.base, entry.normalized, entry.rejected_by
-        ties = entry.ties
-        if not keep_ties:
-            ties = entry.ties = None
-        elif ties is None:
-            ties = entry.ties = Ties(total)
-        for row in changed:
-            if rejected_by[row] == 0:
-                value = 0 if base is None else int(base[row])
-                if normalized is not None:
-                    value += int(normalized[row])
-            else:
-                value = INFEASIBLE
-            if ties is not None:
-                ties.change(row, int(total[row]), value)
-            total[row] = value
-        if ties is not None and not ties.rows:
-            entry.ties = None
-
     def ties(self, entry: CachedResult, state: CycleState) -> Ties | None:
         """Return the rows with the highest total after `totals`, None where they are not known."""
         return entry.ties if self._all_reusable(state) else None
@@ -124,25 +89,28 @@ class Scoring:
         self, state: CycleState, pod: Pod, entry: CachedResult, rows: Rows
     ) -> Int64Column:
         """Return the total of each of `rows`, a subset of the signature's feasible rows."""
-        changed = self._refresh_raw(entry, state, pod)
-        self._check_doubtful(entry, state, rows)
-        self._refresh_base(entry, changed)
-        if changed is None or changed:
-            # The next cycle over the signature's own feasible rows will not see these changes.
-            entry.total = None
-        base = entry.base
-        total = np.zeros(len(rows), dtype=np.int64) if base is None else base[rows]
-        normalized = self._normalized_sum(entry, state, pod, rows)
-        if normalized is not None:
-            total += normalized
+        self._refresh(entry, state, pod, rows, keep_ties=False)
+        total = _reusable_sum(entry, rows)
         uncacheable = self._summed(self._uncacheable, state, pod, rows)
         return total if uncacheable is None else total + uncacheable
 
+    def _refresh(
+        self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows, *, keep_ties: bool
+    ) -> None:
+        """Bring everything kept up to date; `rows` are those that are feasible."""
+        changed = self._refresh_raw(entry, state, pod)
+        self._check_doubtful(entry, state, rows)
+        if entry.base is None or changed is None or len(changed) > FEW_ROWS:
+            self._sum_base(entry)
+        else:
+            self._change_base(entry, entry.base, changed, keep_ties=keep_ties)
+        if entry.normalized_dirty or not _are_equal(entry.normalized_rows, rows):
+            self._normalize(entry, state, pod, rows)
+
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
-        """Bring raw scores up to date; returns rows that changed, None for all."""
+        """Bring raw scores up to date; returns the rows of `base` that changed, None for all."""
         table = self._table
         changes = changed_rows(table, entry.score_sequence)
-        whole = changes is None
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.score_sequence = -1
         for slot in self._reusable:
@@ -150,16 +118,14 @@ class Scoring:
                 if entry.scored[slot.index] or entry.raw[slot.index] is not None:
                     entry.scored[slot.index] = False
                     entry.raw[slot.index] = None
-                    entry.normalized_dirty = True
-                    whole = True
+                    _mark_dirty(entry, slot)
                 continue
             if changes is None or self._is_stale(entry, slot):
                 self._score_column(entry, slot, state, pod)
-                whole = True
                 continue
             self._score_changed(entry, slot, state, pod, changes)
         entry.score_sequence = table.sequence
-        return None if whole or changes is None else list(changes)
+        return None if changes is None or entry.base_dirty else list(changes)
 
     def _is_stale(self, entry: CachedResult, slot: ScoreSlot) -> bool:
         if not entry.scored[slot.index]:
@@ -180,9 +146,7 @@ class Scoring:
         else:
             entry.raw[slot.index] = None
         entry.scored[slot.index] = _may_be_kept(slot, scores)
-        entry.base_dirty = True
-        if slot.normalizer is not None:
-            entry.normalized_dirty = True
+        _mark_dirty(entry, slot)
         if slot.versions:
             entry.score_versions[slot.index] = slot.present_versions(self._table)
 
@@ -247,26 +211,43 @@ class Scoring:
             if raw is not None:
                 _check_range(slot.name, raw[rows])
 
-    def _refresh_base(self, entry: CachedResult, changed: list[int] | None) -> None:
-        parts = [
+    def _sum_base(self, entry: CachedResult) -> None:
+        base = np.zeros(entry.capacity, dtype=np.int64)
+        for weight, column in self._base_parts(entry):
+            base += column if weight == 1 else weight * column
+        entry.base, entry.base_dirty = base, False
+        entry.total = None
+
+    def _change_base(
+        self, entry: CachedResult, base: Int64Column, changed: list[int], *, keep_ties: bool
+    ) -> None:
+        """Compute some rows of `base` again, and change their totals by the difference."""
+        parts, total, rejected_by = self._base_parts(entry), entry.total, entry.rejected_by
+        if total is None or not keep_ties:
+            entry.ties = None
+        elif entry.ties is None:
+            entry.ties = Ties(total)
+        ties = entry.ties
+        for row in changed:
+            before = int(base[row])
+            base[row] = after = sum([weight * int(column[row]) for weight, column in parts])
+            if after == before or total is None or rejected_by[row]:
+                continue
+            value = int(total[row])
+            total[row] = value + after - before
+            if ties is not None:
+                ties.change(row, value, value + after - before)
+        if ties is not None and not ties.rows:
+            entry.ties = None
+
+    def _base_parts(self, entry: CachedResult) -> list[tuple[int, Int64Column]]:
+        return [
             (slot.weight, column)
             for slot in self._reusable
             if slot.normalizer is None and (column := entry.raw[slot.index]) is not None
         ]
-        if entry.base is None or entry.base_dirty or changed is None or len(changed) > FEW_ROWS:
-            base = np.zeros(entry.capacity, dtype=np.int64)
-            for weight, column in parts:
-                base += column if weight == 1 else weight * column
-            entry.base = base
-            entry.base_dirty = False
-            return
-        for row in changed:
-            entry.base[row] = sum(weight * int(column[row]) for weight, column in parts)
 
-    def _normalized_sum(
-        self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows
-    ) -> Int64Column | None:
-        """Return the weighted sum of the normalised scores of each of `rows`, None for zeros."""
+    def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows) -> None:
         total: Int64Column | None = None
         for slot in self._reusable:
             if slot.normalizer is None or slot.name in state.skip_score:
@@ -275,17 +256,8 @@ class Scoring:
             scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
             weighted = self._normalized(slot, state, pod, rows, scores) * slot.weight
             total = weighted if total is None else total + weighted
-        return total
-
-    def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, feasible: Rows) -> None:
-        total = self._normalized_sum(entry, state, pod, feasible)
-        if total is None:
-            entry.normalized = None
-        else:
-            column = np.zeros(entry.capacity, dtype=np.int64)
-            column[feasible] = total
-            entry.normalized = column
-        entry.normalized_dirty = False
+        entry.normalized, entry.normalized_rows, entry.normalized_dirty = total, rows, False
+        entry.total = None
 
     # -- without reuse ---------------------------------------------------------------------------
 
@@ -342,6 +314,29 @@ class Scoring:
             scores = normalized
         _check_range(slot.name, scores)
         return scores
+
+
+def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:
+    """Return the sum of reusable scores of each of `rows`, which are `normalized_rows`."""
+    assert entry.base is not None
+    total = entry.base[rows]
+    if entry.normalized is not None:
+        total += entry.normalized
+    return total
+
+
+def _are_equal(known: Rows | None, rows: Rows) -> bool:
+    if known is None or len(known) != len(rows):
+        return False
+    return known is rows or bool((known == rows).all())
+
+
+def _mark_dirty(entry: CachedResult, slot: ScoreSlot) -> None:
+    """Have the sum that the slot's scores are part of computed again."""
+    if slot.normalizer is None:
+        entry.base_dirty = True
+    else:
+        entry.normalized_dirty = True
 
 
 def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
