@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from plugins.arguments import Arguments, require_valid
-from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -135,7 +134,7 @@ class DynamicResources:
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
         """Keep the zeros."""
-        return default_normalize(scores)
+        return scores
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Do nothing: there is no claim to reserve."""

@@ -218,10 +218,13 @@ class Filtering:
             if not len(rows):
                 continue
             codes = self._call(slot, state, pod, rows)
-            column = np.zeros(len(rejected_by), dtype=np.int32)
-            column[rows] = codes
-            statuses.add_codes(slot.index, column)
-            rejected_by[rows[codes != 0]] = slot.index + 1
+            rejected = np.flatnonzero(codes)
+            if len(rejected):
+                rows = rows[rejected]
+                rejected_by[rows] = slot.index + 1
+                column = np.zeros(len(rejected_by), dtype=np.int32)
+                column[rows] = codes[rejected]
+                statuses.add_codes(slot.index, column)
 
     def evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> NodeStatuses:
         """Run every columnar plugin on a few rows, without reuse; on each up to its rejection."""

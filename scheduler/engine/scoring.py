@@ -92,7 +92,9 @@ class Scoring:
         self._refresh(entry, state, pod, rows, keep_ties=False)
         total = _reusable_sum(entry, rows)
         uncacheable = self._summed(self._uncacheable, state, pod, rows)
-        return total if uncacheable is None else total + uncacheable
+        if uncacheable is not None:
+            total += uncacheable
+        return total
 
     def _refresh(
         self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows, *, keep_ties: bool
@@ -254,8 +256,10 @@ class Scoring:
                 continue
             raw = entry.raw[slot.index]
             scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
-            weighted = self._normalized(slot, state, pod, rows, scores) * slot.weight
-            total = weighted if total is None else total + weighted
+            scores = self._normalized(slot, state, pod, rows, scores)
+            if scores.any():
+                weighted = scores * slot.weight
+                total = weighted if total is None else total + weighted
         entry.normalized, entry.normalized_rows, entry.normalized_dirty = total, rows, False
         entry.total = None
 

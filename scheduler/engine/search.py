@@ -236,8 +236,11 @@ class Search:
     ) -> FeasibleNodes:
         """Apply nominated pods, scalar plugins and sampling to columnar results."""
         rejected_by = statuses.rejected_by
-        otherwise_fit = rejected_by[nominated] == 0
-        self._filter_beside_nominated(state, pod, nominated[otherwise_fit], statuses)
+        others = nominated
+        if len(nominated):
+            otherwise_fit = rejected_by[nominated] == 0
+            others = nominated[~otherwise_fit]
+            self._filter_beside_nominated(state, pod, nominated[otherwise_fit], statuses)
         visited = statuses.rows
         if complete:
             rows = np.flatnonzero(rejected_by == 0)
@@ -247,7 +250,6 @@ class Search:
             statuses.rows = visited
             return FeasibleNodes(rows, entry, False, len(visited) - len(rows), statuses=statuses)
         # Upstream's first pass counts the nominated pods, so its reason is the one to report.
-        others = nominated[~otherwise_fit]
         reported = others[rejected_by[others] > self.filtering.first_pod_dependent]
         self._filter_beside_nominated(state, pod, reported, statuses)
         raise self._fit_error(state, pod, statuses, diagnosis)
