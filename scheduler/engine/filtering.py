@@ -218,7 +218,7 @@ class Filtering:
             if not len(rows):
                 continue
             codes = self._call(slot, state, pod, rows)
-            rejected = np.flatnonzero(codes)
+            rejected = np.flatnonzero(codes != 0)
             if len(rejected):
                 rows = rows[rejected]
                 rejected_by[rows] = slot.index + 1

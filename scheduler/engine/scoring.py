@@ -211,7 +211,7 @@ class Scoring:
             raw = entry.raw[slot.index]
             entry.total = None
             if raw is not None:
-                _check_range(slot.name, raw[rows])
+                _highest(slot.name, raw[rows])
 
     def _sum_base(self, entry: CachedResult) -> None:
         base = np.zeros(entry.capacity, dtype=np.int64)
@@ -256,8 +256,8 @@ class Scoring:
                 continue
             raw = entry.raw[slot.index]
             scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
-            scores = self._normalized(slot, state, pod, rows, scores)
-            if scores.any():
+            scores, highest = self._normalized(slot, state, pod, rows, scores)
+            if highest:
                 weighted = scores * slot.weight
                 total = weighted if total is None else total + weighted
         entry.normalized, entry.normalized_rows, entry.normalized_dirty = total, rows, False
@@ -293,7 +293,7 @@ class Scoring:
             raw = np.array(self._score_each(slot, state, pod, rows), dtype=np.int64)
             stopwatch.rows(slot.name, "Score", len(rows), None)
             stopwatch.scalar(slot.name, "Score", stopwatch.monotonic() - started)
-        return raw, self._normalized(slot, state, pod, rows, raw)
+        return raw, self._normalized(slot, state, pod, rows, raw)[0]
 
     def _score_each(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> list[int]:
         """Run the scalar Score for every row, within the budget of the cycle."""
@@ -309,15 +309,15 @@ class Scoring:
 
     def _normalized(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows, raw: Int64Column
-    ) -> Int64Column:
+    ) -> tuple[Int64Column, int]:
+        """Return the final scores and the highest of them."""
         scores: Int64Column = raw
         if slot.normalizer is not None:
             normalized = call(NORMALIZE_SCORES, slot.normalizer, state, pod, self._table, rows, raw)
             if isinstance(normalized, Status):
                 raise NORMALIZE_SCORES.failed(slot.name, normalized.message)
             scores = normalized
-        _check_range(slot.name, scores)
-        return scores
+        return scores, _highest(slot.name, scores)
 
 
 def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:
@@ -350,17 +350,22 @@ def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
     return bool(scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE)
 
 
-def _check_range(plugin: str, scores: Int64Column) -> None:
-    """Raise AttemptError when a final score of a feasible node is outside 0 to 100."""
+def _highest(plugin: str, scores: Int64Column) -> int:
+    """Return the highest final score, 0 for none.
+
+    Raises AttemptError when the score of a feasible node is outside 0 to 100.
+    """
     if not len(scores):
-        return
-    for extreme in (int(scores.min()), int(scores.max())):
-        if not MIN_NODE_SCORE <= extreme <= MAX_NODE_SCORE:
-            raise failed(
-                f'applying score defaultWeights on Score plugins: plugin "{plugin}" '
-                f"returns an invalid score {extreme}, it should in the range of "
-                f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
-            )
+        return 0
+    lowest, highest = int(scores.min()), int(scores.max())
+    if lowest < MIN_NODE_SCORE or highest > MAX_NODE_SCORE:
+        invalid = lowest if lowest < MIN_NODE_SCORE else highest
+        raise failed(
+            f'applying score defaultWeights on Score plugins: plugin "{plugin}" '
+            f"returns an invalid score {invalid}, it should in the range of "
+            f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+        )
+    return highest
 
 
 def call_score(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> int:
