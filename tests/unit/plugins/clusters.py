@@ -146,6 +146,7 @@ class Cluster:
                 listers=self.objects,
                 subscriptions=self.objects,
                 may=lambda verb, resource: (verb, resource) not in self.forbidden,
+                shared=lambda _name, make: make(),
             ),
         )
 
