@@ -188,7 +188,7 @@ SOURCE ?=
 
 .PHONY: docs
 docs: $(DOCS_STAMP) ## Build the docs site into build/site; a broken link or a page without a section is an error
-	NO_MKDOCS_2_WARNING=1 SITE_URL="$(SITE_URL)" SOURCE="$(SOURCE)" $(DOCS)/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 SITE_URL="$(SITE_URL)" SOURCE="$(SOURCE)" $(DOCS)/bin/mkdocs build
 
 .PHONY: docs-serve
 docs-serve: $(DOCS_STAMP) ## Serve the docs site on 127.0.0.1:8000, built anew after each change
