@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-_NO_FOLDER: Final = str(Path(tempfile.gettempdir()) / "kubestow-has-no-compiled-plugins")
+_NO_FOLDER: Final = os.devnull
+"""Prefix below which there are no compiled files. `gettempdir` would write a file to find one."""
 
 
 class FreshImports:
