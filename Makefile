@@ -110,6 +110,17 @@ chart: envtest-build chart-build ## Test the Helm chart with Helm and a real kub
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_HELM=1 \
 	  $(BIN)/python -m pytest -m chart tests/chart $(PYTEST_ARGS)
 
+# Which releases to build: `make older-servers-build RELEASES=v1.33`; all of tests/older_servers/modules by default.
+RELEASES ?=
+
+.PHONY: older-servers-build
+older-servers-build: envtest-build ## Build kube-apiserver of older releases into .envtest/older (once, 5 minutes each)
+	$(BIN)/python -m tests.older_servers.build $(RELEASES)
+
+.PHONY: older-servers
+older-servers: older-servers-build ## Run kubestow against API servers of older releases
+	$(BIN)/python -m pytest -m older_servers tests/older_servers $(PYTEST_ARGS)
+
 # Who serves default-scheduler in the end-to-end specs: `make e2e E2E_SCHEDULER=kube-scheduler` to compare.
 # More arguments: `make e2e E2E="--only preemption"`.
 E2E_SCHEDULER ?= kubestow
