@@ -142,7 +142,7 @@ def test_absent_apis_are_empty_lists(
     options = ApiServerOptions(runtime_config=dict.fromkeys(ABSENT, False))
     with ControlPlane(older_binaries, options, tmp_path / "absent") as older:
         grant(older, rules)
-        served = older.admin.request("GET", "/apis")["groups"]
+        served: Any = older.admin.request("GET", "/apis")["groups"]
         versions = {each["groupVersion"] for group in served for each in group["versions"]}
         assert versions.isdisjoint(ABSENT)
         account = older.service_account_kubeconfig(NAMESPACE, ACCOUNT)
