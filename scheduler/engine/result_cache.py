@@ -69,7 +69,7 @@ class CachedResult:
     #: The feasible rows of the last cycle: scores are normalised over them.
     normalized_rows: Rows | None = None
     normalized_dirty: bool = True
-    #: base + normalized where feasible, -1 elsewhere.
+    #: base + normalized of `normalized_rows`, -1 elsewhere.
     total: Int64Column | None = None
     #: Rows with the highest total; None unless totals change by single rows.
     ties: Ties | None = None

@@ -223,8 +223,12 @@ class Scoring:
     def _change_base(
         self, entry: CachedResult, base: Int64Column, changed: list[int], *, keep_ties: bool
     ) -> None:
-        """Compute some rows of `base` again, and change their totals by the difference."""
-        parts, total, rejected_by = self._base_parts(entry), entry.total, entry.rejected_by
+        """Compute some rows of `base` again, and change their totals by the difference.
+
+        What was infeasible when `total` was summed stays so: `rejected_by` may be newer, and name
+        rows that this cycle is not about.
+        """
+        parts, total = self._base_parts(entry), entry.total
         if total is None or not keep_ties:
             entry.ties = None
         elif entry.ties is None:
@@ -233,9 +237,11 @@ class Scoring:
         for row in changed:
             before = int(base[row])
             base[row] = after = sum([weight * int(column[row]) for weight, column in parts])
-            if after == before or total is None or rejected_by[row]:
+            if after == before or total is None:
                 continue
             value = int(total[row])
+            if value == INFEASIBLE:
+                continue
             total[row] = value + after - before
             if ties is not None:
                 ties.change(row, value, value + after - before)
