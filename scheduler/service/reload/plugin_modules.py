@@ -29,12 +29,14 @@ class FreshImports:
         self._roots = tuple({f"{root}{os.sep}" for each in folders for root in _roots(each)})
         self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
         self.undone = False
+        self._begun = False
         #: Names and modules that were imported from the folders before.
         self.forgotten: dict[str, ModuleType] = {}
 
     def begin(self) -> None:
         """Forget the modules of the folders."""
         self.forgotten = self._take_out()
+        self._begun = True
         importlib.invalidate_caches()
         # Compile from the source: a compiled file is matched by its second and size only.
         self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
@@ -47,6 +49,8 @@ class FreshImports:
     def undo(self) -> None:
         """Put the modules that were there before in the place of the new ones."""
         self.undone = True
+        if not self._begun:
+            return
         self.end()
         self._take_out()
         sys.modules.update(self.forgotten)

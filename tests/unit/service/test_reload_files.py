@@ -101,6 +101,13 @@ def test_modules_are_as_before_if_anything_fails(folder: Path) -> None:
     assert "afresh_new" not in sys.modules
 
 
+def test_imports_that_did_not_begin_leave_everything_when_they_are_undone(folder: Path) -> None:
+    (folder / "afresh_one.py").write_text("VALUE = 1\n")
+    module = importlib.import_module("afresh_one")
+    FreshImports([str(folder)]).undo()
+    assert sys.modules["afresh_one"] is module
+
+
 def test_modules_elsewhere_stay(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (folder / "afresh_one.py").write_text("VALUE = 1\n")
     module = importlib.import_module("afresh_one")
