@@ -322,7 +322,7 @@ class Scoring:
             normalized = call(NORMALIZE_SCORES, slot.normalizer, state, pod, self._table, rows, raw)
             if isinstance(normalized, Status):
                 raise NORMALIZE_SCORES.failed(slot.name, normalized.message)
-            scores = normalized
+            scores = normalized.astype(np.int64, copy=False)
         return scores, _highest(slot.name, scores)
 
 

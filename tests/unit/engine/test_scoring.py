@@ -85,6 +85,16 @@ def test_a_weight_of_zero_means_one(form: Form) -> None:
 
 
 @FORMS
+def test_fractions_of_normalised_scores_are_dropped_before_weighting(form: Form) -> None:
+    def fractions(state: Any, pod: Any, table: Any, rows: Any, given: Any) -> Any:
+        return given / given.max() * 100
+
+    world = three_nodes(form(normalize_scores=fractions), weights={"S": 3})
+    for _ in range(2):
+        assert totals(world) == {"node1": 3 * 33, "node2": 3 * 100, "node3": 3 * 66}
+
+
+@FORMS
 def test_only_feasible_nodes_are_normalised(form: Form) -> None:
     world = three_nodes(
         form(normalize_scores=normalize),
