@@ -8,6 +8,7 @@ denies what it does not have as well. It is repeated: soon while anything is mis
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
 from random import Random
 from typing import Final, NoReturn
@@ -61,22 +62,48 @@ class PermissionReviewer:
         self._backoff = Backoff(random, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         # Whether the last review had no response, which is logged once.
         self._failed = False
+        self._wanted = asyncio.Event()
 
     async def run(self) -> NoReturn:
         """Review until cancelled."""
         while True:
+            self._wanted.clear()
             await self.review()
             if self._failed or self._state.missing:
                 delay = self._backoff.next()
             else:
                 self._backoff.reset()
                 delay = REPEAT_SECONDS
-            await self._client.clock.sleep(delay)
+            await self._sleep(delay)
+
+    def review_now(self) -> None:
+        """Let `run` review at once, and soon again if anything is missing then."""
+        self._backoff.reset()
+        self._wanted.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until a review is wanted, `seconds` at most."""
+        sleep = asyncio.create_task(self._client.clock.sleep(seconds))
+        wanted = asyncio.create_task(self._wanted.wait())
+        try:
+            await asyncio.wait((sleep, wanted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            wanted.cancel()
 
     async def review(self) -> None:
-        """Review once. Without a response nothing changes: the requests themselves will show."""
+        """Review what is declared, again if that changes meanwhile.
+
+        Without a response nothing changes: the requests themselves will show.
+        """
+        declared = None
+        while declared != self._state.declared:
+            declared = self._state.declared
+            await self._review(declared)
+
+    async def _review(self, declared: tuple[Permission, ...]) -> None:
         try:
-            reviewed = [each for each in self._state.declared if not each.on_demand]
+            reviewed = [each for each in declared if not each.on_demand]
             denied = await denied_permissions(self._client, reviewed)
             await self._drop_creation(denied)
             absent = await absent_resources(self._client, denied)
@@ -86,7 +113,8 @@ class PermissionReviewer:
             self._failed = True
             return
         self._failed = False
-        self._state.reviewed(denied, absent)
+        if self._state.declared == declared:
+            self._state.reviewed(denied, absent)
 
     async def _drop_creation(self, denied: dict[Permission, tuple[str, ...]]) -> None:
         """Drop the permission to create the Lease if it exists: nobody creates it again."""

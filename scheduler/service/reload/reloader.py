@@ -210,7 +210,7 @@ class Reloader:
         if added:
             await self._queue_known(added)
         if self.wiring.state.permissions.declared != declared:
-            await self.wiring.reviewer.review()
+            self.wiring.reviewer.review_now()
         return SUCCESS
 
     def _put_in_force(self, seen: Seen) -> None:

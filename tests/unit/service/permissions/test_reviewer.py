@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -59,10 +61,15 @@ class Server:
         self.namespaces: set[str] = set()
         self.error: Exception | None = None
         self.requests: Counter[str] = Counter()
+        #: Called once, during the next request.
+        self.meanwhile: Callable[[], None] | None = None
 
     async def request(self, method: str, path: str, body: Any = None) -> Response:
         name = path.rsplit("/", 1)[-1] if method == "POST" else path
         self.requests[name] += 1
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
         if self.error is not None:
             raise self.error
         if name == RULES:
@@ -201,3 +208,34 @@ async def test_on_demand_permissions_are_not_reviewed(server: Server) -> None:
     state.declare([nodes])
     await reviewer.review()
     assert not state.missing
+
+
+async def test_a_review_of_what_was_declared_before_is_repeated(server: Server) -> None:
+    """A reload declares anew; with other texts the permissions are not equal to those before."""
+    reviewer, state = reviewer_of(server)
+    await reviewer.review()
+    following = replace(BIND, purpose="Another binder")
+    server.meanwhile = lambda: state.declare([following])
+    await reviewer.review()
+    assert state.missing == {following: ("create",)}
+    assert server.requests[RULES] == 3
+
+
+async def test_what_is_declared_anew_is_reviewed_at_once_and_soon_again(server: Server) -> None:
+    server.rules = [BINDINGS]
+    reviewer, state = reviewer_of(server)
+    state.declare([BIND])
+    task = asyncio.create_task(reviewer.run())
+    try:
+        await server.clock.advance(REPEAT_SECONDS / 2)
+        assert not state.missing
+        state.declare([BIND, BUDGETS])
+        reviewer.review_now()
+        await server.clock.settle()
+        assert state.missing == {BUDGETS: ("list", "watch")}
+        server.rules = [EVERYTHING]
+        await server.clock.advance(LAST_RETRY_SECONDS * 1.5)
+        assert not state.missing
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
