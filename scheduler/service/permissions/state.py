@@ -51,7 +51,7 @@ class MissingPermissionsMetrics(Protocol):
 
 
 class PermissionState:
-    """Touched from one event loop. `declare` once, before anything else."""
+    """Touched from one event loop. `declare` before anything else, and after each reload."""
 
     def __init__(self, clock: Clock, metrics: MissingPermissionsMetrics) -> None:
         self._clock = clock
@@ -72,11 +72,15 @@ class PermissionState:
 
     def declare(self, permissions: Iterable[Permission]) -> None:
         """Set what the configuration needs; what is known of a permission stays known."""
-        for each in self._missing:
-            self._gauge(each, ())
-        self._missing = {}
         self.declared = tuple(permissions)
         same = {_access(each): each for each in self.declared}
+        before, self._missing = self._missing, {}
+        for old, verbs in before.items():
+            new = same.get(_access(old))
+            if new is not None and new.required == old.required:
+                self._missing[new] = verbs
+            else:
+                self._gauge(old, ())
         self._reviewed, self._met = (
             {same[_access(old)]: verbs for old, verbs in known.items() if _access(old) in same}
             for known in (self._reviewed, self._met)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -194,3 +196,21 @@ def test_each_verb_and_name_is_reviewed() -> None:
         ("update", "a", "n"),
     ]
     assert accesses(Permission(urls=("/debug/queue",), verbs=("get",), purpose="x")) == ()
+
+
+async def test_what_is_missing_and_declared_again_is_no_change(fixture: Fixture) -> None:
+    state = fixture.state
+    state.reviewed({BIND: ("create",), QUOTAS: READ}, ())
+    await fixture.clock.advance(STUCK_SECONDS)
+    with capture_logs() as logs:
+        state.declare([replace(BIND, purpose="Another binder"), BUDGETS, NODES_READ])
+    assert logs == []
+    assert state.alive() is not None
+    assert fixture.gauges.values["pods/binding", "create", True] is True
+    assert fixture.gauges.values["resourcequotas", "list", False] is False
+    with capture_logs() as logs:
+        state.declare([replace(BIND, without="nothing is bound"), QUOTAS])
+    assert [each["resource"] for each in logs] == ["pods/binding"]
+    assert fixture.gauges.values["pods/binding", "create", True] is False
+    assert fixture.gauges.values["pods/binding", "create", False] is True
+    assert fixture.granted == 0
