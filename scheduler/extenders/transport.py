@@ -84,7 +84,7 @@ class ExtenderCallError(ExtenderError):
         return isinstance(self.cause, RequestError) and not self.cause.outcome_unknown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ExtenderClient:
     """One extender, its name and its HTTP client."""
 
@@ -93,6 +93,8 @@ class ExtenderClient:
     http: ExtenderHttp
     breakers: Mapping[str, CircuitBreaker]
     """By verb: one may work while another hangs."""
+    under_way: int = 0
+    """Number of calls that have not ended."""
 
 
 class HttpExtenderTransport:
@@ -172,17 +174,17 @@ class HttpExtenderTransport:
         return ExtenderClient(extender, display_name(extender), http, breakers)
 
     async def close_removed(self) -> None:
-        """Close the connections to extenders that are no longer called."""
-        removed, self._removed = self._removed, []
-        for client in removed:
+        """Close the connections to extenders that are no longer called, if no call is under way."""
+        idle = [each for each in self._removed if not each.under_way]
+        self._removed = [each for each in self._removed if each.under_way]
+        for client in idle:
             await client.http.close()
 
     async def close(self) -> None:
         """Close all connections after cancelled work had time to clean up."""
         if self._abandoned:
             await asyncio.wait(self._abandoned, timeout=_CLEANUP_TIMEOUT)
-        await self.close_removed()
-        for client in self._clients.values():
+        for client in (*self._removed, *self._clients.values()):
             await client.http.close()
 
     # -- calls -----------------------------------------------------------------------------------
@@ -204,6 +206,7 @@ class HttpExtenderTransport:
                 None,
             )
         started, result = self._clock.monotonic(), "error"
+        client.under_way += 1
         try:
             response = read(await client.http.post(verb, body))
             result = "success"
@@ -228,6 +231,7 @@ class HttpExtenderTransport:
             breaker.abandoned()
             raise
         finally:
+            client.under_way -= 1
             elapsed = self._clock.monotonic() - started
             self._metrics.extender_request(client.name, verb, result, elapsed)
         self._succeeded(client, verb)

@@ -246,7 +246,7 @@ class Reloader:
     async def _replace(self, prepared: Prepared, pause: LongestPause) -> list[str]:
         """Let new plugins catch up in slices, and replace the profiles between two cycles."""
         loop = self.wiring.scheduling.loop
-        # Those of an earlier takeover: what they were doing then has ended.
+        # Those of an earlier takeover.
         await self.wiring.state.extender_transport.close_removed()
         try:
             await loop.between_cycles()

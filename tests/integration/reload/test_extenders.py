@@ -88,6 +88,22 @@ async def test_bind_through_an_extender_that_was_removed_ends_as_it_began(
         assert len(first.calls) == 1
 
 
+async def test_further_reload_cuts_no_bind_through_an_extender_that_was_removed(
+    tmp_path: Path, first: ExtenderServer
+) -> None:
+    first.responses["bind"] = hanging
+    async with running(tmp_path, calling(first, verb="bind")) as world:
+        world.node("a")
+        world.pod("binding")
+        await until(lambda: first.calls)
+        assert await world.reload(PROFILE) == "success"
+        assert await world.reload(f"{PROFILE}percentageOfNodesToScore: 50\n") == "success"
+        first.release(lambda call: {})
+        await until(lambda: not world.reloader.wiring.scheduling.binding.under_way)
+        await until(lambda: {"Scheduled", "FailedScheduling"} & {*world.events()})
+        assert "FailedScheduling" not in world.events()
+
+
 async def test_extender_that_is_sent_what_was_not_kept_needs_a_restart(
     tmp_path: Path, first: ExtenderServer
 ) -> None:
