@@ -40,7 +40,7 @@ from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import RunOptions, available_plugins, read_configuration, seconds
-from scheduler.service.reload.fingerprints import look
+from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
 from scheduler.service.watchdog import LoopHeartbeat, watch_loop
@@ -73,11 +73,18 @@ def run(options: RunOptions) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     raise_soft_limit()
     logs.configure(options.logging.format, options.logging.verbosity)
-    registry = available_plugins()
-    configuration = read_configuration(options, registry)
+    application = read(options)
     for warning in options.warnings:
         _log.warning(warning)
-    return uvloop.run(Application(configuration, registry, options).serve())
+    return uvloop.run(application.serve())
+
+
+def read(options: RunOptions) -> Application:
+    """Return the run of these options. Raises ConfigurationError with all problems."""
+    # Before they are read, which may take seconds: a change meanwhile is taken over later.
+    seen = look(options)
+    registry = available_plugins()
+    return Application(read_configuration(options, registry), registry, options, seen)
 
 
 def _leave(*_: object) -> NoReturn:
@@ -93,8 +100,13 @@ class Application:
     """One run of the scheduler."""
 
     def __init__(
-        self, configuration: Configuration, registry: Registry, options: RunOptions
+        self,
+        configuration: Configuration,
+        registry: Registry,
+        options: RunOptions,
+        seen: Seen | None = None,
     ) -> None:
+        """Prepare; `seen` are the files as they were read, None: as they are now."""
         self._configuration = configuration
         self._registry = registry
         self._options = options
@@ -104,7 +116,7 @@ class Application:
         self._owns_process = True
         self.metrics = SchedulerMetrics(disabled=options.disabled_metrics)
         self._clock = SystemClock()
-        self._seen = look(options)
+        self._seen = look(options) if seen is None else seen
         #: Takes over changes of the files; None before the parts are wired.
         self.reloader: Reloader | None = None
         self._heartbeat = LoopHeartbeat(LeaseClock())

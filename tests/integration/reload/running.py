@@ -8,13 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from scheduler.service.application import Application
-from scheduler.service.options import (
-    RunOptions,
-    ServingOptions,
-    available_plugins,
-    read_configuration,
-)
+from scheduler.service.application import read
+from scheduler.service.options import RunOptions, ServingOptions
 from scheduler.service.reload.reloader import Reloader
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
@@ -29,11 +24,10 @@ class Running:
     """The cluster, the scheduler, and the files that it was started with."""
 
     def __init__(self, cluster: EmbeddedCluster, folder: Path, options: RunOptions) -> None:
-        registry = available_plugins()
         self.cluster = cluster
         self.config = folder / "config.yaml"
         self.plugins = folder / "plugins"
-        self.application = Application(read_configuration(options, registry), registry, options)
+        self.application = read(options)
 
     @property
     def reloader(self) -> Reloader:

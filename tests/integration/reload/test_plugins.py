@@ -27,6 +27,7 @@ CONFIG = (
       - name: reloaded_choice:Choice
 """
 )
+SAMPLED = "percentageOfNodesToScore: 7\n"
 PLUGIN = """\
 from reloaded_parts.chosen import NODE
 from scheduler.framework import unschedulable
@@ -152,6 +153,17 @@ async def test_files_that_change_while_they_are_read_are_read_again_later(tmp_pa
         write(tmp_path, "b")
         assert await world.reloader.reload() == "success"
         assert world.sample("kubestow_config_reloads_total") == 1
+
+
+async def test_change_during_the_start_is_taken_over(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    # Plugins are imported, which may take seconds, after the configuration was read.
+    line = f"with open({str(tmp_path / 'config.yaml')!r}, 'a') as file: file.write({SAMPLED!r})"
+    (tmp_path / "plugins" / "reloaded_choice.py").write_text(f"{PLUGIN}\n{line}\n")
+    async with running(tmp_path, CONFIG) as world:
+        for _ in range(2):
+            await world.reloader.check()
+        assert world.reloader.configuration.effective.percentage_of_nodes_to_score == 7
 
 
 async def test_import_that_does_not_end_stops_neither_pods_nor_the_process(tmp_path: Path) -> None:
