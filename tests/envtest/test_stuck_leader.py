@@ -46,6 +46,8 @@ AUDIT_POLICY: Final = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
+        # Reviews of one's own permissions are created, but write nothing.
+        {"level": "None", "resources": [{"group": "authorization.k8s.io"}]},
         {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"]},
         {"level": "None"},
     ],
