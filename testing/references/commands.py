@@ -26,8 +26,16 @@ _VERBATIM: Final = "\b"
 
 def page() -> str:
     """Return the text of the page."""
-    context = click.Context(program, info_name="kubestow")
-    return "\n".join([_INTRODUCTION, *_command(context)])
+    return "\n".join([_INTRODUCTION, *_command(root())])
+
+
+def root() -> click.Context:
+    """Return the context of the program, as of a call of it.
+
+    Click keeps the help option that it makes in the first context of a command: without the
+    settings of the program, `-h` would not exist any more in this process.
+    """
+    return click.Context(program, info_name="kubestow", **program.context_settings)
 
 
 def _command(context: click.Context) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import click
@@ -12,7 +14,6 @@ from config.schema import Schema, configuration_schema
 from plugins import in_tree
 from scheduler import framework
 from scheduler.cli.flags import FLAGS
-from scheduler.cli.main import program
 from scheduler.framework import Registry
 from testing.references import FILES, commands, configuration, plugin_api
 from testing.references.markdown import cell
@@ -37,7 +38,17 @@ def test_every_command_has_a_section() -> None:
         return found
 
     headings = re.findall(r"^##+ (.+)$", commands.page(), re.MULTILINE)
-    assert headings == paths(click.Context(program, info_name="kubestow"))
+    assert headings == paths(commands.root())
+
+
+def test_the_page_leaves_the_program_as_it_is() -> None:
+    """In a process of its own, where nothing has called the program before."""
+    code = (
+        "from testing.references import commands; commands.page()\n"
+        "from scheduler.cli.main import program; program(['-h'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_flag_has_its_row() -> None:
