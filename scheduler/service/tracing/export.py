@@ -30,6 +30,9 @@ DEFAULT_QUEUE: Final = 2048
 LIBRARY: Final = "opentelemetry"
 """Root of the names of the libraries' loggers."""
 
+HEADER_PARSER: Final = "opentelemetry.util.re"
+"""The logger of what reads OTEL_EXPORTER_OTLP_HEADERS."""
+
 
 class CountingExporter(SpanExporter):
     """Counts what another exporter sent and could not send. Called by the exporting thread only."""
@@ -143,5 +146,12 @@ class _LimitedHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line for each format in a minute; the exporting thread alone logs often."""
+        if record.name == HEADER_PARSER:
+            # Its argument is a header, most likely a credential.
+            self._log.warning(
+                "tracing: a malformed header in OTEL_EXPORTER_OTLP_HEADERS is ignored; write "
+                "NAME=VALUE, with a comma between headers"
+            )
+            return
         # The format, not the text: there are as many texts as errors.
         self._log.warning(f"tracing: {record.msg}", message=record.getMessage())

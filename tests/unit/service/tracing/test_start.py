@@ -86,6 +86,16 @@ def test_another_protocol_than_http_is_mentioned() -> None:
         assert [line["value"] for line in lines] == ["grpc"]
 
 
+def test_a_malformed_header_is_mentioned_without_its_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team:sesame-open")
+    with capture_logs() as lines, started(EVERY, {}):
+        (line,) = lines
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in line["event"]
+    assert "sesame" not in str(lines)
+
+
 def test_a_wrong_variable_of_the_environment_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.sdk", reason=MISSING)
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096")
