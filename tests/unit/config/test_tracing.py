@@ -30,6 +30,7 @@ def test_an_endpoint_becomes_a_whole_url(endpoint: str, url: str) -> None:
         ("http://col lector:4318", "names no host"),
         ("http://collector:4318?tenant=a", "has a query"),
         ("me:secret@collector:4318", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("https://me:secret/key@collector:4318", "OTEL_EXPORTER_OTLP_HEADERS"),
     ],
 )
 def test_anything_else_is_refused_with_a_reason(endpoint: str, problem: str) -> None:
