@@ -21,6 +21,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from scheduler.api.pod import Pod
 from scheduler.api.redaction import redact_message
 from scheduler.engine import Attempt, Failure
+from scheduler.engine.errors import AttemptError
 from scheduler.engine.metrics import EngineMetrics
 from scheduler.framework import QueuedPodInfo
 
@@ -197,14 +198,22 @@ class AttemptTraces:
 
     @contextmanager
     def step(self, attempt: Attempt, name: str, plugin: str = "") -> Iterator[Step]:
-        """Open a span of the binding cycle, to which requests to the API server refer meanwhile."""
+        """Open a span of the binding cycle, to which requests to the API server refer meanwhile.
+
+        An AttemptError, which passes, marks it as failed.
+        """
         attributes = {**of_pod(attempt.pod), NODE: attempt.node_name}
         if plugin:
             attributes[PLUGIN] = plugin
         with self.tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
-            yield Step(span)
+            step = Step(span)
+            try:
+                yield step
+            except AttemptError as error:
+                step.failed(error.status.message)
+                raise
 
 
 def of_pod(pod: Pod) -> dict[str, str | int | float]:

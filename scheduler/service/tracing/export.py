@@ -154,4 +154,7 @@ class _LimitedHandler(logging.Handler):
             )
             return
         # The format, not the text: there are as many texts as errors.
-        self._log.warning(f"tracing: {record.msg}", message=record.getMessage())
+        fields = {"message": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["error"] = repr(record.exc_info[1])
+        self._log.warning(f"tracing: {record.msg}", **fields)

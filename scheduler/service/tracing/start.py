@@ -30,6 +30,8 @@ EXTRA: Final = "kubestow[otel]"
 
 SAMPLER_VARIABLE: Final = "OTEL_TRACES_SAMPLER"
 PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+"""The first one that is set counts."""
+
 PROTOCOL: Final = "http/protobuf"
 
 CLOSE_SECONDS: Final = 2.0
@@ -151,12 +153,11 @@ def start(
 
 
 def _warn_of_protocol(environ: Mapping[str, str]) -> None:
-    for name in PROTOCOL_VARIABLES:
-        asked = environ.get(name, PROTOCOL)
-        if asked != PROTOCOL:
-            _log.warning(
-                "traces are exported by OTLP over HTTP only; the collector's port for it is "
-                "usually 4318",
-                variable=name,
-                value=asked,
-            )
+    name = next((each for each in PROTOCOL_VARIABLES if environ.get(each)), None)
+    if name is not None and environ[name] != PROTOCOL:
+        _log.warning(
+            "traces are exported by OTLP over HTTP only; the collector's port for it is usually "
+            "4318",
+            variable=name,
+            value=environ[name],
+        )

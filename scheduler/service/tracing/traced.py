@@ -9,7 +9,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scheduler.engine import Attempt, Failure, WaitingPod
-from scheduler.engine.errors import AttemptError
 from scheduler.framework import QueuedPodInfo, Status
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.scheduling_loop import SchedulingLoop
@@ -95,12 +94,8 @@ class TracedBindingCycle(BindingCycle):
         if attempt.info.uid not in self.traces.binding:
             await super()._run_pre_bind(attempt, plugin)
             return
-        with self.traces.step(attempt, "PreBind", plugin.name) as step:
-            try:
-                await super()._run_pre_bind(attempt, plugin)
-            except AttemptError as error:
-                step.failed(error.status.message)
-                raise
+        with self.traces.step(attempt, "PreBind", plugin.name):
+            await super()._run_pre_bind(attempt, plugin)
 
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         if attempt.info.uid not in self.traces.binding:

@@ -214,7 +214,7 @@ async def test_a_collector_that_takes_nothing_keeps_no_pod_waiting(
 async def test_nothing_is_sent_about_attempts_that_are_not_sampled(
     cluster: EmbeddedCluster,
 ) -> None:
-    # One of a million: with this seed of nothing, a test in fifty thousand would see a trace.
+    # One in a million, so this test fails by chance about as often.
     async with traced(cluster, rate=1) as (receiver, wiring):
         tracing = wiring.connections.tracing
         assert tracing is not None

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from scheduler.api import Pod
+from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import NominatingInfo, QueuedPodInfo
@@ -169,3 +170,12 @@ def test_requests_refer_to_the_span_of_the_task_that_sends_them() -> None:
     assert span.parent == trace.span.get_span_context()
     assert (span.attributes or {})["k8s.node.name"] == "n1"
     assert span.status.description == "refused"
+
+
+def test_a_step_that_a_plugin_aborts_is_marked_as_failed() -> None:
+    recorded = Recorded()
+    with pytest.raises(AttemptError), recorded.traces.step(attempt_on("n1"), "Bind"):
+        raise failed("disk password=hunter2 is gone")
+    status = recorded.named("Bind").status
+    assert not status.is_ok
+    assert status.description == "disk password=[redacted] is gone"

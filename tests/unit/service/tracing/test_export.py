@@ -120,19 +120,33 @@ async def test_an_exporter_that_fails_or_raises_is_counted(
     assert counted(tracing) == {"exported": 0, "failed": QUEUE + 1, "dropped": 0}
 
 
-def test_what_the_libraries_log_comes_once_a_minute_and_redacted() -> None:
+@pytest.fixture
+def library_logger() -> Iterator[logging.Logger]:
+    """Restore the handlers of the libraries' logger."""
     logger = logging.getLogger(export.LIBRARY)
     before = logger.handlers[:], logger.propagate
-    try:
-        with capture_logs() as lines:
-            export.log_library_messages()
-            for number in range(3):
-                logging.getLogger("opentelemetry.exporter").error("cannot send %d", number)
-    finally:
-        logger.handlers[:], logger.propagate = before
+    yield logger
+    logger.handlers[:], logger.propagate = before
+
+
+def test_what_the_libraries_log_is_written_once_a_minute(library_logger: logging.Logger) -> None:
+    with capture_logs() as lines:
+        export.log_library_messages()
+        for number in range(3):
+            library_logger.getChild("exporter").error("cannot send %d", number)
     assert [(line["event"], line["message"]) for line in lines] == [
         ("tracing: cannot send %d", "cannot send 0")
     ]
+
+
+def test_a_message_of_the_libraries_has_the_exception(library_logger: logging.Logger) -> None:
+    with capture_logs() as lines:
+        export.log_library_messages()
+        try:
+            raise OSError("no route to the collector")
+        except OSError:
+            library_logger.getChild("sdk").exception("Exception while exporting")
+    assert [line["error"] for line in lines] == ["OSError('no route to the collector')"]
 
 
 def test_the_resource_is_this_process_unless_the_environment_says_otherwise(

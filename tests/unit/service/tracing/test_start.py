@@ -78,12 +78,29 @@ def test_the_sampler_of_the_environment_counts_where_no_rate_is_set(
         assert made.attempts.tracer.start_span("any").is_recording()
 
 
-def test_another_protocol_than_http_is_mentioned() -> None:
+def test_a_protocol_other_than_http_is_mentioned() -> None:
     with (
         capture_logs() as lines,
         started(EVERY, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}),
     ):
         assert [line["value"] for line in lines] == ["grpc"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": ""},
+        {
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        },
+    ],
+)
+def test_a_protocol_that_does_not_apply_to_traces_is_not_mentioned(
+    environ: dict[str, str],
+) -> None:
+    with capture_logs() as lines, started(EVERY, environ):
+        assert lines == []
 
 
 def test_a_malformed_header_is_mentioned_without_its_content(
