@@ -29,52 +29,60 @@ class Section(
 class LeaderElectionConfiguration(Section, frozen=True):
     """Choice of the replica that schedules."""
 
-    #: Elect a leader before scheduling. True: two active replicas would bind against each other.
+    #: Schedule only while holding the Lease. On by default, because two active replicas would bind
+    #: pods against each other.
     leader_elect: bool = True
-    #: How long others wait after the last renewal before they take over.
+    #: How long other replicas wait, after they see the last renewal, before they take over.
     lease_duration: timedelta = timedelta(seconds=15)
-    #: How long the leader tries to renew before it gives up; less than `lease_duration`.
+    #: How long the leader tries to renew the Lease before it gives up. Must be less than
+    #: `lease_duration`.
     renew_deadline: timedelta = timedelta(seconds=10)
     #: Pause between two attempts to get or renew the Lease.
     retry_period: timedelta = timedelta(seconds=2)
-    #: Only `leases` exists since Kubernetes 1.28.
+    #: Kind of the lock. Kubernetes has supported only `leases` since 1.28.
     resource_lock: str = "leases"
-    #: Name of the Lease. Empty: `kubestow`, so that the cluster's own scheduler keeps its Lease.
+    #: Name of the Lease. `kube-scheduler`, that of the cluster's own scheduler, is refused without
+    #: the flag `--replace-default-scheduler`.
     resource_name: str = ""
-    #: Namespace of the Lease. Empty: the namespace the process runs in.
+    #: Namespace of the Lease. By default, the namespace that the process runs in: `POD_NAMESPACE`,
+    #: or that of the service account, or `kubestow-system`.
     resource_namespace: str = ""
 
 
 class ClientConnectionConfiguration(Section, frozen=True):
     """Connection to the API server."""
 
-    #: Path of a kubeconfig file. Empty: in-cluster configuration.
+    #: Path of a kubeconfig file. By default, the one in the variable KUBECONFIG, then the cluster
+    #: that the process runs in, then `~/.kube/config`.
     kubeconfig: str = ""
     #: Accepted for compatibility; responses are always JSON.
     accept_content_types: str = ""
     #: Accepted for compatibility; requests are always JSON.
     content_type: str = ""
-    #: Requests a second to the API server. 0: 50, upstream's default.
+    #: Maximum average number of requests to the API server per second. Each binding is one request,
+    #: so this limits how many pods are placed per second; raise it for large bursts. 0 means 50.
     qps: float = 0.0
-    #: Requests that may be sent at once above `qps`. 0: 100, upstream's default.
+    #: Number of requests that may be sent at once, beyond `qps`; 0 means 100.
     burst: Int32 = 0
 
 
 class PluginReference(Section, frozen=True):
     """One entry of `enabled` or `disabled`."""
 
-    #: The plugin's declared name; in `enabled` also `module:Class`; in `disabled` also `*`.
+    #: Name that the plugin declares. In `enabled`, `module:Class` loads a plugin of your own; in
+    #: `disabled`, `*` stands for all default plugins.
     name: str = ""
-    #: Factor of the plugin's scores. 0: 1.
+    #: Factor by which the plugin's scores are multiplied; 0 means 1.
     weight: Int32 = 0
 
 
 class PluginSet(Section, frozen=True):
     """Plugins to enable and to disable at one extension point."""
 
-    #: Run after the defaults, in this order; a default named again keeps its place.
+    #: Plugins that run after the default ones, in this order. A default plugin that is named here
+    #: keeps its place and takes the weight given here.
     enabled: tuple[PluginReference, ...] = ()
-    #: Defaults that do not run here; `*` is all of them.
+    #: Default plugins that do not run at this extension point.
     disabled: tuple[PluginReference, ...] = ()
 
 
@@ -115,103 +123,113 @@ MULTI_POINT: Final = "multiPoint"
 class PluginConfig(Section, frozen=True):
     """Arguments of one plugin in one profile."""
 
-    #: The plugin's declared name.
+    #: Name that the plugin declares.
     name: str = ""
-    #: JSON data as read; the plugin's own args Struct once the configuration is complete.
+    #: The arguments; see the plugin's own section.
     args: Any = None
 
 
 class KubeSchedulerProfile(Section, frozen=True):
     """One set of plugins, used for the pods that name its scheduler."""
 
-    #: `spec.schedulerName` of the pods. None: `kubestow`, if there is one profile only.
+    #: `spec.schedulerName` of the pods. The default is `kubestow`; required if there is more than
+    #: one profile. `default-scheduler` is refused without the flag `--replace-default-scheduler`.
     scheduler_name: str | None = None
-    #: As the key of that name of the file, for this profile. None: the value there.
+    #: Overrides the key of the same name at the top of the file for this profile.
     percentage_of_nodes_to_score: Int32 | None = None
-    #: Plugins to enable and to disable, by extension point. None: the default plugins.
+    #: Changes to the default plugins, by extension point.
     plugins: Plugins | None = None
-    #: Arguments of plugins; those that are not named here have their defaults.
+    #: Arguments of plugins. A plugin that is not listed has its default arguments.
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
 class ExtenderManagedResource(Section, frozen=True):
     """A resource that an extender manages."""
 
-    #: An extended resource, e.g. `example.com/gpu`.
+    #: Name of an extended resource, for example `example.com/gpu`.
     name: str = ""
-    #: NodeResourcesFit leaves the resource to the extender.
+    #: Whether NodeResourcesFit leaves this resource to the extender, in place of the resources in
+    #: its argument `ignoredResources`.
     ignored_by_scheduler: bool = False
 
 
 class ExtenderTLSConfig(Section, frozen=True):
     """TLS of calls to an extender. Data, in base64, takes precedence over files."""
 
-    #: Do not verify the extender's certificate. Not together with authorities.
+    #: Do not verify the extender's certificate. Must not be combined with `ca_file` or `ca_data`.
     insecure: bool = False
-    #: Name that the certificate must be issued for. Empty: the host of the URL.
+    #: Name that the certificate must be issued for. By default, the host of the URL.
     server_name: str = ""
-    #: Client certificate, PEM.
+    #: Path of the client certificate, PEM.
     cert_file: str = ""
-    #: Key of the client certificate, PEM.
+    #: Path of the client certificate's key, PEM.
     key_file: str = ""
-    #: Authorities that may have issued the extender's certificate, PEM.
+    #: Path of the authorities that may have issued the extender's certificate, PEM.
     ca_file: str = ""
-    #: As `cert_file`, in base64.
+    #: Content of `cert_file`, in base64.
     cert_data: str = ""
-    #: As `key_file`, in base64.
+    #: Content of `key_file`, in base64.
     key_data: str = ""
-    #: As `ca_file`, in base64.
+    #: Content of `ca_file`, in base64.
     ca_data: str = ""
 
 
 class Extender(Section, frozen=True):
     """An HTTP service that is called during scheduling."""
 
-    #: Base URL; also the extender's name in messages.
+    #: Base URL, `http://` or `https://`. It is also the extender's name in messages and metrics.
     url_prefix: str = ""
-    #: Path below the base URL. Empty: the extender does not take part in this step.
+    #: Path, below the base URL, that selects among the feasible nodes. An extender takes part only
+    #: in the steps whose path is set.
     filter_verb: str = ""
-    #: The same for the choice of victims of a preemption.
+    #: Path that selects the victims that may be evicted, before a node is chosen for preemption.
     preempt_verb: str = ""
-    #: The same for scores of nodes, 0 to 10.
+    #: Path that scores nodes from 0 to 10. Failures are only logged.
     prioritize_verb: str = ""
-    #: The same for binding, in place of the Bind plugins; one extender may have it.
+    #: Path that binds the pod in place of the Bind plugins. Only one extender may have it.
     bind_verb: str = ""
-    #: Factor of the extender's scores.
+    #: Factor by which the extender's scores are multiplied once they are scaled to 0 to 100. Must
+    #: be positive if `prioritize_verb` is set.
     weight: Int64 = 0
-    #: Without authorities, do not verify the certificate, as upstream. Whether TLS is used depends
-    #: on the scheme of the URL.
+    #: Without certificate authorities, do not verify the certificate, as kube-scheduler does.
+    #: Whether TLS is used depends on the scheme of the URL.
     enable_https: bool = msgspec.field(name="enableHTTPS", default=False)
-    #: TLS of the calls. None: no client certificate, and the authorities of the system.
+    #: TLS settings. By default, the certificate authorities of the system and no client
+    #: certificate.
     tls_config: ExtenderTLSConfig | None = None
-    #: Limit for one call. 0: 5 s.
+    #: Timeout of one call; 0 means 5 s.
     http_timeout: timedelta = msgspec.field(name="httpTimeout", default=timedelta())
-    #: Send node names instead of whole nodes.
+    #: Send only names of nodes and UIDs of victims. Otherwise whole objects are sent as the API
+    #: server has them, which takes memory to keep: nodes and this scheduler's pending pods, and all
+    #: pods if `preempt_verb` is set.
     node_cache_capable: bool = False
-    #: Call the extender only for pods that request one of these. Empty: for all pods.
+    #: Call the extender only for pods with one of these resources in their requests or limits. By
+    #: default, it is called for all pods.
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
-    #: Go on without the extender when it fails.
+    #: Continue without the extender when it fails. Otherwise the attempt fails with its error and
+    #: is retried with backoff.
     ignorable: bool = False
 
 
 class NodeProvisioningBridgeConfiguration(Section, frozen=True):
     """Settings of the bridge from autoscalers' Events to a pod condition (KEP-3990)."""
 
-    #: `Auto`: run while a pod has the criterion NodeProvisioningFailed and the feature gate
-    #: PodTopologySpreadFallbackMode is on, unless another manager writes the condition. `On`:
-    #: always, even beside another manager. `Off`: never.
+    #: When the bridge runs. `Auto`: while a pod has the criterion `NodeProvisioningFailed` and the
+    #: feature gate `PodTopologySpreadFallbackMode` is on, unless another manager writes the
+    #: condition. `On`: always, even beside another manager. `Off`: never.
     mode: Literal["Auto", "On", "Off"] = "Auto"
     #: Pods that get the condition. `FallbackPods`: those with that criterion. `All`: all pods of
-    #: our profiles.
+    #: the configured profiles.
     scope: Literal["FallbackPods", "All"] = "FallbackPods"
-    #: How long the condition stays True after all node groups (or node claims) that were to grow
-    #: for a pod failed, because the autoscaler may try again. None: 5 min 30 s for
-    #: cluster-autoscaler and 3 min for Karpenter, longer than they suppress repeated events.
+    #: How long the condition stays `True` after every node group or NodeClaim that was tried for a
+    #: pod has failed, since the autoscaler may try again. By default, 5m30s for cluster-autoscaler
+    #: and 3m for Karpenter: longer than they suppress repeated Events. Shorter values are safe only
+    #: with cluster-autoscaler's flag `--record-duplicated-events`.
     suspect_window: timedelta | None = None
-    #: How long a pod waits after the first promise of nodes. 20 min: more than
-    #: cluster-autoscaler's own limit for a node to appear, 15 min.
+    #: How long nodes may take to register after the autoscaler first announced them. The default is
+    #: longer than cluster-autoscaler's own limit of 15 minutes.
     provisioning_deadline: timedelta = timedelta(minutes=20)
-    #: Namespace of cluster-autoscaler and its status ConfigMap, to which its events about node
+    #: Namespace of cluster-autoscaler and of its status ConfigMap, to which its Events about node
     #: groups refer.
     cluster_autoscaler_namespace: str = "kube-system"
     #: Name of that ConfigMap (cluster-autoscaler's flag `--status-config-map-name`).
@@ -219,109 +237,112 @@ class NodeProvisioningBridgeConfiguration(Section, frozen=True):
 
 
 class TracingConfiguration(Section, frozen=True):
-    """Export of OpenTelemetry traces, with the fields of component-base's TracingConfiguration."""
+    """Export of OpenTelemetry traces, with the same fields as in kubelet and kube-apiserver."""
 
-    #: Address of the collector, OTLP over HTTP: a URL, or `host:port` for http. Without a path
-    #: `/v1/traces` is used. None: the variables OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and
-    #: OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
+    #: Address of the collector: a URL such as `http://collector:4318`, or `host:port`. Spans are
+    #: sent by OTLP over HTTP, not gRPC, and to the path `/v1/traces` if the URL has none. By
+    #: default, the address is that in the variable `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+    #: `OTEL_EXPORTER_OTLP_ENDPOINT`, otherwise `http://localhost:4318`.
     endpoint: str | None = None
-    #: How many of a million scheduling attempts are traced. None: none, as in other components of
-    #: Kubernetes, unless the variable OTEL_TRACES_SAMPLER chooses a sampler.
+    #: How many of a million scheduling attempts are traced. If it is not set, none is traced, as in
+    #: other components of Kubernetes, unless the variable `OTEL_TRACES_SAMPLER` names a sampler.
     sampling_rate_per_million: Int32 | None = None
 
 
 class KubestowConfiguration(Section, frozen=True):
-    """Options of the process that kube-scheduler does not have (the `kubestow` key)."""
+    """Options that kube-scheduler does not have."""
 
-    #: Seed of every random choice, such as between equal nodes. None: from the operating system, so
-    #: that not all processes choose alike. Set it to replay a run.
+    #: Seed of all random choices, such as the one between nodes with equal scores. By default, it
+    #: comes from the operating system. Set it to make the choices of a run repeatable.
     seed: int | None = None
-    #: Bind and PreBind requests in flight at once. 100: keeps an API server busy, with half of its
-    #: own limit for mutating requests.
+    #: Maximum number of concurrent Bind and PreBind requests. The default keeps an API server busy
+    #: with half of its own limit for mutating requests.
     bind_concurrency: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
-    #: Limit for one bind request. Together with `renewDeadline` it must stay below `leaseDuration`,
-    #: so that no bind of an old leader arrives after a new one took over. None: 4 s, or 80 % of
-    #: their difference if that is less.
+    #: Timeout of one bind request. Together, it and `renewDeadline` must stay below
+    #: `leaseDuration`, so that no bind of a former leader arrives after another replica took over.
+    #: By default, 4 s, or 80 % of the difference of those two if that is less.
     bind_timeout: timedelta | None = None
-    #: Reconnect a watch without any data, even bookmarks, for this long. 70 s: bookmarks come about
-    #: every minute.
+    #: Reopen a watch that has delivered nothing for this long, not even a bookmark. API servers
+    #: send bookmarks about once a minute, except for Events, whose watches last one to two minutes.
     watch_idle_timeout: timedelta = timedelta(seconds=70)
-    #: How often hints of plugins that wait for time to pass are called. 30 s, as in KEP-3990.
+    #: How often queueing hints for the event `Time` are called. The default is that of KEP-3990.
     time_based_hint_period: timedelta = timedelta(seconds=30)
-    #: How long a PodScheduled condition with a plugin's own reason waits before it is written, so
-    #: that one that is obsolete by then is never written. 1 s: hardly noticed, and the first answer
-    #: of a gate is rarely the last.
+    #: How long a `PodScheduled` condition with a plugin's own reason waits before it is written. It
+    #: is dropped if the state of the pod has changed by then.
     status_patch_delay: timedelta = timedelta(seconds=1)
-    #: Average limit of Kubernetes Events written per second; more wait, then are dropped and
-    #: counted. None: as `clientConnection.qps`; binds have a limit of their own, as upstream.
+    #: Maximum average number of Kubernetes Events written per second. More than that wait in a
+    #: queue of limited length; when it is full, the oldest are dropped and counted. By default, the
+    #: value of `clientConnection.qps`, as a limit of its own beside that of other requests.
     events_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    #: Filter the chosen node again just before the bind if it was changed from outside meanwhile: a
-    #: secondary scheduler shares its nodes. True: free while no other scheduler changes nodes.
+    #: Filter the chosen node again just before the bind if another scheduler changed it in the
+    #: meantime. It costs nothing while no other scheduler changes nodes.
     recheck_before_bind: bool = True
-    #: Keep room on nodes for pending pods of other schedulers with a `status.nominatedNodeName`,
-    #: against our pods of at most their priority. True: victims were evicted for them.
+    #: Keep room on nodes for pending pods of other schedulers that have a
+    #: `status.nominatedNodeName`, against pods of the same or a lower priority. On by default,
+    #: because pods may have been evicted to make that room.
     honor_foreign_nominations: bool = True
-    #: How long a node is skipped for pods of a signature after its kubelet rejected one of them.
-    #: 5 min: several retries of whatever failed on the node, and no tight loop of pods that are
-    #: created, bound, rejected and replaced. 0: not at all.
+    #: How long pods of one template avoid a node after its kubelet rejected one of them, so that a
+    #: controller does not keep replacing rejected pods in a tight loop; 0 disables this.
     kubelet_rejection_backoff: timedelta = timedelta(minutes=5)
-    #: Time that one scalar plugin may use in one scheduling cycle before it is logged and counted.
-    #: 10 ms: longer delays everything else on the event loop.
+    #: Time that one plugin that is not columnar may use in a scheduling cycle before it is logged
+    #: and counted. While it runs, nothing else does.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
-    #: CPU time that one scheduling cycle may use. A cycle that uses more is aborted, and no pod of
-    #: its template is tried for a pause (10 s, doubling up to 5 min); the budget of the next
-    #: attempt doubles as well (up to 4 times). Attempts that use more than 2 % of it are charged to
-    #: their namespace, whose pods go behind others after recent charges of half of it. 500 ms:
-    #: hundreds of times an ordinary cycle on 5,000 nodes, and a delay of less than 1 s for other
-    #: pods. 0: no limit and no charges. Less than a quarter of `watchdogTimeout`.
+    #: CPU time that one scheduling cycle may use; 0 means no limit. A cycle that uses more is
+    #: aborted, and no pod of its template is tried for a pause of 10 s, which doubles up to 5 min;
+    #: the budget of the next attempt doubles as well, up to four times the value. An attempt that
+    #: uses more than 2 % of the budget is charged to its namespace; pods of a namespace whose
+    #: recent charges reach 50 % of the budget go behind others. The default is hundreds of times
+    #: what an ordinary cycle on 5,000 nodes uses. Must be less than a quarter of `watchdogTimeout`.
     cycle_time_budget: timedelta = timedelta(milliseconds=500)
-    #: Failed calls in a row that open the circuit of an extender's verb. 3: one slow response is
-    #: no outage, and a dead extender costs few timeouts.
+    #: Number of consecutive calls without a response that open the circuit breaker of an extender's
+    #: verb: timeouts, broken connections, and the statuses 502 to 504. Any other status counts as a
+    #: response, errors included.
     extender_failures: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
-    #: How long an open circuit blocks calls; then one call probes. 30 s: long compared with a
-    #: timeout of 5 s, short compared with an outage.
+    #: How long the circuit breaker stays open before one call probes the extender.
     extender_circuit_open_duration: timedelta = timedelta(seconds=30)
-    #: How long the event loop of a leader may make no progress before the Lease is not renewed any
-    #: more. 1 min: longer than any cycle, and as long as the liveness probe of our manifests waits.
+    #: How long the event loop of a leader may make no progress before it stops renewing the Lease;
+    #: 1 s or more. The default is as long as the liveness probe in the manifests waits.
     watchdog_timeout: timedelta = timedelta(minutes=1)
-    #: How long pods are scheduled back to back before the event loop runs watches and binds. 5 ms:
-    #: several pods, and no delay for a health check. Requeueing after one cluster event is done in
-    #: slices of this length as well.
+    #: How long pods are scheduled back to back before watches and binds are processed. Requeueing
+    #: after a cluster event is done in slices of this length as well.
     scheduling_time_slice: timedelta = timedelta(milliseconds=5)
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()
     )
-    #: Traces of scheduling attempts; needs the optional dependencies `kubestow[otel]`. None: off.
+    #: Traces of scheduling attempts, which need the optional dependencies `kubestow[otel]`. By
+    #: default, nothing is traced.
     tracing: TracingConfiguration | None = None
 
 
 class KubeSchedulerConfiguration(Section, frozen=True):
     """The whole file."""
 
-    #: Version of the format; must be given.
+    #: Version of the format; required.
     api_version: str = API_VERSION
-    #: Kind of the file; must be given.
+    #: Kind of the file; required.
     kind: str = KIND
-    #: Accepted and checked for compatibility; a cycle works on whole columns, not on goroutines.
+    #: Checked, without effect: a scheduling cycle works on whole columns, not on threads.
     parallelism: Int32 = 16
     leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
     client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
-    #: Let `PUT /debug/flags/v` change the log level. There is no `/debug/pprof`.
+    #: Whether `PUT /debug/flags/v` may change the log level. There is no `/debug/pprof`.
     enable_profiling: bool = True
-    #: Accepted for compatibility: there are no locks to profile. None: as `enable_profiling`.
+    #: Without effect: there are no locks to profile. By default, the value of `enable_profiling`.
     enable_contention_profiling: bool | None = None
-    #: Percentage of nodes to find feasible before scoring. 0: all if all plugins are columnar, else
-    #: upstream's number.
+    #: Percentage of the nodes that must be found feasible before scoring begins. 0 means all nodes
+    #: while every Filter and Score plugin of the profile is columnar and no extender filters for
+    #: the pod, otherwise kube-scheduler's adaptive number.
     percentage_of_nodes_to_score: Int32 = 0
-    #: How long a pod waits after its first failed attempt; doubles with each further one.
+    #: How long a pod waits after its first failed attempt. The time doubles with each further one.
     pod_initial_backoff_seconds: Int64 = 1
-    #: Limit of the doubling.
+    #: Maximum time that a pod waits after a failed attempt.
     pod_max_backoff_seconds: Int64 = 10
-    #: One for each scheduler name. Empty: one with the default plugins.
+    #: One profile for each scheduler name. By default, there is one with the default plugins.
     profiles: tuple[KubeSchedulerProfile, ...] = ()
-    #: HTTP services that are called during scheduling, by all profiles, in this order.
+    #: HTTP services that all profiles call during scheduling, in this order, ignorable ones last.
     extenders: tuple[Extender, ...] = ()
-    #: Fill caches only after election: saves memory in standbys, delays failover.
+    #: Let replicas that stand by keep no caches. They need less memory and fewer watches and count
+    #: as ready, but a take-over takes as long as a full list.
     delay_cache_until_active: bool = False
     kubestow: KubestowConfiguration = KubestowConfiguration()
 

@@ -177,6 +177,6 @@ def test_every_limit_is_about_an_existing_field() -> None:
 
 def test_fields_are_described_for_the_hover_of_editors() -> None:
     options: dict[str, Any] = SCHEMA["$defs"]["KubestowConfiguration"]["properties"]
-    assert options["bindTimeout"]["description"].startswith("Limit for one bind request.")
+    assert options["bindTimeout"]["description"].startswith("Timeout of one bind request.")
     quota = SCHEMA["$defs"]["ResourceQuotaArgs"]["properties"]
     assert quota["claimPending"]["description"].startswith("Whether a deferred pod")
