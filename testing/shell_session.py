@@ -131,17 +131,21 @@ class ShellSession:
             raise DocumentError(msg + outputs[-1])
 
     def _shell(self, block: Block) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*_SHELL, self._script(block.text)],
-            cwd=self._folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                [*_SHELL, self._script(block.text)],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=LIMIT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            msg = f"{block}: not ended after {LIMIT_SECONDS:g} s\n{block.text}\n"
+            raise DocumentError(msg + (error.stdout or b"").decode()) from error
 
     def _start(self, block: Block, expected: str | None) -> None:
         log = self._log(len(self._running))

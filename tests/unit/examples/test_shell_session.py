@@ -62,6 +62,14 @@ def test_what_a_reader_would_stumble_over_is_an_error(
         follow(tmp_path, block)
 
 
+def test_a_block_that_does_not_end_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_session, "LIMIT_SECONDS", 0.2)
+    with pytest.raises(DocumentError, match=r"document.md:1: not ended after 0.2 s\nexec"):
+        follow(tmp_path, fenced("sh", "exec sleep 600"))
+
+
 def test_an_expected_status_and_what_cannot_run_are_no_errors(tmp_path: Path) -> None:
     follow(
         tmp_path,
