@@ -63,7 +63,7 @@ class Screen:
         while position < len(text):
             token = _TOKEN.match(text, position)
             if token is None:
-                msg = f"no control sequence of a redrawn line: {text[position : position + 20]!r}"
+                msg = f"unsupported control sequence: {text[position : position + 20]!r}"
                 raise ValueError(msg)
             position = token.end()
             self._take(token)
@@ -96,7 +96,7 @@ class Screen:
             self._written[self._at] += text
             self._returned = False
         elif text.removeprefix("\x1b[") not in _IGNORED:
-            msg = f"{text!r} is no control sequence of a redrawn line"
+            msg = f"unsupported control sequence: {text!r}"
             raise ValueError(msg)
 
 

@@ -2,7 +2,7 @@
 
 Its parser, storage and rule engine run in the program `alertrules`. Expressions are checked with
 what a leader on a real API server serves at its endpoints. Alerts are checked with scrapes of a
-scheduler on the embedded server, whose recorders then count what a trouble would.
+scheduler on the embedded server, whose metrics are then changed as a fault would change them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TARGET: Final = {"job": "kubestow", "namespace": "kubestow-system", "instance": 
 
 LEASE: Final = "kubestow"
 
-Trouble = Callable[[SchedulerMetrics, int], None]
-"""Counts what is wrong, before the scrape of the given number."""
+Fault = Callable[[SchedulerMetrics, int], None]
+"""Changes the metrics as one fault does, before the scrape of the given number."""
 
 
 @dataclass
@@ -50,13 +50,13 @@ class Story:
     metrics: SchedulerMetrics
     scrapes: list[dict[str, Any]] = field(default_factory=list)
 
-    def pass_time(self, minutes: int, trouble: Trouble | None = None) -> None:
-        """Scrape the scheduler every `INTERVAL`; `trouble` counts before each scrape."""
+    def pass_time(self, minutes: int, fault: Fault | None = None) -> None:
+        """Scrape the scheduler every `INTERVAL`; `fault` changes the metrics before each scrape."""
         first = len(self.scrapes)
         text = self.text()
         for number in range(minutes * 60 // INTERVAL):
-            if trouble is not None:
-                trouble(self.metrics, number)
+            if fault is not None:
+                fault(self.metrics, number)
                 text = self.text()
             at = (first + number) * INTERVAL
             self.scrapes.append({"at": at, "target": TARGET, "text": text})
@@ -83,6 +83,7 @@ class Story:
             input=json.dumps(scenario),
             capture_output=True,
             text=True,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -168,7 +169,7 @@ def test_every_expression_parses_and_selects_what_a_leader_serves(of_leader: Sto
     assert set(result["unmatched"]) - sampled == COUNTED_IN_TROUBLE
     of_leader.metrics.engine.plugin("NodeName", "Filter", "Success", 0.001)
     of_leader.metrics.plugins.gauge("scheduler_resource_quota_held_pods", "team-a", value=1.0)
-    for count, _ in TROUBLES.values():
+    for count, _ in FAULTS.values():
         of_leader.pass_time(6, count)
     assert of_leader.run(expressions=written)["unmatched"] == []
 
@@ -286,7 +287,7 @@ def after_flush(metrics: SchedulerMetrics, number: int) -> None:
     metrics.bound(2, 1.0, after_flush=number % 60 == 0)
 
 
-TROUBLES: Final[dict[str, tuple[Trouble, str]]] = {
+FAULTS: Final[dict[str, tuple[Fault, str]]] = {
     "ledger drift": (ledger_drift, "KubestowQuotaDrift"),
     "no leader": (no_leader, "KubestowNoLeader"),
     "forbidden": (forbidden, "KubestowPermissionMissing"),
@@ -307,9 +308,9 @@ TROUBLES: Final[dict[str, tuple[Trouble, str]]] = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_trouble_raises_its_alert_and_no_other(story: Story, trouble: str) -> None:
-    count, alert = TROUBLES[trouble]
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_raises_its_alert_and_no_other(story: Story, fault: str) -> None:
+    count, alert = FAULTS[fault]
     story.pass_time(20)
     story.pass_time(90, count)
     assert story.firing() == {alert}
@@ -353,6 +354,6 @@ def test_every_alert_is_raised_by_a_test() -> None:
         "KubestowSeveralLeaders",
         "KubestowNotReady",
     }
-    assert {alert for _, alert in TROUBLES.values()} | others == {
+    assert {alert for _, alert in FAULTS.values()} | others == {
         rule["alert"] for rule in rules("alert")
     }
