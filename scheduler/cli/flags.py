@@ -44,7 +44,11 @@ MISC: Final = Group(
     "Misc",
     (
         Flag("config", Kind.STRING, "A KubeSchedulerConfiguration file, YAML or JSON."),
-        Flag("master", Kind.STRING, "Address of the API server; beats the one in the kubeconfig."),
+        Flag(
+            "master",
+            Kind.STRING,
+            "Address of the API server, in place of the one in the kubeconfig.",
+        ),
         Flag(
             "write-config-to",
             Kind.STRING,
@@ -80,14 +84,14 @@ LEADER_ELECTION: Final = Group(
         Flag(
             "leader-elect-retry-period",
             Kind.DURATION,
-            "Pause between two tries.",
+            "Pause between two attempts to get or renew the Lease.",
             default=timedelta(seconds=2),
             path="leaderElection.retryPeriod",
         ),
         Flag(
             "leader-elect-resource-lock",
             Kind.STRING,
-            "Only leases.",
+            "Kind of the lock; only leases is supported.",
             default="leases",
             path="leaderElection.resourceLock",
         ),
@@ -115,15 +119,16 @@ SERVING: Final = Group(
         Flag(
             "secure-port",
             Kind.INT,
-            "Port of the HTTPS endpoints (health, metrics, debugging); 0 serves nothing.",
+            "Port of the HTTPS endpoints (health, metrics, debugging); 0 disables them.",
             default=10259,
             bounds=(0, 65535),
         ),
         Flag(
             "cert-dir",
             Kind.STRING,
-            "Folder of the serving certificate, made there if absent. Ignored when certificate "
-            "and key are given. Without any of them a self-signed certificate is kept in memory.",
+            "Folder of the serving certificate, which is created there if absent. Ignored if "
+            "certificate and key are given. Without any of these flags, a self-signed certificate "
+            "is kept in memory.",
         ),
         Flag("tls-cert-file", Kind.STRING, "Serving certificate, PEM; reloaded when renewed."),
         Flag("tls-private-key-file", Kind.STRING, "Key of the serving certificate, PEM."),
@@ -151,12 +156,13 @@ AUTHENTICATION: Final = Group(
         Flag(
             "authentication-kubeconfig",
             Kind.STRING,
-            "Cluster that reviews the tokens of clients. Default: the one that is scheduled.",
+            "Cluster that reviews the tokens of clients. Default: the one whose pods are "
+            "scheduled.",
         ),
         Flag(
             "authentication-token-webhook-cache-ttl",
             Kind.DURATION,
-            "How long the review of a token is remembered.",
+            "How long the review of a token is cached.",
             default=TEN_SECONDS,
         ),
         Flag(
@@ -174,24 +180,25 @@ AUTHORIZATION: Final = Group(
         Flag(
             "authorization-kubeconfig",
             Kind.STRING,
-            "Cluster that reviews what clients may access. Default: the one that is scheduled.",
+            "Cluster that reviews what clients may access. Default: the one whose pods are "
+            "scheduled.",
         ),
         Flag(
             "authorization-always-allow-paths",
             Kind.LIST,
-            "Paths open to everybody; a trailing * opens what begins so.",
+            "Paths that need no authorization; a trailing * matches any path that begins so.",
             default=("/healthz", "/readyz", "/livez"),
         ),
         Flag(
             "authorization-webhook-cache-authorized-ttl",
             Kind.DURATION,
-            "How long a permission is remembered.",
+            "How long an access review that allows is cached.",
             default=TEN_SECONDS,
         ),
         Flag(
             "authorization-webhook-cache-unauthorized-ttl",
             Kind.DURATION,
-            "How long a refusal is remembered.",
+            "How long an access review that denies is cached.",
             default=TEN_SECONDS,
         ),
     ),
@@ -210,7 +217,7 @@ FEATURES: Final = Group(
 
 METRICS: Final = Group(
     "Metrics",
-    (Flag("disabled-metrics", Kind.LIST, "Whole names of metrics not to expose."),),
+    (Flag("disabled-metrics", Kind.LIST, "Full names of metrics that are not exposed."),),
 )
 
 LOGS: Final = Group(
@@ -224,7 +231,7 @@ LOGS: Final = Group(
         Flag(
             "v",
             Kind.INT,
-            "Verbosity: 0 to 3 for what happens, 4 and above for details of single pods.",
+            "Verbosity: 0 to 3 for informational messages, 4 and above for details of single pods.",
             bounds=(0, 100),
             short="-v",
         ),
@@ -240,12 +247,12 @@ DEPRECATED: Final = Group(
             "Kubeconfig of the cluster; in the configuration file clientConnection.kubeconfig.",
             path="clientConnection.kubeconfig",
             deprecated=True,
-            beside_config="used if the file names no cluster, an error if it names another,",
+            beside_config="used if the file names no cluster and an error if it names another one,",
         ),
         Flag(
             "kube-api-qps",
             Kind.FLOAT,
-            "Requests a second to the API server.",
+            "Requests to the API server per second.",
             default=50.0,
             path="clientConnection.qps",
             deprecated=True,
@@ -253,7 +260,7 @@ DEPRECATED: Final = Group(
         Flag(
             "kube-api-burst",
             Kind.INT,
-            "Requests that may be sent at once above that.",
+            "Requests that may be sent at once, beyond --kube-api-qps.",
             default=100,
             path="clientConnection.burst",
             deprecated=True,
@@ -269,17 +276,22 @@ DEPRECATED: Final = Group(
         Flag(
             "pod-max-in-unschedulable-pods-duration",
             Kind.DURATION,
-            "A pod is tried again after so long even if nothing seems to have changed for it. "
-            "Has an effect with --config too.",
+            "An unschedulable pod is tried again after this time, even if no event concerned it. "
+            "Also applies with --config.",
             default=timedelta(minutes=5),
         ),
     ),
 )
 
 IGNORED: Final = Group(
-    "Accepted for the sake of kube-scheduler, without effect",
+    "Accepted for compatibility with kube-scheduler, without effect",
     (
-        Flag("permit-address-sharing", Kind.BOOL, no_effect="it is always so", moot=True),
+        Flag(
+            "permit-address-sharing",
+            Kind.BOOL,
+            no_effect="address sharing is always permitted",
+            moot=True,
+        ),
         Flag("disable-http2-serving", Kind.BOOL, no_effect=_HTTP1, moot=True),
         Flag("http2-max-streams-per-connection", Kind.INT, no_effect=_HTTP1),
         Flag(
@@ -287,7 +299,7 @@ IGNORED: Final = Group(
             Kind.REPEATED,
             no_effect="one certificate is served, whatever the server name of the request",
         ),
-        Flag("tls-curve-preferences", Kind.LIST, no_effect="OpenSSL chooses"),
+        Flag("tls-curve-preferences", Kind.LIST, no_effect="OpenSSL chooses the curves"),
         Flag("authentication-skip-lookup", Kind.BOOL, no_effect=_LOOKUP, moot=True),
         Flag(
             "authentication-tolerate-lookup-failure",
