@@ -112,7 +112,7 @@ def start(
     """Start what the configuration asks for; None if nothing is to be traced.
 
     Raises:
-        ConfigurationError: the libraries are not installed.
+        ConfigurationError: the libraries are not installed, or refuse a variable OTEL_*.
     """
     if settings is None:
         return None
@@ -124,6 +124,9 @@ def start(
             f"kubestow.tracing is set, but a library for it is missing ({error}); install it with "
             f"pip install '{EXTRA}', or remove kubestow.tracing from the configuration"
         ) from error
+    except ValueError as error:
+        # The propagators are read when the library is imported.
+        raise _wrong_environment(error) from error
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _log.info("nothing is traced: OTEL_SDK_DISABLED is true")
         return None
@@ -138,18 +141,19 @@ def start(
     try:
         exporter = export.CountingExporter(export.exporter(url))
         processor = export.BoundedProcessor(exporter, export.max_queue(environ))
+        provider = export.provider(processor, sampler_from_environment=from_environment)
     except ValueError as error:
-        raise ConfigurationError(
-            f"kubestow.tracing: {error}; check the environment variables OTEL_EXPORTER_OTLP_* "
-            "and OTEL_BSP_*"
-        ) from error
-    provider = export.provider(processor, sampler_from_environment=from_environment)
+        raise _wrong_environment(error) from error
     traces = attempts.AttemptTraces(
         provider.get_tracer("kubestow"),
         ratio=1.0 if rate is None else rate / MILLION,
         random=random.Random().random,
     )
     return Tracing(traces, processor, exporter, attempts.trace_headers)
+
+
+def _wrong_environment(error: ValueError) -> ConfigurationError:
+    return ConfigurationError(f"kubestow.tracing: {error}; check the environment variables OTEL_*")
 
 
 def _warn_of_protocol(environ: Mapping[str, str]) -> None:

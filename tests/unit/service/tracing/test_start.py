@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,8 +114,35 @@ def test_a_malformed_header_is_mentioned_without_its_content(
     assert "sesame" not in str(lines)
 
 
-def test_a_wrong_variable_of_the_environment_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "-1"),
+    ],
+)
+def test_a_wrong_variable_of_the_environment_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     pytest.importorskip("opentelemetry.sdk", reason=MISSING)
-    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096")
-    with pytest.raises(ConfigurationError, match="OTEL_BSP_"):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match="check the environment variables OTEL_"):
         start(EVERY, {})
+
+
+def test_an_unknown_propagator_is_an_error() -> None:
+    """In a process of its own, because the library reads the variable when it is imported."""
+    pytest.importorskip("opentelemetry.sdk", reason=MISSING)
+    code = (
+        "from config import TracingConfiguration as T; "
+        "from scheduler.framework import ConfigurationError\n"
+        "from scheduler.service.tracing.start import start\n"
+        "try: start(T(sampling_rate_per_million=1))\n"
+        "except ConfigurationError as error: print(error)"
+    )
+    environ = {**os.environ, "OTEL_PROPAGATORS": "tracecontext,b5"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ
+    )
+    assert "b5" in done.stdout
+    assert "check the environment variables OTEL_" in done.stdout
