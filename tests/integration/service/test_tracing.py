@@ -69,18 +69,23 @@ def counted(wiring: Wiring, result: str) -> float:
     return sample(wiring, "kubestow_trace_spans_total", result=result)
 
 
-async def test_a_bound_pod_is_one_trace_from_the_queue_to_the_bind(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    binds: list[Request] = []
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Every request that is sent to the API server."""
+    sent: list[Request] = []
     exchange = Transport.exchange
 
     async def recorded(self: Transport, request: Request, timeout: float) -> Response:
-        if request.path.endswith("/binding"):
-            binds.append(request)
+        sent.append(request)
         return await exchange(self, request, timeout)
 
     monkeypatch.setattr(Transport, "exchange", recorded)
+    return sent
+
+
+async def test_a_bound_pod_is_one_trace_from_the_queue_to_the_bind(
+    cluster: EmbeddedCluster, requests: list[Request]
+) -> None:
     async with traced(cluster) as (receiver, wiring):
         cluster.create(node("n1"))
         cluster.create(node("n2"))
@@ -97,7 +102,7 @@ async def test_a_bound_pod_is_one_trace_from_the_queue_to_the_bind(
         for span in steps:
             assert span["parent"] == root["id"]
             assert root["start"] <= span["start"] <= span["end"] <= root["end"]
-        (request,) = binds
+        (request,) = [each for each in requests if each.path.endswith("/binding")]
         bind = steps[-1]
         assert refers_to(bind, request.headers.fields["traceparent"])
         assert receiver.resource["service.name"] == "kubestow"
@@ -122,17 +127,15 @@ async def test_an_unschedulable_pod_shows_the_reasons(cluster: EmbeddedCluster) 
 
 
 async def test_preemption_names_the_node_and_the_evictions_carry_the_trace(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, requests: list[Request]
 ) -> None:
-    deletions: list[str] = []
-    exchange = Transport.exchange
+    def deletions() -> list[str]:
+        return [
+            each.headers.fields.get("traceparent", "")
+            for each in requests
+            if each.method == "DELETE"
+        ]
 
-    async def recorded(self: Transport, request: Request, timeout: float) -> Response:
-        if request.method == "DELETE":
-            deletions.append(request.headers.fields.get("traceparent", ""))
-        return await exchange(self, request, timeout)
-
-    monkeypatch.setattr(Transport, "exchange", recorded)
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
     async with traced(cluster) as (receiver, _):
@@ -140,12 +143,12 @@ async def test_preemption_names_the_node_and_the_evictions_carry_the_trace(
         cluster.create(pod("victim"))
         await until_on_loop(lambda: bound_to(cluster, "victim"))
         cluster.create(pod("urgent", priorityClassName="high"))
-        await until(lambda: bool(deletions), "an eviction")
+        await until(lambda: bool(deletions()), "an eviction")
         root, *_ = await trace_of(receiver, "urgent")
         assert root["attributes"]["kubestow.nominated_node"] == "n1"
         assert root["attributes"]["kubestow.preemption.victims"] == 1
-        assert len(deletions) == 1
-        assert refers_to(root, deletions[0])
+        (header,) = deletions()
+        assert refers_to(root, header)
 
 
 async def test_a_failed_pre_bind_ends_its_span_and_the_trace(cluster: EmbeddedCluster) -> None:
