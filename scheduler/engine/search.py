@@ -86,7 +86,8 @@ class Search:
             and all_columnar_scores
             and (not self._percentage or self._percentage >= _EVERY_NODE)
         )
-        self._next_start = 0
+        #: Position among the nodes where the next search begins.
+        self.rotation = 0
 
     @property
     def nodes_to_find(self) -> int | None:
@@ -256,7 +257,7 @@ class Search:
 
     def _sample(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> tuple[Rows, Rows]:
         """Return the first feasible rows in rotating order, and the rows looked at."""
-        start = self._next_start % len(statuses.rows) if len(statuses.rows) else 0
+        start = self.rotation % len(statuses.rows) if len(statuses.rows) else 0
         order = np.concatenate((statuses.rows[start:], statuses.rows[:start]))
         enough = self._feasible_to_find(len(order))
         rejected_by = statuses.rejected_by
@@ -275,7 +276,7 @@ class Search:
                 if len(feasible) >= enough:
                     break
         count = max(self._table.node_count, 1)
-        self._next_start = (self._next_start + visited) % count
+        self.rotation = (self.rotation + visited) % count
         return np.array(sorted(feasible), dtype=np.intp), order[:visited]
 
     def _feasible_to_find(self, nodes: int) -> int:

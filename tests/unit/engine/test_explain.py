@@ -35,7 +35,7 @@ def test_explaining_changes_nothing() -> None:
     world.pending("second")
     world.engine._random = world.algorithm._random = Untouchable()
     search = world.algorithm.search
-    search._next_start = 2
+    search.rotation = 2
     before = _traces(world)
     for name in ("fits", "second"):
         first = world.explain(name)
@@ -57,7 +57,7 @@ def _traces(world: ExplainedWorld) -> dict[str, object]:
         "pods": (cache.pods, cache.assumed_pods),
         "queue": (world.queue.statistics(), world.queue.views()),
         "engine": world.engine.statistics(),
-        "rotation": world.algorithm.search._next_start,
+        "rotation": world.algorithm.search.rotation,
         "metrics": list(world.metrics.points),
     }
 

@@ -262,7 +262,7 @@ class ReuseMachine(RuleBasedStateMachine):
 
     def decided(self, algorithm: Any, pod: Pod) -> Decision:
         # Both must see the same rotation, whatever was sampled in attempts before.
-        algorithm.search._next_start = 0
+        algorithm.search.rotation = 0
         return decide(algorithm, self.world.cache.table, pod)
 
 
