@@ -67,6 +67,21 @@ def test_python_in_a_document_runs_and_its_tests_pass(document: str, plugin: str
             function()
 
 
+def test_the_offline_world_of_the_document_answers_as_described(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (block,) = (
+        each
+        for each in SNIPPETS
+        if each.document == "docs/simulate.md" and each.language == "python"
+    )
+    exec(compile(block.text, f"docs/simulate.md:{block.line}", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("6 placed, 2 wait\ndefault/web-7 waits, unschedulable: 0/3 nodes")
+    assert "6 more small ones fit: {'node-0': 2, 'node-1': 2, 'node-2': 2}" in printed
+    assert printed.endswith("with another node: larger\n")
+
+
 def test_every_python_block_says_where_it_is_tested() -> None:
     unmarked = [
         str(each)

@@ -1,0 +1,221 @@
+"""The scheduler of a world: the stages of the service, over tables instead of an API server.
+
+Nothing of the scheduler is written again here. Left out are the parts that talk to others: the
+Lease, reflectors, extenders, Events, metrics endpoints, and the controllers of quota usage and of
+node provisioning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from config import Configuration, FeatureGates
+from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
+from scheduler.client.fence import OpenFence
+from scheduler.framework import Registry
+from scheduler.metrics import SchedulerMetrics
+from scheduler.service.api_writer import ProfileEvents
+from scheduler.service.background import BackgroundTasks
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.options import RunOptions, available_plugins, read_configuration
+from scheduler.service.resources import EVENT_RESOURCES
+from scheduler.service.stages.connections import Connections
+from scheduler.service.stages.profiles import Profiles, build_profiles
+from scheduler.service.stages.reflectors import needed_plurals
+from scheduler.service.stages.scheduling import Scheduling, build_scheduling
+from scheduler.service.stages.state import State, build_state
+from simulator.offline.server import OfflineServer
+from simulator.offline.tables import Handlers, Tables
+from simulator.offline.virtual_time import VirtualClock, VirtualLoop
+
+ENDLESS_BINDS = 1_000_000
+"""Slots of the dispatcher: nothing is sent, so that nothing need be held back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts of one world."""
+
+    configuration: Configuration
+    loop: VirtualLoop
+    clock: VirtualClock
+    random: random.Random
+    tables: Tables
+    server: OfflineServer
+    dispatcher: Dispatcher
+    state: State
+    background: OfflineBackground
+    profiles: Profiles
+    scheduling: Scheduling
+    event_handlers: EventHandlers
+    #: Where the tables deliver their changes.
+    handlers: Handlers
+    #: Resources that the profiles read.
+    needed: tuple[str, ...]
+    #: What of the configuration has no effect here.
+    notes: tuple[str, ...]
+    metrics: SchedulerMetrics
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield a name and a coroutine for everything that runs as long as the world."""
+        yield "scheduling loop", self.scheduling.loop.run()
+        yield "dispatcher", self.dispatcher.run()
+
+
+class OfflineBackground(BackgroundTasks):
+    """Work that plugins start, such as evictions, on the loop of the world."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        #: Drop the work instead: for decisions that nobody carries out.
+        self.dropped = False
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` in a task of its own."""
+        if self.dropped:
+            work.close()
+        else:
+            super().start(work, name)
+
+    def tasks(self) -> tuple[asyncio.Task[None], ...]:
+        """Return what has not ended."""
+        return tuple(self._tasks)
+
+
+class _NoRecorder:
+    """In place of the recorder of Events: nobody reads them."""
+
+    def event(self, *_: object) -> None:
+        """Do nothing."""
+
+
+def read(
+    config: str | Path | None, plugin_dirs: tuple[str, ...], feature_gates: Mapping[str, bool]
+) -> tuple[Configuration, Registry]:
+    """Read a configuration file as the service does; `default-scheduler` is allowed.
+
+    Raises:
+        ConfigurationError: lists every problem.
+    """
+    registry = available_plugins()
+    options = RunOptions(
+        config_file="" if config is None else str(config),
+        replace_default_scheduler=True,
+        plugin_dirs=plugin_dirs,
+        feature_gates=FeatureGates(feature_gates),
+    )
+    return read_configuration(options, registry), registry
+
+
+def assemble(
+    configuration: Configuration,
+    registry: Registry,
+    *,
+    seed: int,
+    start: float,
+) -> Assembly:
+    """Build the scheduler of a world. Raises ConfigurationError."""
+    notes = tuple(_left_out(configuration))
+    configuration = _for_virtual_time(configuration, seed)
+    loop = VirtualLoop()
+    clock = VirtualClock(loop, start)
+    source = random.Random(seed)
+    metrics = SchedulerMetrics(process=False)
+    background = OfflineBackground(loop)
+    tables = Tables()
+    server = OfflineServer(tables, loop, clock)
+    dispatcher = Dispatcher(
+        cast("Any", server), options=DispatcherOptions(binds=ENDLESS_BINDS), random=source
+    )
+    recorder = cast("Any", _NoRecorder())
+    connections = Connections(
+        configuration=configuration,
+        clock=clock,
+        random=source,
+        metrics=metrics,
+        fence=OpenFence(),
+        client=cast("Any", server),
+        dispatcher=dispatcher,
+        recorder=recorder,
+        events=ProfileEvents(recorder, configuration.profiles[0].scheduler_name),
+        tracing=None,
+    )
+    state = replace(build_state(connections), background=background)
+    tables.signatures = state.signatures
+    profiles = build_profiles(connections, state, registry)
+    flush_after = RunOptions().pod_max_in_unschedulable_pods
+    scheduling = build_scheduling(connections, state, profiles, flush_after)
+    event_handlers = EventHandlers(
+        state.cache,
+        scheduling.queue,
+        state.waiting_pods,
+        scheduler_names=profiles.frameworks,
+        registered=scheduling.registered,
+        subscriptions=state.subscriptions,
+        clock=clock,
+        metrics=metrics,
+        features=scheduling.features,
+        honor_foreign_nominations=configuration.options.honor_foreign_nominations,
+    )
+    needed = needed_plurals(profiles.frameworks, scheduling.registered, state.subscriptions.plurals)
+    for plural in ("nodes", "pods", *needed):
+        if plural in tables.stores:
+            state.listers.add(plural, tables.stores[plural])
+    return Assembly(
+        configuration, loop, clock, source, tables, server, dispatcher, state, background,
+        profiles, scheduling, event_handlers, handlers_of(event_handlers, state, needed), needed,
+        notes, metrics,
+    )  # fmt: skip
+
+
+def handlers_of(handlers: EventHandlers, state: State, needed: tuple[str, ...]) -> Handlers:
+    """Return what receives the changes of each resource; those that nobody reads go nowhere."""
+    through = state.inbox.through
+    found: dict[str, Any] = dict.fromkeys(Tables().stores, lambda _batch: None)
+    for plural in needed:
+        found[plural] = through(handlers.other(plural, EVENT_RESOURCES.get(plural, "")))
+    found["nodes"], found["pods"] = through(handlers.nodes), through(handlers.pods)
+    return found
+
+
+def _left_out(configuration: Configuration) -> Iterator[str]:
+    if configuration.effective.extenders:
+        count = len(configuration.effective.extenders)
+        yield f"extenders: {count} left out, since nothing outside of the world is called"
+    if configuration.options.tracing is not None:
+        yield "kubestow.tracing: left out, since nothing outside of the world is called"
+
+
+def _for_virtual_time(configuration: Configuration, seed: int) -> Configuration:
+    """Return the configuration without what depends on the machine or on others."""
+    options = msgspec.structs.replace(
+        configuration.options,
+        seed=seed,
+        tracing=None,
+        # CPU time differs from run to run, and would decide.
+        cycle_time_budget=timedelta(0),
+    )
+    effective = msgspec.structs.replace(configuration.effective, extenders=(), kubestow=options)
+    return replace(configuration, effective=effective)
+
+
+def quiet(assembly: Assembly) -> bool:
+    """Whether no pod is on its way to a node or away from one."""
+    counts = assembly.scheduling.queue.statistics()
+    return not (
+        counts.active
+        or counts.backoff
+        or counts.in_flight
+        or assembly.scheduling.binding.under_way
+        or assembly.server.terminating
+        or len(assembly.background)
+    )

@@ -1,0 +1,247 @@
+"""Changes of a world's objects, the same for worlds and for trials."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod, PodStatus
+from scheduler.api.quantity import QuantityError
+from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
+from scheduler.cache.cache import with_node
+from scheduler.client.resources import NODES, PODS, Resource
+from scheduler.service.pod_intake import check_node
+from simulator.offline.builders import JsonObject, renamed
+from simulator.offline.tables import KINDS, Tables
+
+FINISHED: Final = ("Succeeded", "Failed")
+"""Phases of pods that count no more."""
+
+
+class WorldError(ValueError):
+    """An object or a question that makes no sense; the text says which, and what to do."""
+
+
+class Editing(ABC):
+    """The changes that can be made. Every change is one that an API server would accept."""
+
+    _tables: Tables
+    #: The scheduler of pods that name none.
+    _default_scheduler: str
+    #: Treat every pod as one of `_default_scheduler`.
+    _adopt: bool
+    #: Numbers of the next copies, by plural, namespace and name of the template.
+    _numbers: dict[tuple[str, str, str], int]
+
+    @abstractmethod
+    def put_item(self, resource: Resource[Any], item: Any) -> None:
+        """Add or replace an object. Raises QuantityError."""
+
+    @abstractmethod
+    def take_item(self, resource: Resource[Any], item: Any) -> None:
+        """Remove an object that exists; a pod ends without grace period."""
+
+    # -- any object ------------------------------------------------------------------------------
+
+    def add(self, obj: Mapping[str, Any]) -> str:
+        """Add or replace an object of any kind that scheduling reads; return its key.
+
+        Pods that have succeeded or failed count as removed. The key is `namespace/name`, or the
+        name.
+
+        Raises:
+            WorldError: unknown kind, or malformed; nothing has changed.
+        """
+        resource, item = self.decoded(obj)
+        key = resource.key(item)
+        if resource is PODS and item.status.phase in FINISHED:
+            known = self._tables.stores["pods"].by_key(key)
+            if known is not None:
+                self.take_item(PODS, known)
+            return key
+        try:
+            self.put_item(resource, item)
+        except QuantityError as error:
+            amounts = pod_amounts(item) if resource is PODS else node_amounts(item)
+            raise WorldError(f"{resource.kind} {key}: {located(error, amounts)}") from error
+        return key
+
+    def add_all(self, objects: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Add many objects, in order; return their keys. Raises WorldError at the first bad one."""
+        return [self.add(each) for each in objects]
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Remove an object at once, a pod without grace period.
+
+        `kind` is as in a manifest: `Node`, `Pod`, `PersistentVolumeClaim`. The namespace is
+        `default` for kinds that have one.
+
+        Raises:
+            WorldError: there is none.
+        """
+        resource = _by_kind(kind)
+        self.take_item(resource, self._get(resource, name, namespace))
+
+    def decoded(self, obj: Mapping[str, Any]) -> tuple[Resource[Any], Any]:
+        """Decode an object of JSON, completed as an API server would. Raises WorldError."""
+        resource = resource_of(obj)
+        try:
+            item = resource.decode(msgspec.json.encode(obj))
+        except (TypeError, ValueError) as error:
+            name = (obj.get("metadata") or {}).get("name", "?")
+            raise WorldError(f"{resource.kind} {name}: {error}") from error
+        self.complete(resource, item)
+        return resource, item
+
+    def complete(self, resource: Resource[Any], item: Any) -> None:
+        """Fill in what an API server would. Raises WorldError for an object without a name."""
+        metadata = item.metadata
+        if not metadata.name:
+            raise WorldError(f"{resource.kind}: metadata.name is missing")
+        if resource.namespaced and not metadata.namespace:
+            metadata.namespace = "default"
+        if not metadata.uid:
+            known = self._tables.stores[resource.plural].by_key(resource.key(item))
+            metadata.uid = self._new_uid() if known is None else known.metadata.uid
+        if resource is PODS and (self._adopt or not item.spec.scheduler_name):
+            item.spec.scheduler_name = self._default_scheduler
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def add_nodes(self, template: Mapping[str, Any], count: int = 1) -> list[str]:
+        """Add nodes like `template`; return their names.
+
+        One keeps the name of the template, more are `NAME-0`, `NAME-1` and so on.
+        """
+        return [self.add(each) for each in self._copies(template, count, "nodes")]
+
+    def cordon(self, name: str, *, unschedulable: bool = True) -> None:
+        """Make a node unschedulable, or schedulable again. Raises WorldError if there is none."""
+        node: Node = self._get(NODES, name)
+        spec = msgspec.structs.replace(node.spec, unschedulable=unschedulable)
+        self.put_item(NODES, msgspec.structs.replace(node, spec=spec))
+
+    def drop_node(self, name: str) -> list[str]:
+        """Remove a node with its pods; return the keys of those that are pending again.
+
+        Pods of a DaemonSet, static pods and pods that are being deleted go with the node; of all
+        others a controller would make new ones.
+
+        Raises:
+            WorldError: there is no such node.
+        """
+        node = self._get(NODES, name)
+        lost = [each for each in self._tables.stores["pods"].list() if each.spec.node_name == name]
+        again = [each for each in lost if _comes_back(each)]
+        for pod in lost:
+            if _comes_back(pod):
+                self.put_item(PODS, self._unbound(pod))
+            else:
+                self.take_item(PODS, pod)
+        self.take_item(NODES, node)
+        return [pod.key for pod in again]
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def add_pods(self, template: Mapping[str, Any], count: int = 1) -> list[str]:
+        """Add pods like `template`, and their namespace if there is none; return their keys.
+
+        One keeps the name of the template, more are `NAME-0`, `NAME-1` and so on.
+        """
+        namespace = (template.get("metadata") or {}).get("namespace") or "default"
+        if self._tables.get("namespaces", namespace) is None:
+            labels = {"kubernetes.io/metadata.name": namespace}
+            self.add(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {"name": namespace, "labels": labels},
+                }
+            )
+        return [self.add(each) for each in self._copies(template, count, "pods")]
+
+    def pod(self, key: str) -> Pod:
+        """Return the newest state of a pod, `namespace/name`. Raises WorldError."""
+        namespace, _, name = key.rpartition("/")
+        pod: Pod = self._get(PODS, name, namespace)
+        return pod
+
+    def _unbound(self, pod: Pod) -> Pod:
+        """Return a pending pod like a bound one, as its controller would make it."""
+        metadata = msgspec.structs.replace(pod.metadata, uid=self._new_uid())
+        return msgspec.structs.replace(with_node(pod, ""), metadata=metadata, status=PodStatus())
+
+    def _copies(self, template: Mapping[str, Any], count: int, plural: str) -> Iterable[JsonObject]:
+        metadata = template.get("metadata") or {}
+        name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
+        if count != 1:
+            yield from (self.numbered(template, plural) for _ in range(count))
+        elif self._tables.get(plural, name, namespace) is None:
+            yield dict(template)
+        else:
+            raise WorldError(
+                f"{plural}: there is one with the name {name} already; give another name, or "
+                "replace it with `add`"
+            )
+
+    def numbered(self, template: Mapping[str, Any], plural: str) -> JsonObject:
+        """Return a copy named `NAME-0`, or with the next number that is free."""
+        metadata = template.get("metadata") or {}
+        name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
+        number = self._numbers.get((plural, namespace, name), 0)
+        while self._tables.get(plural, f"{name}-{number}", namespace) is not None:
+            number += 1
+        self._numbers[plural, namespace, name] = number + 1
+        return renamed(template, f"{name}-{number}")
+
+    def _get(self, resource: Resource[Any], name: str, namespace: str = "") -> Any:
+        where = (namespace or "default") if resource.namespaced else ""
+        found = self._tables.get(resource.plural, name, where)
+        if found is None:
+            key = f"{where}/{name}" if where else name
+            raise WorldError(f"there is no {resource.kind} {key} in this world")
+        return found
+
+    def _new_uid(self) -> str:
+        return self._tables.new_uid()
+
+
+def checked(resource: Resource[Any], item: Any) -> None:
+    """Refuse a node whose amounts cannot be read; pods are checked when they are interned.
+
+    Raises:
+        QuantityError: the amount.
+    """
+    if resource is NODES:
+        check_node(item)
+
+
+def resource_of(obj: Mapping[str, Any]) -> Resource[Any]:
+    """Return the resource of an object of JSON. Raises WorldError for one that is not known."""
+    version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
+    group = version.rpartition("/")[0]
+    resource = KINDS.get((group, kind))
+    if resource is None:
+        raise WorldError(
+            f"{version or 'no apiVersion'} {kind or 'no kind'}: scheduling reads no such objects"
+        )
+    return resource
+
+
+def _by_kind(kind: str) -> Resource[Any]:
+    for (_, name), resource in KINDS.items():
+        if name == kind:
+            return resource
+    known = ", ".join(sorted(name for _, name in KINDS))
+    raise WorldError(f"unknown kind {kind!r}; known are {known}")
+
+
+def _comes_back(pod: Pod) -> bool:
+    return not pod.terminating and not any(
+        each.controller and each.kind in ("DaemonSet", "Node")
+        for each in pod.metadata.owner_references
+    )

@@ -1,0 +1,296 @@
+"""Objects from files: what `kubectl get nodes,pods,pvc,... -A -o yaml` prints, and manifests.
+
+YAML or JSON, one or many objects, Lists, gzip, many files, folders of them. A world decodes the
+objects anew, so that several worlds can be built of one reading.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+import yaml
+
+from scheduler.api.quantity import QuantityError
+from scheduler.client.resources import Resource
+from simulator.offline.editing import FINISHED, WorldError, resource_of
+
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".gz")
+"""Files that are read of a folder."""
+
+MAX_DEPTH: Final = 200
+"""Nesting of YAML: several times that of any object."""
+
+DECIDED_BY: Final[Mapping[str, str]] = {
+    "persistentvolumeclaims": "pods with claims wait for them",
+    "persistentvolumes": "claims are bound to no volume that exists",
+    "storageclasses": "claims that are not bound wait, and none is provisioned",
+    "csinodes": "the number of volumes on a node is not limited",
+    "csidrivers": "storage capacity is not checked",
+    "poddisruptionbudgets": "no victim of preemption is protected",
+    "namespaces": "namespace selectors of affinity terms match no namespace",
+    "services": "the default spreading of Services does not apply",
+    "replicasets": "the default spreading of ReplicaSets does not apply",
+    "statefulsets": "the default spreading of StatefulSets does not apply",
+    "resourcequotas": "no quota defers a pod",
+}
+"""The difference that it makes when a dump has no object of a resource."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Filled(Protocol):
+    """The part of a world that `Objects.fill` uses."""
+
+    def complete(self, resource: Resource[Any], item: Any) -> None:
+        """Fill in what an API server would."""
+
+    def put_item(self, resource: Resource[Any], item: Any) -> None:
+        """Add or replace a typed object. Raises QuantityError."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Document(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+_decode_document: Final = msgspec.json.Decoder(_Document).decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One object of a file, and where it is there."""
+
+    resource: Resource[Any]
+    data: bytes | msgspec.Raw
+    where: Callable[[], str]
+
+
+@dataclass(slots=True)
+class Objects:
+    """Objects that were read; `notes` has one line for each kind that was skipped."""
+
+    notes: list[str] = field(default_factory=list)
+    _sources: list[_Source] = field(default_factory=list)
+    _skipped: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @classmethod
+    def read(cls, *paths: str | Path) -> Objects:
+        """Read files, and the files in folders in the order of their names.
+
+        Raises:
+            WorldError: a file cannot be read; the text names it, and the line.
+        """
+        found = cls()
+        for path in _files(paths):
+            found._read_file(path)
+        found.notes += [
+            f"{kind}: {count} skipped, since scheduling reads no such objects"
+            for kind, count in found._skipped.items()
+        ]
+        return found
+
+    def fill(self, world: Filled) -> None:
+        """Put the objects into a world: pods last, those that are bound before the others.
+
+        Raises:
+            WorldError: an object is malformed; the text names file, line and object.
+        """
+        pods: list[tuple[tuple[bool, str, str], _Source, Any]] = []
+        for source in sorted(self._sources, key=lambda each: each.resource.plural != "nodes"):
+            item = _decoded(world, source)
+            if source.resource.plural != "pods":
+                _put(world, source, item)
+            elif item.status.phase not in FINISHED:
+                created = item.metadata.creation_timestamp or ""
+                order = (not item.spec.node_name, created, item.key)
+                pods.append((order, source, item))
+        for _, source, item in sorted(pods, key=lambda each: each[0]):
+            _put(world, source, item)
+
+    def missing(self, needed: Iterable[str]) -> list[str]:
+        """Return a line for each resource that decides something and has no object here."""
+        known = {each.resource.plural for each in self._sources}
+        return [
+            f"no {plural} were read: {effect}"
+            for plural, effect in DECIDED_BY.items()
+            if plural in needed and plural not in known
+        ]
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _read_file(self, path: Path) -> None:
+        data = _content(path)
+        try:
+            document = _decode_document(data)
+        except (msgspec.DecodeError, RecursionError):
+            self._read_yaml(path, data)
+            return
+        if document.items is None:
+            self._add_json(path, data, msgspec.Raw(data), document)
+            return
+        for each in document.items:
+            self._add_json(path, data, each, document)
+
+    def _add_json(self, path: Path, data: bytes, raw: msgspec.Raw, document: _Document) -> None:
+        def where() -> str:
+            before = data[: max(0, data.find(bytes(raw)))]
+            return f"{path}:{before.count(10) + 1}"
+
+        try:
+            head = _decode_head(raw)
+        except msgspec.DecodeError as error:
+            raise WorldError(f"{where()}: {error}") from error
+        version, kind = head.api_version, head.kind
+        if not kind and document.kind != "List":
+            # The API leaves these out in the items of a PodList.
+            version, kind = document.api_version, document.kind.removesuffix("List")
+        self._add({"apiVersion": version, "kind": kind}, raw, where)
+
+    def _read_yaml(self, path: Path, data: bytes) -> None:
+        try:
+            _check_depth(path, data)
+            documents = list(yaml.load_all(data, Loader=_Loader))
+        except WorldError:
+            raise
+        except (yaml.YAMLError, ValueError) as error:
+            mark = getattr(error, "problem_mark", None)
+            line = "" if mark is None else f":{mark.line + 1}"
+            problem = getattr(error, "problem", None) or str(error)
+            raise WorldError(f"{path}{line}: neither YAML nor JSON: {problem}") from error
+        for index, document in enumerate(documents):
+            for item, obj in enumerate(_items(document)):
+                place = _yaml_place(path, data, index, item)
+                if not isinstance(obj, dict):
+                    raise WorldError(f"{place()}: expected a Kubernetes object, got {obj!r:.60}")
+                self._add(obj, _json(obj, place), place)
+
+    def _add(
+        self, head: Mapping[str, Any], data: bytes | msgspec.Raw, where: Callable[[], str]
+    ) -> None:
+        try:
+            resource = resource_of(head)
+        except WorldError as error:
+            if not head.get("kind"):
+                raise WorldError(f"{where()}: {error}") from error
+            name = f"{head.get('apiVersion')} {head['kind']}"
+            self._skipped[name] = self._skipped.get(name, 0) + 1
+            return
+        self._sources.append(_Source(resource, data, where))
+
+
+def _decoded(world: Filled, source: _Source) -> Any:
+    try:
+        item = source.resource.decode(source.data)
+        world.complete(source.resource, item)
+    except ValueError as error:
+        raise WorldError(f"{source.where()}: {_named(source)}: {error}") from error
+    return item
+
+
+def _put(world: Filled, source: _Source, item: Any) -> None:
+    try:
+        world.put_item(source.resource, item)
+    except QuantityError as error:
+        raise WorldError(f"{source.where()}: {_named(source)}: {error}") from error
+
+
+def _named(source: _Source) -> str:
+    try:
+        metadata = _decode_head(source.data).metadata
+    except msgspec.DecodeError:
+        return source.resource.kind
+    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return f"{source.resource.kind} {name or '?'}"
+
+
+def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    for each in paths:
+        path = Path(each)
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        if not inside:
+            raise WorldError(f"{path}: the folder has no file ending in {', '.join(SUFFIXES)}")
+        yield from inside
+
+
+def _content(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise WorldError(f"{path}: {reason}") from error
+
+
+def _check_depth(path: Path, data: bytes) -> None:
+    """Refuse YAML on which the composer of libyaml would overflow the stack of the process."""
+    depth = 0
+    for event in yaml.parse(data, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                line = "" if event.start_mark is None else f":{event.start_mark.line + 1}"
+                raise WorldError(f"{path}{line}: nested too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _items(document: Any) -> Iterator[Any]:
+    if document is None:
+        return
+    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+        yield document
+        return
+    kind = str(document.get("kind", "List"))
+    head = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
+    for each in document["items"]:
+        complete = not isinstance(each, dict) or each.get("kind") or kind == "List"
+        yield each if complete else {**head, **each}
+
+
+def _json(obj: Mapping[str, Any], where: Callable[[], str]) -> bytes:
+    try:
+        return msgspec.json.encode(obj)
+    except (TypeError, ValueError) as error:
+        raise WorldError(f"{where()}: {error}") from error
+
+
+def _yaml_place(path: Path, data: bytes, document: int, item: int) -> Callable[[], str]:
+    """Return what finds the line of an object, by reading the file again: only errors need it."""
+
+    def where() -> str:
+        for index, node in enumerate(yaml.compose_all(data, Loader=_Loader)):
+            if index != document:
+                continue
+            found = node
+            for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+                if key.value == "items" and isinstance(value, yaml.SequenceNode):
+                    found = value.value[item]
+            return f"{path}:{found.start_mark.line + 1}"
+        return str(path)
+
+    return where

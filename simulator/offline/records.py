@@ -1,0 +1,157 @@
+"""The answers of a world: where pods went, which wait and why, which were evicted.
+
+Records of the past: they hold no part of the world, and are equal for equal input, seed and
+version. Times are virtual seconds since the start of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod that was bound."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str
+    time: float
+    """When it was bound."""
+    waited: float
+    """Seconds since it was added."""
+    attempts: int
+    """Scheduling attempts, the last one included."""
+    feasible: int
+    """Nodes that the last attempt found to fit."""
+    evaluated: int
+    """Nodes that it looked at."""
+
+    def explain(self) -> str:
+        """Return it as a sentence."""
+        among = "the only node" if self.feasible == 1 else f"one of {self.feasible} nodes"
+        return (
+            f"{self.pod} is on {self.node}, {among} found to fit, after "
+            f"{_count(self.attempts, 'attempt')} and {self.waited:g} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that waits."""
+
+    pod: str
+    """`namespace/name`."""
+    state: str
+    """Its place: `active`, `backoff`, `unschedulable`, `gated`, or `binding`."""
+    reason: str
+    """Why the last attempt failed, or why the pod is gated; empty before the first attempt."""
+    plugins: tuple[str, ...]
+    """The plugins that rejected or gate it."""
+    attempts: int
+    waited: float
+    """Seconds since it was added."""
+    nominated: str = ""
+    """The node on which victims make room for it."""
+
+    def explain(self) -> str:
+        """Return it as a sentence."""
+        why = self.reason or "it was not tried yet"
+        by = f" (by {', '.join(self.plugins)})" if self.plugins else ""
+        return f"{self.pod} waits, {self.state}: {why}{by}"
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that was deleted to make room."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str
+    time: float
+    """When it was deleted; it ends after its grace period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The events from `began` to `ended`, and who waits then. `result["default/web-0"]`."""
+
+    began: float
+    ended: float
+    placed: tuple[Placement, ...]
+    """In the order of their binding."""
+    waiting: tuple[Waiting, ...]
+    """By name."""
+    evicted: tuple[Eviction, ...] = ()
+    finished: int = 0
+    """Pods that ended because their duration was over."""
+    _by_pod: dict[str, Placement | Waiting] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        self._by_pod.update((each.pod, each) for each in self.placed)
+        self._by_pod.update((each.pod, each) for each in self.waiting)
+
+    def __getitem__(self, pod: str) -> Placement | Waiting:
+        """Return the record of a pod, `namespace/name`. Raises KeyError for any other pod."""
+        try:
+            return self._by_pod[pod]
+        except KeyError:
+            raise KeyError(
+                f"{pod}: was neither placed from {self.began:g} s to {self.ended:g} s, nor waits "
+                "at the end"
+            ) from None
+
+    def __contains__(self, pod: object) -> bool:
+        return pod in self._by_pod
+
+    def __iter__(self) -> Iterator[Placement | Waiting]:
+        return iter(self._by_pod.values())
+
+    def __len__(self) -> int:
+        return len(self._by_pod)
+
+    def to_json(self) -> bytes:
+        """Return everything as JSON: byte-equal for equal input, seed and version."""
+        content: dict[str, Any] = asdict(self)
+        del content["_by_pod"]
+        return msgspec.json.encode(content)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one attempt in a trial: a node, or the reason why there is none."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str
+    """Empty: none fits."""
+    reason: str = ""
+    """See `Waiting.reason`."""
+    plugins: tuple[str, ...] = ()
+    """The plugins that rejected it."""
+    feasible: int = 0
+    """Nodes that were found to fit."""
+
+    def __bool__(self) -> bool:
+        return bool(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The number of copies of a pod that fit, and the reason why the next one does not."""
+
+    total: int
+    by_node: dict[str, int]
+    """Copies on each node that takes one, by name."""
+    reason: str
+    """Why no further copy fits; empty where the limit of the question was reached."""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,108 @@
+"""The objects of a world by kind, and the changes that the scheduler has not been shown yet.
+
+What watches do in a cluster happens here without HTTP: every change is one delta, delivered in
+order to the service's event handlers. Pods share signatures as they do in the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.pod import Pod
+from scheduler.api.signatures.interner import PodSignatures
+from scheduler.client.deltas import Delta, DeltaType
+from scheduler.client.resources import RESOURCES, Resource
+from scheduler.client.store import Store
+
+Handlers = Mapping[str, Callable[[Sequence[Delta[Any]]], None]]
+"""The receivers of the changes of each resource, by plural."""
+
+KINDS: Final[dict[tuple[str, str], Resource[Any]]] = {
+    (resource.group, resource.kind): resource
+    for resource in RESOURCES.values()
+    if resource.plural not in ("leases", "events")
+}
+"""The kinds that a world knows, by API group and kind."""
+
+
+class Tables:
+    """The newest state of every object."""
+
+    def __init__(self) -> None:
+        #: Set before the first pod is put.
+        self.signatures = PodSignatures()
+        self._version = self._uids = 0
+        self._undelivered: list[tuple[str, Delta[Any]]] = []
+        #: Set by the world: called when the first change waits for `deliver`.
+        self.on_change: Callable[[], None] = lambda: None
+        self.stores: dict[str, Store[Any]] = {
+            resource.plural: Store(resource) for resource in KINDS.values()
+        }
+
+    def get(self, plural: str, name: str, namespace: str = "") -> Any | None:
+        """Return one object, or None."""
+        return self.stores[plural].get(name, namespace)
+
+    def put(self, plural: str, item: Any, *, keep: bool = False) -> None:
+        """Add or replace an object.
+
+        A pod is a new one, or a copy of the stored one (`structs.replace`), whose signature it has
+        then. With `keep` the signature of a replaced pod is not released: it will be put back.
+        Raises QuantityError if its resources cannot be read; nothing has changed then.
+        """
+        key = RESOURCES[plural].key(item)
+        old = self.stores[plural].by_key(key)
+        if plural == "pods" and item.interned is None:
+            self.signatures.intern(item)
+            if old is not None and not keep:
+                self.signatures.release(old)
+        self._version += 1
+        item.metadata = msgspec.structs.replace(item.metadata, resource_version=str(self._version))
+        self.stores[plural].put(key, item)
+        if old is None:
+            self._note(plural, Delta(DeltaType.ADDED, item))
+        elif old.metadata.uid != item.metadata.uid:
+            self._note(plural, Delta(DeltaType.DELETED, old, old))
+            self._note(plural, Delta(DeltaType.ADDED, item))
+        else:
+            self._note(plural, Delta(DeltaType.MODIFIED, item, old))
+
+    def remove(self, plural: str, item: Any, *, keep: bool = False) -> None:
+        """Remove an object that is stored; `keep` as for `put`."""
+        self.stores[plural].remove(RESOURCES[plural].key(item))
+        self._note(plural, Delta(DeltaType.DELETED, item, item))
+        if plural == "pods" and not keep:
+            self.signatures.release(item)
+
+    def deliver(self, handlers: Handlers) -> None:
+        """Hand every change to its handler, in order; consecutive ones of a kind as one batch."""
+        while self._undelivered:
+            changes, self._undelivered = self._undelivered, []
+            batch: list[Delta[Any]] = []
+            current = ""
+            for plural, delta in changes:
+                if plural != current and batch:
+                    handlers[current](batch)
+                    batch = []
+                current = plural
+                batch.append(delta)
+            handlers[current](batch)
+
+    def new_uid(self) -> str:
+        """Return a UID; the same ones in the same order in every run."""
+        self._uids += 1
+        return f"offline-{self._uids:08}"
+
+    def _note(self, plural: str, delta: Delta[Any]) -> None:
+        first = not self._undelivered
+        self._undelivered.append((plural, delta))
+        if first:
+            self.on_change()
+
+
+def bound(pod: Pod) -> bool:
+    """Whether the pod has a node."""
+    return bool(pod.spec.node_name)

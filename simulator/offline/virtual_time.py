@@ -1,0 +1,155 @@
+"""An event loop and a clock in virtual time: an hour in which nothing happens costs nothing.
+
+The service's tasks run on the loop as they are. Where a real loop would wait for the next timer,
+this one sets its clock to that timer. It has no sockets, and nothing in it reads the machine's
+clock, so that a run depends on its input alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+START: Final = 1_767_225_600.0
+"""Wall time at which worlds begin: 2026-01-01T00:00:00Z."""
+
+GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""Objects allocated before a collection, as in the service."""
+
+OnIdle = Callable[[float], bool]
+"""`on_idle(due)` is called when nothing is left to do before virtual second `due` (infinite: ever);
+it returns whether to stop."""
+
+
+class _Selector:
+    """The object that asyncio's loop asks instead of the operating system."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Move the clock to the next timer; there are never any file events."""
+        if timeout is None or timeout > 0:
+            self._loop.move_on()
+        return []
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Runs tasks in virtual time. `time()` begins at 0."""
+
+    # Attributes of asyncio's loop that typeshed leaves out.
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = _Selector(self)
+        self._clock_resolution = 1e-9
+        self._time = 0.0
+        self._until = 0.0
+        self._on_idle: OnIdle = _stop
+        self._failures: list[BaseException] = []
+        self.set_exception_handler(self._note_failure)
+
+    def time(self) -> float:
+        """Return the virtual seconds since the start."""
+        return self._time
+
+    def run(self, until: float, on_idle: OnIdle) -> None:
+        """Run until `on_idle` returns True or virtual second `until` has passed.
+
+        May be called in a thread in which another event loop runs, as in a notebook: the work is
+        then done in a thread of its own while this one waits.
+
+        Raises:
+            Exception: the failure of a task that nobody awaited.
+        """
+        self._until, self._on_idle = float(until), on_idle
+        if _no_loop_runs():
+            self.run_forever()
+        else:
+            thread = threading.Thread(target=self.run_forever, name="offline world")
+            thread.start()
+            thread.join()
+        if self._failures:
+            failures, self._failures = self._failures, []
+            raise failures[0]
+
+    def move_on(self) -> None:
+        """Set the clock to the next timer, or stop."""
+        due = self._scheduled[0].when() if self._scheduled else float("inf")
+        if self._on_idle(due):
+            self.stop()
+        elif due > self._until or due == float("inf"):
+            if self._until != float("inf"):
+                self._time = max(self._time, self._until)
+            self.stop()
+        else:
+            self._time = max(self._time, due)
+
+    def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None:
+            self._failures.append(error)
+
+    # What asyncio's loop needs from its subclasses.
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """Do nothing: there are no file events."""
+
+    def _write_to_self(self) -> None:
+        """Do nothing: a loop that does not sleep need not be woken."""
+
+    def __del__(self) -> None:
+        """Do not warn: a loop without sockets that is not closed leaks nothing."""
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let Python's garbage collector run as rarely as in the service.
+
+    A world of a large cluster has a million objects and makes few cycles, so that the collector's
+    defaults would only make it slower.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _no_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _stop(_due: float) -> bool:
+    return True
+
+
+class VirtualClock:
+    """The clock of the scheduler in a world. Implements `scheduler.client.clock.Clock`."""
+
+    def __init__(self, loop: VirtualLoop, start: float = START) -> None:
+        self._loop = loop
+        self._start = start
+        #: Virtual seconds since the start.
+        self.monotonic = loop.time
+
+    def now(self) -> float:
+        """Return the wall time, seconds since the epoch."""
+        return self._start + self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task."""
+        await asyncio.sleep(max(0.0, seconds))

@@ -1,0 +1,432 @@
+"""World: a cluster and its scheduler in one process, in virtual time.
+
+The scheduler is the service's own (`assembly`): its queue, engine, plugins, hints, binding cycles
+and timed work. The cluster is tables of objects and a server that takes the scheduler's writes.
+Backoff, gates, preemption with grace periods, `requeue_after`, Time events and waits at Permit pass
+in virtual time, which costs only what happens in it.
+
+Deterministic: with the same input, seed and version every result is byte-equal.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import CancelledError, Task
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from weakref import WeakMethod
+
+import structlog
+
+from config import Configuration
+from scheduler.api.pod import Pod
+from scheduler.client.resources import PODS, Resource
+from scheduler.engine import PodExplanation
+from scheduler.framework import Registry
+from simulator.offline.assembly import Assembly, assemble, quiet, read
+from simulator.offline.editing import Editing, checked
+from simulator.offline.reading import Objects
+from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
+from simulator.offline.trace import Arrival
+from simulator.offline.trial import MAX_COPIES, Trial, explain
+from simulator.offline.virtual_time import START, rare_collections
+
+PATIENCE: Final = 120.0
+"""Seconds without a placement, an eviction or an end after which `schedule` gives up: longer than
+any backoff, so that every pod was tried since."""
+
+
+class World(Editing):
+    """A cluster to ask. Close it, or use it as a context manager, to end its tasks.
+
+    >>> from simulator import offline
+    >>> with offline.World() as world:
+    ...     names = world.add_nodes(offline.node(cpu=4), count=2)
+    ...     pods = world.add_pods(offline.pod("web", cpu=3), count=3)
+    ...     result = world.schedule()
+    >>> sorted(each.pod for each in result.placed)
+    ['default/web-0', 'default/web-1']
+    >>> result["default/web-2"].reason.split(". ")[0]
+    '0/2 nodes are available: 2 Insufficient cpu'
+    """
+
+    def __init__(  # noqa: PLR0913 - each is an option of its own, with a default
+        self,
+        objects: Objects | None = None,
+        *,
+        config: str | Path | None = None,
+        plugin_dirs: Sequence[str | Path] = (),
+        feature_gates: Mapping[str, bool] | None = None,
+        seed: int = 0,
+        start: float = START,
+        adopt: bool = False,
+        configuration: Configuration | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        """Build a world; nothing is scheduled yet.
+
+        Args:
+            objects: what exists at the start; see `Objects.read`.
+            config: a KubeSchedulerConfiguration; None: `kubestow run` without one.
+            plugin_dirs: folders with third-party plugins.
+            feature_gates: gates that are not at their defaults, as `--feature-gates`.
+            seed: breaks ties and jitters retries.
+            start: wall clock at the start, seconds since the epoch.
+            adopt: treat every pod as one of the first profile, whatever its `schedulerName`.
+            configuration: one that was read already, in place of `config`; with its `registry`.
+            registry: the plugin classes of `configuration`.
+
+        Raises:
+            ConfigurationError: lists every problem of the configuration.
+            WorldError: an object is malformed.
+        """
+        _quieten_logs()
+        if configuration is None or registry is None:
+            folders = tuple(str(each) for each in plugin_dirs)
+            configuration, registry = read(config, folders, feature_gates or {})
+        self._assembly = assemble(configuration, registry, seed=seed, start=start)
+        self._tables = self._assembly.tables
+        self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
+        self._adopt = adopt
+        self._numbers = {}
+        self._tasks: list[Task[None]] = []
+        self._running = self._closed = False
+        #: UIDs to the second when the pod was added, and to the seconds that it runs.
+        self._added: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
+        #: Timers of the world itself: arrivals, ends of pods, and what `at` was given.
+        self._timers = 0
+        self._placed: list[Placement] = []
+        self._evicted: list[Eviction] = []
+        self._finished = 0
+        self._last_change = 0.0
+        #: What was skipped or left out, one line each.
+        self.notes: list[str] = list(self._assembly.notes)
+        # Weak, so that a world that nobody uses any more is closed at once.
+        self._tables.on_change = _weak(self._changed)
+        self._assembly.server.on_bound = _weak(self._bound)
+        self._assembly.server.on_evicted = _weak(self._deleted)
+        if objects is not None:
+            self._load(objects)
+
+    @classmethod
+    def load(cls, *paths: str | Path, **options: Any) -> Self:
+        """Read files as `Objects.read`, and build a world of them; `options` as for the class."""
+        return cls(Objects.read(*paths), **options)
+
+    def _load(self, objects: Objects) -> None:
+        self.notes += objects.notes
+        with rare_collections():
+            objects.fill(self)
+            self._tables.deliver(self._assembly.handlers)
+        self.notes += objects.missing(self._assembly.needed)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._assembly.loop.time()
+
+    @property
+    def scheduler(self) -> Assembly:
+        """The parts of the scheduler, for those who study these: engine, queue, node table."""
+        return self._assembly
+
+    def placements(self) -> dict[str, str]:
+        """Return the node of every pod that has one, by `namespace/name`, in this order."""
+        pods = self._tables.stores["pods"].list()
+        return dict(sorted((each.key, each.spec.node_name) for each in pods if each.spec.node_name))
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Return the pods of our profiles that have no node, by name."""
+        frameworks = self._assembly.profiles.frameworks
+        pods = (
+            each
+            for each in self._tables.stores["pods"].list()
+            if not each.spec.node_name and each.spec.scheduler_name in frameworks
+        )
+        return tuple(self._waiting(each) for each in sorted(pods, key=lambda each: each.key))
+
+    def _waiting(self, pod: Pod) -> Waiting:
+        queue, uid = self._assembly.scheduling.queue, pod.uid
+        waited = self.now - self._added.get(uid, 0.0)
+        view = queue.view(pod.metadata.namespace, pod.metadata.name)
+        if view is None or view.uid != uid:
+            attempt = self._assembly.scheduling.binding.under_way.get(uid)
+            attempts = 0 if attempt is None else attempt.info.attempts
+            reason = "" if attempt is None else f"node {attempt.node_name} was chosen"
+            return Waiting(pod.key, "binding", reason, (), attempts, waited)
+        plugins = {*view.unschedulable_plugins, *view.pending_plugins, view.gating_plugin} - {""}
+        return Waiting(
+            pod.key,
+            str(view.place),
+            view.message,
+            tuple(sorted(plugins)),
+            view.attempts,
+            waited,
+            view.nominated_node,
+        )
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def schedule(self, patience: float = PATIENCE) -> Result:
+        """Let time pass until nothing is on its way any more, and say what happened.
+
+        Then every pod that can be placed is, victims have ended, and the others were tried since
+        the last change. Pods at Permit, or that fail with an error, are waited for as long as
+        something else happens within `patience` seconds. Pods go on running: their ends, and other
+        events of the future, are not waited for.
+        """
+
+        def settled(due: float) -> bool:
+            return quiet(self._assembly) or due - self._last_change > patience
+
+        return self._run(float("inf"), settled)
+
+    def run(
+        self,
+        until: float | None = None,
+        workload: Sequence[Arrival] = (),
+        *,
+        patience: float = PATIENCE,
+    ) -> Result:
+        """Let time pass to virtual second `until`, and say what happened.
+
+        Pods of `workload` arrive at their times, those whose time is past at once. Without `until`,
+        time passes until every pod has arrived, every duration is over and nothing is on its way.
+        """
+        self._schedule_arrivals(sorted(workload, key=lambda each: each.time))
+        if until is not None:
+            return self._run(until, lambda _due: False)
+
+        def over(due: float) -> bool:
+            if self._timers:
+                return False
+            return quiet(self._assembly) or due - self._last_change > patience
+
+        return self._run(float("inf"), over)
+
+    def at(self, time: float, action: Callable[[], object]) -> None:
+        """Call `action` at a virtual second, to change the world while it runs.
+
+        >>> from simulator import offline
+        >>> with offline.World() as world:
+        ...     _ = world.add_pods(offline.pod())
+        ...     world.at(60.0, lambda: world.add_nodes(offline.node()))
+        ...     world.run(until=120.0).placed[0].time >= 60.0
+        True
+        """
+        self._timers += 1
+
+        def act() -> None:
+            self._timers -= 1
+            action()
+
+        self._assembly.loop.call_at(max(time, self.now), act)
+
+    def _run(self, until: float, on_idle: Callable[[float], bool]) -> Result:
+        self._begin()
+        began, self._last_change = self.now, self.now
+        self._running = True
+        try:
+            with rare_collections():
+                self._assembly.loop.run(until, on_idle)
+        finally:
+            self._running = False
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        placed, self._placed = self._placed, []
+        evicted, self._evicted = self._evicted, []
+        finished, self._finished = self._finished, 0
+        return Result(began, self.now, tuple(placed), self.waiting(), tuple(evicted), finished)
+
+    def settle(self) -> None:
+        """Show the scheduler every change made so far; no time passes and nothing is scheduled.
+
+        Every question and every run begins with this; parts of `scheduler` need it before.
+
+        Raises:
+            RuntimeError: the world is closed.
+        """
+        if self._closed:
+            raise RuntimeError("this world is closed; build another one")
+        self._tables.deliver(self._assembly.handlers)
+        subscriptions = self._assembly.state.subscriptions
+        if not subscriptions.synced:
+            subscriptions.publish_synced()
+
+    def _begin(self) -> None:
+        """Settle, and start the tasks of the scheduler if this is the first time."""
+        self.settle()
+        if not self._tasks:
+            self._tasks = [
+                self._assembly.loop.create_task(work, name=name)
+                for name, work in self._assembly.tasks()
+            ]
+
+    def _schedule_arrivals(self, arrivals: list[Arrival]) -> None:
+        """Let the first pod arrive at its time, and the next one be scheduled then."""
+        if not arrivals:
+            return
+        arrivals.reverse()
+
+        def arrive() -> None:
+            while arrivals and arrivals[-1].time <= self.now:
+                self._arrive(arrivals.pop())
+            if arrivals:
+                self.at(arrivals[-1].time, arrive)
+
+        self.at(arrivals[-1].time, arrive)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        metadata, count = arrival.pod.get("metadata") or {}, arrival.count
+        name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
+        pod = arrival.pod
+        if count == 1 and self._tables.get("pods", name, namespace) is not None:
+            # An earlier pod of the template still exists.
+            pod = self.numbered(pod, "pods")
+        for key in self.add_pods(pod, count):
+            if arrival.duration is not None:
+                self._durations[self.pod(key).uid] = arrival.duration
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def trial(self) -> Trial:
+        """Return a context in which changes can be tried, and which undoes them at its end.
+
+        >>> from simulator import offline
+        >>> with offline.World() as world:
+        ...     _ = world.add_nodes(offline.node("small", cpu=1))
+        ...     _ = world.add_pods(offline.pod("big", cpu=8))
+        ...     with world.trial() as trial:
+        ...         _ = trial.add_nodes(offline.node("large", cpu=16))
+        ...         trial.place("default/big").node
+        'large'
+        """
+        self.settle()
+        return Trial(self._assembly, default_scheduler=self._default_scheduler, adopt=self._adopt)
+
+    def how_many_fit(self, pod: Mapping[str, Any], limit: int = MAX_COPIES) -> Capacity:
+        """Count how many copies of a pod fit beside what is there now; the world stays as it is."""
+        with self.trial() as trial:
+            return trial.how_many_fit(pod, limit)
+
+    def explain(self, pod: str, *, top: int = 10, examples: int = 3) -> PodExplanation:
+        """Explain a pod, `namespace/name`, as `kubestow explain` does.
+
+        Raises:
+            LookupError: there is no such pod.
+        """
+        self.settle()
+        return explain(self._assembly, pod, top=top, examples=examples)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def delete_pod(self, key: str) -> None:
+        """Delete a pod as a user would: what runs ends after its grace period."""
+        self._assembly.server.terminate(self.pod(key))
+
+    def put_item(self, resource: Resource[Any], item: Any) -> None:
+        """Add or replace a typed object. Raises QuantityError."""
+        checked(resource, item)
+        if resource is PODS:
+            self._added.setdefault(item.metadata.uid, self.now)
+        self._tables.put(resource.plural, item)
+
+    def take_item(self, resource: Resource[Any], item: Any) -> None:
+        """Remove a typed object at once."""
+        self._tables.remove(resource.plural, item)
+
+    def _changed(self) -> None:
+        if self._running:
+            self._assembly.loop.call_soon(self._tables.deliver, self._assembly.handlers)
+
+    def _bound(self, pod: Pod) -> None:
+        uid = pod.uid
+        attempt = self._assembly.scheduling.binding.under_way[uid]
+        assert attempt.result is not None
+        self._last_change = self.now
+        self._placed.append(
+            Placement(
+                pod.key,
+                pod.spec.node_name,
+                self.now,
+                self.now - self._added.get(uid, 0.0),
+                attempt.info.attempts,
+                attempt.result.feasible_nodes,
+                attempt.result.evaluated_nodes,
+            )
+        )
+        duration = self._durations.pop(uid, None)
+        if duration is not None:
+            self.at(self.now + duration, lambda: self._finish(pod))
+
+    def _finish(self, pod: Pod) -> None:
+        self._last_change = self.now
+        self._added.pop(pod.uid, None)
+        metadata = pod.metadata
+        self._finished += self._assembly.server.end(metadata.namespace, metadata.name, pod.uid)
+
+    def _deleted(self, pod: Pod) -> None:
+        self._last_change = self.now
+        self._evicted.append(Eviction(pod.key, pod.spec.node_name, self.now))
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the tasks of the scheduler. The records stay; nothing can be asked any more."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = self._assembly.loop
+        for task in [*self._tasks, *self._assembly.background.tasks()]:
+            task.cancel()
+            task.add_done_callback(_retrieve)
+        loop.run(self.now, lambda _due: True)
+        loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_tasks"):
+            self.close()
+
+
+def _weak(method: Callable[..., None]) -> Callable[..., None]:
+    reference = WeakMethod(method)
+
+    def call(*arguments: Any) -> None:
+        found = reference()
+        if found is not None:
+            found(*arguments)
+
+    return call
+
+
+def _retrieve(task: Task[Any]) -> None:
+    """Take note of the end of a cancelled task, so that asyncio does not report it."""
+    with suppress(CancelledError):
+        task.exception()
+
+
+def _quieten_logs() -> None:
+    """Let only errors be logged, where the program has not configured logs itself.
+
+    The scheduler logs every failed attempt; in a world they are results.
+    """
+    if not structlog.is_configured():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

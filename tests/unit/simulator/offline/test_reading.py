@@ -1,0 +1,134 @@
+"""Dumps and manifests: every form that kubectl prints, and clear errors for all others."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from simulator import offline
+
+NODE, POD = offline.node("n1"), offline.pod("web")
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+
+
+def listed(*objects: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+
+
+def without_kind(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+
+
+PODS_OF_THE_API = {"apiVersion": "v1", "kind": "PodList", "items": [without_kind(POD)]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("list.json", json.dumps(listed(NODE, POD))),
+        ("list.json", json.dumps(listed(NODE, POD), indent=4)),
+        ("list.yaml", yaml.safe_dump(listed(NODE, POD))),
+        ("many.yaml", yaml.safe_dump_all([NODE, None, POD])),
+        ("lists.yaml", yaml.safe_dump_all([listed(NODE), PODS_OF_THE_API])),
+    ],
+)
+def test_every_form_gives_the_same_world(tmp_path: Path, name: str, content: str) -> None:
+    plain, packed = tmp_path / name, tmp_path / f"{name}.gz"
+    plain.write_text(content)
+    packed.write_bytes(gzip.compress(content.encode()))
+    for path in (plain, packed):
+        with offline.World.load(path) as world:
+            assert [each.node for each in world.schedule().placed] == ["n1"]
+
+
+def test_files_and_folders_are_read_together(tmp_path: Path) -> None:
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "nodes.json").write_text(json.dumps(NODE))
+    (folder / "pods.yaml").write_text(yaml.safe_dump(PODS_OF_THE_API))
+    (folder / "README").write_text("not read")
+    more = tmp_path / "more.json"
+    more.write_text(json.dumps(offline.node("n2")))
+    objects = offline.Objects.read(folder, more)
+    assert len(objects) == 3
+    for _ in range(2):
+        with offline.World(objects) as world:
+            assert len(world.schedule().placed) == 1
+
+
+def test_pending_pods_are_queued_by_their_age(tmp_path: Path) -> None:
+    pods = []
+    for name, created in (("b", "2026-01-02"), ("a", "2026-01-03"), ("c", "2026-01-01")):
+        pod = offline.pod(name, cpu=3)
+        pod["metadata"]["creationTimestamp"] = f"{created}T00:00:00Z"
+        pods.append(pod)
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(*pods, NODE)))
+    with offline.World.load(path) as world:
+        assert [each.pod for each in world.schedule().placed] == ["default/c"]
+
+
+def test_finished_pods_do_not_count(tmp_path: Path) -> None:
+    done = {**offline.pod("done", cpu=4, node="n1"), "status": {"phase": "Succeeded"}}
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(NODE, done, offline.pod("new", cpu=4))))
+    with offline.World.load(path) as world:
+        assert [each.pod for each in world.schedule().placed] == ["default/new"]
+
+
+def test_unknown_and_missing_kinds_are_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(NODE, DEPLOYMENT, DEPLOYMENT)))
+    with offline.World.load(path) as world:
+        assert (
+            "apps/v1 Deployment: 2 skipped, since scheduling reads no such objects" in world.notes
+        )
+        assert any(each.startswith("no storageclasses were read: ") for each in world.notes)
+        assert len(world.notes) == len(set(world.notes))
+
+
+def bad_node() -> dict[str, Any]:
+    return offline.node("n7", cpu="much")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{", r"dump:2: neither YAML nor JSON"),
+        ("a: [", r"dump:2: neither YAML nor JSON"),
+        ("[" * 100_000, "dump:1: nested too deeply"),
+        ("just text", r"dump:1: expected a Kubernetes object"),
+        ("- 1\n- 2\n", r"dump:1: expected a Kubernetes object"),
+        ('{"spec": {}}', r"dump:1: no apiVersion no kind"),
+        (json.dumps(listed(NODE, bad_node()), indent=1), r"dump:3\d: Node n7: .*cpu"),
+        (yaml.safe_dump_all([NODE, bad_node()]), r"dump:2\d: Node n7: .*cpu"),
+        (yaml.safe_dump(listed(NODE, bad_node())), r"dump:2\d: Node n7: .*cpu"),
+        ('{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 3}}', r"dump:1: "),
+        ('{"apiVersion": "v1", "kind": "Pod", "metadata": {}}', "metadata.name is missing"),
+        ('{"apiVersion": "v1", "kind": "Pod", "spec": 3, "metadata": {"name": "x"}}', "Pod x: "),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "dump"
+    path.write_text(content)
+    with pytest.raises(offline.WorldError, match=text):
+        offline.World.load(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(b"{}" * 100)[:-9])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for path, text in (
+        (tmp_path / "absent.yaml", "No such file"),
+        (cut, "cut.gz"),
+        (empty, "no file ending in"),
+    ):
+        with pytest.raises(offline.WorldError, match=text):
+            offline.Objects.read(path)

@@ -1,0 +1,137 @@
+"""Workloads in files, and volumes that controllers bind and provision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator import offline
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def storage_class(provisioner: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "disk"},
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+CLAIM: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data", "namespace": "default"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "disk",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+VOLUME: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "local"},
+    "spec": {
+        "capacity": {"storage": "2Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "disk",
+        "nodeAffinity": {
+            "required": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}
+                ]
+            }
+        },
+    },
+    "status": {"phase": "Available"},
+}
+USER = offline.pod(
+    "user", spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+)
+
+
+def zones(world: offline.World) -> None:
+    for zone in ("a", "b"):
+        world.add_nodes(offline.node(zone, labels={ZONE: zone}))
+
+
+def test_a_claim_is_bound_to_the_volume_that_the_scheduler_reserved() -> None:
+    with offline.World() as world:
+        zones(world)
+        world.add_all([storage_class("kubernetes.io/no-provisioner"), CLAIM, VOLUME])
+        world.add_pods(USER)
+        (placed,) = world.schedule().placed
+        assert (placed.node, placed.time) == ("b", 0.0)
+        claim = world.scheduler.tables.get("persistentvolumeclaims", "data", "default")
+        assert claim is not None
+        assert (claim.spec.volume_name, claim.status.phase) == ("local", "Bound")
+
+
+def test_a_volume_is_provisioned_in_the_zone_of_the_chosen_node_and_keeps_pods_there() -> None:
+    with offline.World() as world:
+        zones(world)
+        world.add_all([storage_class("disk.example.com"), CLAIM])
+        world.add_pods(USER)
+        (placed,) = world.schedule().placed
+        world.remove("Pod", "user")
+        world.cordon(placed.node)
+        world.add_pods(USER)
+        (waiting,) = world.schedule().waiting
+        assert "PersistentVolume's node affinity" in waiting.reason
+        world.cordon(placed.node, unschedulable=False)
+        assert [each.node for each in world.schedule().placed] == [placed.node]
+
+
+def test_a_claim_that_nobody_provisions_holds_its_pod() -> None:
+    with offline.World() as world:
+        zones(world)
+        world.add_all([storage_class("kubernetes.io/no-provisioner"), CLAIM])
+        world.add_pods(USER)
+        (waiting,) = world.schedule().waiting
+        assert waiting.plugins == ("VolumeBinding",)
+
+
+def test_a_workload_is_read_from_csv(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("arrival,duration,template,count\n0,10,small,2\n5.5,,small,\n")
+    arrivals = offline.read_csv(path, {"small": offline.pod(cpu=1)})
+    assert [(each.time, each.duration, each.count) for each in arrivals] == [
+        (0.0, 10.0, 2),
+        (5.5, None, 1),
+    ]
+    with offline.World() as world:
+        world.add_nodes(offline.node())
+        result = world.run(workload=arrivals)
+        assert [each.pod for each in result.placed] == [
+            "default/small-2-0",
+            "default/small-2-1",
+            "default/small-3",
+        ]
+        assert (result.finished, list(world.placements())) == (2, ["default/small-3"])
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("arrival,count\n1,1\n", "jobs.csv:1: column template is missing"),
+        ("arrival,template\nsoon,small\n", "jobs.csv:2: arrival is 'soon'"),
+        ("arrival,template\n-1,small\n", "jobs.csv:2: arrival is '-1'"),
+        ("arrival,template\n1,large\n", "jobs.csv:2: template 'large' is unknown; known are small"),
+        ("arrival,template,duration\n1,small,inf\n", "jobs.csv:2: duration is 'inf'"),
+    ],
+)
+def test_a_bad_workload_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(content)
+    with pytest.raises(offline.WorldError, match=text):
+        offline.read_csv(path, {"small": offline.pod()})
+
+
+def test_a_bad_taint_is_an_error() -> None:
+    with pytest.raises(ValueError, match="give key=value:Effect"):
+        offline.node(taints=("gpu",))
