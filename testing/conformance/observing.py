@@ -17,6 +17,7 @@ from plugins import VolumeBinding
 from scheduler.api import Pod
 from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
 from scheduler.engine.diagnosis import Diagnosis
+from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.plugin_slots import ScoreSlot
 from scheduler.engine.schedule_one import Unschedulable
@@ -128,6 +129,8 @@ def _filter_and_score(world: World, observation: Observation) -> None:
     combined, _ = _pre_filter_combined(world, pod, state)
     actual["preFilter"] = {**combined, "plugins": plugins}
     actual["filter"] = {"plugins": _filter_alone(world, plugins, states, observation)}
+    # The service's own filter after those of the profile; without a kubelet it skips every pod.
+    assert plugins.pop(KubeletRejections.name) == {"code": "Skip"}
     decision = decide(world.plain, world.cache.table, pod)
     actual["feasibleNodes"] = list(decision.feasible)
     if combined["code"] != "Success":
