@@ -1,8 +1,8 @@
 """Requests of a command to a running scheduler: server, credentials and trust.
 
-Shared by `kubestow queue` and `kubestow explain`. All requests are read-only. Two rules protect the
-user's credentials: they are sent over TLS only, and if the certificate is not verified, those of
-the kubeconfig are sent to this machine only (a port-forward, or the pod itself).
+Shared by all commands that ask one; no request changes anything. Two rules protect the user's
+credentials: they are sent over TLS only, and if the certificate is not verified, those of the
+kubeconfig are sent to this machine only (a port-forward, or the pod itself).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import functools
 import json
 import socket
 import ssl
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -23,9 +23,16 @@ from urllib.parse import urlencode, urlsplit
 
 import click
 
+from scheduler.cli import exit_codes
+from scheduler.cli.exit_codes import CommandError
+
 DEFAULT_SERVER: Final = "https://localhost:10259"
 REQUEST_TIMEOUT: Final = 30.0
 """Seconds for one response. To explain a pod, every plugin is run on every node."""
+
+NO_QUERY: Final[Mapping[str, str]] = {}
+
+CHUNK_BYTES: Final = 64 * 1024
 
 TUNNEL: Final = "kubectl -n kubestow-system port-forward deployment/kubestow 10259"
 
@@ -76,14 +83,42 @@ class Endpoint:
         """Get the JSON at a path.
 
         Raises:
-            click.ClickException: no response came; the message gives the reason and the remedy.
+            CommandError: no response came, or a refusal; the message gives reason and remedy.
         """
+        return b"".join(self.stream(path, query))
+
+    def post(
+        self, path: str, body: bytes, query: Mapping[str, str] = NO_QUERY, *, timeout: float = 0.0
+    ) -> bytes:
+        """Send JSON to a path and return the JSON of the response; errors as of `get`.
+
+        `timeout`: seconds for the response, 0 for `REQUEST_TIMEOUT`.
+        """
+        with self._response("POST", path, query, body, timeout) as response:
+            return b"".join(_chunks(self.server, response))
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, timeout: float = 0.0
+    ) -> Iterator[bytes]:
+        """Get the body at a path in pieces, as they arrive; errors as of `get`.
+
+        `timeout`: seconds without a byte, 0 for `REQUEST_TIMEOUT`.
+        """
+        with self._response("GET", path, query, None, timeout) as response:
+            yield from _chunks(self.server, response)
+
+    @contextmanager
+    def _response(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, timeout: float
+    ) -> Iterator[HTTPResponse]:
+        """Open a response with status 200."""
         access = _access(self)
         target = f"{path}?{urlencode(query)}" if query else path
-        status, body = request(access, self.server, target)
-        if status == 200:
-            return body
-        raise click.ClickException(_refusal(self.server, path, status, body, access.credentials))
+        with exchange(access, self.server, target, method, body, timeout) as response:
+            if response.status != 200:
+                text = b"".join(_chunks(self.server, response))
+                raise _refusal(self.server, path, response.status, text, access.credentials)
+            yield response
 
 
 def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -205,8 +240,8 @@ def is_this_machine(server: str) -> bool:
 class _Connection(HTTPSConnection):
     """A connection that may verify the certificate against another name than the host's."""
 
-    def __init__(self, access: Access, host: str, port: int | None) -> None:
-        super().__init__(host, port, timeout=REQUEST_TIMEOUT, context=access.tls)
+    def __init__(self, access: Access, host: str, port: int | None, timeout: float) -> None:
+        super().__init__(host, port, timeout=timeout or REQUEST_TIMEOUT, context=access.tls)
         self._tls = access.tls
         self._name = access.server_name or host
 
@@ -221,22 +256,59 @@ class _Connection(HTTPSConnection):
 
 
 def request(access: Access, server: str, target: str) -> tuple[int, bytes]:
-    """Send one GET and return status and body. One request needs no session and no event loop.
+    """Send one GET and return status and body; errors as of `exchange`."""
+    with exchange(access, server, target) as response:
+        return response.status, b"".join(_chunks(server, response))
+
+
+@contextmanager
+def exchange(
+    access: Access,
+    server: str,
+    target: str,
+    method: str = "GET",
+    body: bytes | None = None,
+    timeout: float = 0.0,
+) -> Iterator[HTTPResponse]:
+    """Send one request and open its response. One request needs no session and no event loop.
 
     Raises:
-        click.ClickException: no response came; the message gives the reason and the remedy.
+        CommandError: no response came; the message gives the reason and the remedy.
     """
     parts = urlsplit(server)
     headers = {"User-Agent": "kubestow/cli", "Accept": "application/json"}
     if access.authorization:
         headers["Authorization"] = access.authorization
-    with closing(_Connection(access, parts.hostname or "", parts.port)) as connection:
-        try:
-            connection.request("GET", parts.path + target, headers=headers)
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    with closing(_Connection(access, parts.hostname or "", parts.port, timeout)) as connection:
+        with _reported(server):
+            connection.request(method, parts.path + target, body, headers)
             response = connection.getresponse()
-            return response.status, response.read()
-        except (OSError, HTTPException) as error:
-            raise click.ClickException(_no_response(server, error)) from error
+        with closing(response):
+            yield response
+
+
+def _chunks(server: str, response: HTTPResponse) -> Iterator[bytes]:
+    """Read the body in pieces, as they arrive."""
+    while True:
+        with _reported(server):
+            piece = response.read1(CHUNK_BYTES)
+        if not piece:
+            if response.length:
+                raise CommandError(
+                    f"{server} closed the connection within its answer", exit_codes.UNREACHABLE
+                )
+            return
+        yield piece
+
+
+@contextmanager
+def _reported(server: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, HTTPException) as error:
+        raise CommandError(_no_response(server, error), exit_codes.UNREACHABLE) from error
 
 
 # -- credentials and trust -----------------------------------------------------------------------
@@ -327,17 +399,22 @@ def _no_response(server: str, error: Exception) -> str:
     return UNREACHABLE.format(server=server, text=text)
 
 
-def _refusal(server: str, path: str, status: int, body: bytes, credentials: str) -> str:
+def _refusal(server: str, path: str, status: int, body: bytes, credentials: str) -> CommandError:
     text = _message(body)
-    if status == 401:
-        return UNAUTHENTICATED.format(server=server, credentials=credentials)
-    if status == 403:
-        return FORBIDDEN.format(server=server, text=text, credentials=credentials)
-    if status == 404 and text == "404 page not found":
-        return NOT_FOUND.format(server=server, path=path)
-    if status in (400, 404):
-        return text
-    return f"{server} responded with {status}: {text}"
+    match status:
+        case 401:
+            text = UNAUTHENTICATED.format(server=server, credentials=credentials)
+            return CommandError(text, exit_codes.NOT_PERMITTED)
+        case 403:
+            text = FORBIDDEN.format(server=server, text=text, credentials=credentials)
+            return CommandError(text, exit_codes.NOT_PERMITTED)
+        case 404 if text == "404 page not found":
+            return CommandError(NOT_FOUND.format(server=server, path=path))
+        case 404:
+            return CommandError(text, exit_codes.NO_SUCH_POD)
+        case 400:
+            return CommandError(text, exit_codes.BAD_INPUT)
+    return CommandError(f"{server} responded with {status}: {text}")
 
 
 def _message(body: bytes) -> str:

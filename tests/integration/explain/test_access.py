@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,7 @@ async def test_a_token_overrides_the_kubeconfig(scheduling: Open, tmp_path: Path
         file.write_text(f"{READER}\n")
         trust = ("--server", site.server, "--ca-file", site.ca_file)
         stranger = ("--kubeconfig", site.kubeconfig(STRANGER))
-        assert (await site.run("queue", *trust, *stranger)).code == 1
+        assert (await site.run("queue", *trust, *stranger)).code == 6
         assert (await site.run("queue", *trust, *stranger, "--token-file", str(file))).code == 0
 
 
@@ -65,7 +67,7 @@ async def test_a_403_names_the_user_and_the_remedy(
 ) -> None:
     async with scheduling() as site:
         result = await site.query("queue", token=token)
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (6, "")
     for text in texts:
         assert text in result.err
 
@@ -73,7 +75,7 @@ async def test_a_403_names_the_user_and_the_remedy(
 async def test_without_any_credentials_the_reason_is_printed(scheduling: Open) -> None:
     async with scheduling() as site:
         result = await site.run("queue", "--server", site.server, "--ca-file", site.ca_file)
-    assert result.code == 1
+    assert result.code == 6
     assert 'User "system:anonymous" cannot get path "/debug/queue"' in result.err
     assert "none: invalid configuration: no configuration has been provided" in result.err
 
@@ -88,7 +90,7 @@ async def test_an_unknown_certificate_is_rejected_with_the_remedies(
     async with scheduling() as site:
         where = ("--server", f"{host}:{site.port}")
         failed = await site.run("queue", *where, "--token", READER)
-        assert (failed.code, failed.out) == (1, "")
+        assert (failed.code, failed.out) == (5, "")
         assert "is not trusted: self-signed certificate" in failed.err
         for way in (INSECURE, "--ca-file", "--tls-server-name"):
             assert way in failed.err
@@ -129,7 +131,7 @@ async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_serve
         # The same server, as if it were on another machine.
         monkeypatch.setattr(endpoint, "is_this_machine", lambda _: False)
         failed = await site.run(*arguments)
-        assert failed.code == 1
+        assert failed.code == 6
         assert 'User "system:anonymous"' in failed.err
         assert "those of the kubeconfig are kept from a server that is not this machine" in (
             failed.err
@@ -194,7 +196,7 @@ def test_a_file_that_is_no_certificate_and_an_empty_token_file_are_named(tmp_pat
 
 def test_a_port_without_a_listener() -> None:
     result = run("queue", "--server", f"https://localhost:{free_port()}", "--token", "t")
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (5, "")
     assert "nothing listens there (connection refused)" in result.err
     assert endpoint.TUNNEL in result.err
 
@@ -227,23 +229,76 @@ async def responding(body: bytes) -> AsyncIterator[str]:
 async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
     async with responding(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
         result = await asyncio.to_thread(run, "queue", "--server", server, "--token", "t")
-    assert (result.code, "no TLS there" in result.err) == (1, True)
+    assert (result.code, "no TLS there" in result.err) == (5, True)
+
+
+class Sent:
+    """A socket that delivers a response which was sent already."""
+
+    def __init__(self, status: int, body: bytes, length: int) -> None:
+        self._bytes = b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, length) + body
+
+    def makefile(self, _: str) -> io.BytesIO:
+        return io.BytesIO(self._bytes)
+
+
+@pytest.fixture
+def sending(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that sets the response to every request."""
+
+    def send(status: int, body: bytes, length: int | None = None) -> None:
+        @contextmanager
+        def exchange(*_: object) -> Iterator[HTTPResponse]:
+            sent = Sent(status, body, len(body) if length is None else length)
+            response = HTTPResponse(sent)  # type: ignore[arg-type]  # all that it uses
+            response.begin()
+            yield response
+
+        monkeypatch.setattr(endpoint, "exchange", exchange)
+
+    return send
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "text"),
+    ("status", "body", "code", "text"),
     [
-        (404, b"404 page not found\n", "has no /debug/queue: it is no kubestow scheduler, or"),
-        (429, b"Too many requests\n", "responded with 429: Too many requests"),
-        (500, b'{"kind":"Status","message":"oh no"}', "responded with 500: oh no"),
-        (200, b"<html>", "is of another version and answered something unknown"),
-        (200, b'{"now": 1}', "is of another version and answered something unknown"),
+        (400, b"limit=x: not a number\n", 2, "limit=x: not a number"),
+        (404, b"404 page not found\n", 1, "has no /debug/queue: it is no kubestow scheduler, or"),
+        (404, b"there is no pod default/web\n", 4, "there is no pod default/web"),
+        (429, b"Too many requests\n", 1, "responded with 429: Too many requests"),
+        (500, b'{"kind":"Status","message":"oh no"}', 1, "responded with 500: oh no"),
+        (200, b"<html>", 1, "is of another version and answered something unknown"),
+        (200, b'{"now": 1}', 1, "is of another version and answered something unknown"),
     ],
 )
 def test_other_responses(
-    monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, text: str
+    sending: Callable[..., None], status: int, body: bytes, code: int, text: str
 ) -> None:
-    monkeypatch.setattr(endpoint, "request", lambda *_: (status, body))
+    sending(status, body)
     result = run("queue", "--token", "t")
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (code, "")
     assert text in result.err
+
+
+def test_an_answer_that_is_cut_is_no_answer(sending: Callable[..., None]) -> None:
+    sending(200, b'{"now": 1', length=100)
+    result = run("queue", "--token", "t")
+    assert (result.code, result.out) == (5, "")
+    assert "closed the connection within its answer" in result.err
+
+
+def test_a_response_is_read_in_pieces_and_a_body_is_posted(sending: Callable[..., None]) -> None:
+    server = endpoint.Endpoint(
+        server="https://localhost:1",
+        token="t",
+        kubeconfig="",
+        context="",
+        ca_file="",
+        tls_server_name="",
+        insecure_skip_tls_verify=False,
+    )
+    sending(200, b"x" * 200_000)
+    pieces = [len(each) for each in server.stream("/debug/bundle", {})]
+    assert (sum(pieces), max(pieces)) == (200_000, endpoint.CHUNK_BYTES)
+    sending(200, b"{}")
+    assert server.post("/debug/whatif", b"{}") == b"{}"

@@ -258,7 +258,7 @@ def another_replica_leads(cluster: EmbeddedCluster) -> None:
 async def test_unknown_pods_are_an_error(scheduling: Open, arguments: list[str], text: str) -> None:
     async with scheduling() as site:
         result = await site.query(*arguments)
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (4, "")
     assert text in result.err
 
 

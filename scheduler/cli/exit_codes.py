@@ -1,0 +1,35 @@
+"""The exit codes of the commands that ask a running scheduler (docs/commands.md lists them).
+
+One code has one meaning in all of them, so that a script need not read texts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from scheduler.cli.reporting import EXIT_FAILED
+
+ANSWERED: Final = 0
+OTHER_ERROR: Final = EXIT_FAILED
+BAD_INPUT: Final = 2
+"""Wrong options or arguments, as Click exits."""
+DOES_NOT_FIT: Final = 3
+"""The question was answered with no: the pod fits nowhere, an assertion fails, a replay differs."""
+NO_SUCH_POD: Final = 4
+UNREACHABLE: Final = 5
+"""No way to the scheduler: no API server, no leader, no tunnel, a certificate that is not
+trusted."""
+NOT_PERMITTED: Final = 6
+LEADER_CHANGED: Final = 7
+"""Another replica took over during the question, twice."""
+UNUSABLE_BUNDLE: Final = 8
+
+
+class CommandError(click.ClickException):
+    """An error with the exit code that tells its kind."""
+
+    def __init__(self, message: str, exit_code: int = OTHER_ERROR) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # Click means subclasses
