@@ -20,6 +20,7 @@ PACKAGES: Final = (
     "scheduler.cache",
     "scheduler.queue",
     "scheduler.engine",
+    "scheduler.decisions",
     "scheduler.extenders",
     "scheduler.client",
     "scheduler.metrics",
