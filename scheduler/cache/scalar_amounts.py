@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import Final
 
 import numpy as np
@@ -119,6 +120,12 @@ class ScalarAmounts:
             del self._dense[name]
             if len(rows):
                 self._sparse[name] = dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
+
+    def most_widespread(self, count: int) -> list[str]:
+        """Return at most `count` names, those on the most rows first, by name among equals."""
+        rows = {name: len(sparse) for name, sparse in self._sparse.items()}
+        rows |= {name: int(np.count_nonzero(column)) for name, column in self._dense.items()}
+        return nsmallest(count, rows, key=lambda name: (-rows[name], name))
 
     @property
     def nbytes(self) -> int:

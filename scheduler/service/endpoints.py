@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
@@ -16,6 +15,7 @@ from scheduler.client.transport import Transport
 from scheduler.metrics import build_info
 from scheduler.service import logs
 from scheduler.service.lease_thread import LeaseThread
+from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
 from scheduler.service.serving.access import Authenticator, Authorizer
@@ -131,36 +131,25 @@ class Endpoints:
             wiring.scheduling.queue,
             wiring.state.listers.pod,
             clock=wiring.connections.clock,
-            leading=lambda: self._elector is None or self._elector.leading,
+            leading=self._leading,
+        )
+        nodes = NodePages(
+            wiring.state.cache,
+            wiring.scheduling.queue.nominator.nominated_pods_for_node,
+            clock=wiring.connections.clock,
+            leading=self._leading,
         )
         return {
             "statistics": lambda _: wiring.statistics(),
             "queue": pods.queue,
             "explain": pods.explain,
-            "cache": self._cache_page,
+            "cache": lambda _: wiring.state.cache.statistics(),
+            "nodes": nodes.nodes,
+            "node": nodes.node,
         }
 
-    def _cache_page(self, query: Mapping[str, str]) -> object:
-        """Return sizes, or with `?node=NAME` the state of one node."""
-        table = self._wiring.state.cache.table
-        name = query.get("node")
-        if name is None:
-            return self._wiring.state.cache.statistics()
-        row = table.row_of(name)
-        if row is None:
-            raise LookupError(f"no node {name!r}")
-        info = table.node_info(row)
-        return {
-            "node": name,
-            "allocatable": info.allocatable,
-            "requested": info.requested,
-            "pods": sorted(
-                f"{pod.key}{' (assumed)' if self._assumed(pod) else ''}" for pod in info.pods
-            ),
-        }
-
-    def _assumed(self, pod: Pod) -> bool:
-        return self._wiring.state.cache.is_assumed(pod.metadata.uid)
+    def _leading(self) -> bool:
+        return self._elector is None or self._elector.leading
 
     def _pods(self) -> tuple[Pod, ...]:
         if self._elector is not None and not self._elector.leading:

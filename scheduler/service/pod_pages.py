@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine import Engine, Explainer, PodExplanation
-from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, FindPod
+from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
 from scheduler.framework import Clock
 from scheduler.queue import PodView, QueueStatistics, SchedulingQueue
+from scheduler.service.query_numbers import number_in
 
 DEFAULT_LIMIT: Final = 100
 MAX_PODS: Final = 10_000
@@ -68,9 +69,7 @@ class PodPages:
             ValueError: `limit` is no number in range.
         """
         namespace = query.get("namespace", "")
-        limit = _number(query, "limit", DEFAULT_LIMIT)
-        if not 1 <= limit <= MAX_PODS:
-            raise ValueError(f"limit={limit}: give a number from 1 to {MAX_PODS}")
+        limit = number_in(query, "limit", DEFAULT_LIMIT, 1, MAX_PODS)
         return QueuePage(
             now=self._clock.now(),
             leading=self._leading(),
@@ -93,16 +92,7 @@ class PodPages:
         explanation = self._explainer.explain(
             namespace,
             name,
-            top=_number(query, "nodes", DEFAULT_TOP),
-            examples=_number(query, "examples", DEFAULT_EXAMPLES),
+            top=number_in(query, "nodes", DEFAULT_TOP, 0, MAX_NODES),
+            examples=number_in(query, "examples", DEFAULT_EXAMPLES, 0, MAX_NODES),
         )
         return ExplainPage(self._leading(), explanation)
-
-
-def _number(query: Mapping[str, str], key: str, default: int) -> int:
-    text = query.get(key)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ValueError(f"{key}={text[:40]}: not a number")
-    return int(text)

@@ -47,7 +47,8 @@ KEY = f"-----BEGIN {LABEL}-----\n{CANARY}\n-----END {LABEL}-----\n"
 ENCODED = base64.b64encode(KEY.encode()).decode()
 PAGES = (
     *("/configz", "/metrics", "/metrics/resources", "/metrics/slis", "/version", "/debug"),
-    *("/debug/queue", "/debug/statistics", "/debug/cache", "/debug/cache?node=n1"),
+    *("/debug/queue", "/debug/statistics", "/debug/cache"),
+    *("/debug/nodes", "/debug/node?name=n1"),
     *("/debug/explain?pod=default/raises", "/readyz?verbose", "/readyz/shutdown"),
     *("/debug/explain?pod=default/extender", "/debug/explain?pod=default/nope"),
 )

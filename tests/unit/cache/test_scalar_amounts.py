@@ -119,3 +119,13 @@ def test_memory_follows_the_rows_that_have_a_resource() -> None:
     for row in range(nodes):
         amounts.put(f"example.com/{row}", row, 1)
     assert amounts.nbytes < nodes * 400
+
+
+def test_the_most_widespread_names_come_first_in_either_form() -> None:
+    amounts = ScalarAmounts(CAPACITY)
+    for row in range(40):
+        amounts.put(SHARED, row, 1)
+    amounts.put(RARE, 3, 1)
+    amounts.put("example.com/c", 4, 1)
+    assert amounts.most_widespread(2) == [SHARED, RARE]
+    assert amounts.most_widespread(9) == [SHARED, RARE, "example.com/c"]

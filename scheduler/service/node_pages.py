@@ -1,0 +1,229 @@
+"""The debug pages about nodes: `/debug/nodes` and `/debug/node`.
+
+Turns queries into records, which the page of `kubestow ui` shows. Runs on the loop between cycles,
+so a response shows one consistent state. Every response is bounded: nodes come in chunks with a
+cursor, of extended resources the most widespread are shown, and of a node's pods a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Final
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.api.requests import Resources
+from scheduler.cache import Cache, NodeTable
+from scheduler.framework import Clock, Rows
+from scheduler.service.query_numbers import number_in
+
+API_VERSION: Final = "debug.kubestow.io/v1"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
+DEFAULT_NODES: Final = 500
+MAX_NODES: Final = 1_000
+"""In one response, so that it is made in a few milliseconds."""
+MAX_EXTENDED_RESOURCES: Final = 8
+DEFAULT_PODS: Final = 200
+MAX_PODS: Final = 1_000
+MAX_LABELS: Final = 100
+"""Labels and taints of a node that are shown."""
+
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+"""In the order of the rows of `NodeTable.allocatable`. CPU is in thousandths, the rest in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node in a list."""
+
+    name: str
+    zone: str
+    unschedulable: bool
+    taints: int
+    """How many."""
+    pods: int
+    """Bound and assumed."""
+    requested: list[int]
+    """In the order of `NodeList.resources`."""
+    allocatable: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeList:
+    """`/debug/nodes`. Amounts of `cpu` are in thousandths of a core, of storage in bytes."""
+
+    now: float
+    leading: bool
+    total: int
+    resources: list[str]
+    """Native resources, `pods`, then the most widespread extended resources."""
+    nodes: list[NodeRow]
+    next: int | None
+    """The value of `?from=` that continues the list; None at its end."""
+    apiVersion: str = API_VERSION  # noqa: N815 - as in Kubernetes
+    kind: str = "NodeList"
+
+
+@dataclass(frozen=True, slots=True)
+class PodOnNode:
+    """A pod that is bound, assumed or nominated to a node."""
+
+    namespace: str
+    name: str
+    uid: str
+    profile: str
+    """`spec.schedulerName`."""
+    priority: int
+    state: str
+    """`bound`, `assumed` (chosen, not yet confirmed) or `nominated` (waits for room)."""
+    requests: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """`/debug/node`. Amounts as in `NodeList`."""
+
+    now: float
+    leading: bool
+    name: str
+    zone: str
+    unschedulable: bool
+    taints: list[str]
+    labels: dict[str, str]
+    allocatable: dict[str, int]
+    requested: dict[str, int]
+    pods_total: int
+    pods: list[PodOnNode]
+    """At most `?pods=`, the highest priority first; nominated ones last."""
+    apiVersion: str = API_VERSION  # noqa: N815 - as in Kubernetes
+    kind: str = "Node"
+
+
+class NodePages:
+    """Both pages of one process."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        nominated: Callable[[str], Iterable[Pod]],
+        *,
+        clock: Clock,
+        leading: Callable[[], bool],
+    ) -> None:
+        """Serve the nodes of a cache; `nominated` returns the pods nominated to a node."""
+        self._cache = cache
+        self._nominated = nominated
+        self._clock = clock
+        self._leading = leading
+
+    def nodes(self, query: Mapping[str, str]) -> NodeList:
+        """Return nodes in a stable order: `?limit=` of them, from the cursor `?from=` on.
+
+        Raises:
+            ValueError: a number is out of range.
+        """
+        table = self._cache.table
+        first = number_in(query, "from", 0, 0, 10**8)
+        limit = number_in(query, "limit", DEFAULT_NODES, 1, MAX_NODES)
+        rows = table.rows[np.searchsorted(table.rows, first) :]
+        rows, rest = rows[:limit], rows[limit:]
+        extended = table.scalar_allocatable.most_widespread(MAX_EXTENDED_RESOURCES)
+        return NodeList(
+            now=self._clock.now(),
+            leading=self._leading(),
+            total=table.node_count,
+            resources=[*NATIVE, "pods", *extended],
+            nodes=list(_node_rows(table, rows, extended)),
+            next=int(rest[0]) if len(rest) else None,
+        )
+
+    def node(self, query: Mapping[str, str]) -> NodePage:
+        """Return one node and its pods: `?name=`, `?pods=`.
+
+        Raises:
+            LookupError: there is no such node.
+            ValueError: the query names none, or a number is out of range.
+        """
+        name = query.get("name", "")
+        limit = number_in(query, "pods", DEFAULT_PODS, 0, MAX_PODS)
+        if not name:
+            raise ValueError("say which node: /debug/node?name=NAME")
+        table = self._cache.table
+        row = table.row_of(name)
+        if row is None:
+            raise LookupError(f'no node "{name[:260]}": it does not exist, or no longer')
+        info = table.node_info(row)
+        taints = sorted(f"{each.key}={each.value}:{each.effect}" for each in info.taints)
+        return NodePage(
+            now=self._clock.now(),
+            leading=self._leading(),
+            name=name,
+            zone=info.labels.get(ZONE_LABEL, ""),
+            unschedulable=info.unschedulable,
+            taints=taints[:MAX_LABELS],
+            labels=dict(sorted(info.labels.items())[:MAX_LABELS]),
+            allocatable={**_amounts(info.allocatable), "pods": info.allowed_pod_number},
+            requested={**_amounts(info.requested), "pods": info.pod_count},
+            pods_total=info.pod_count,
+            pods=list(self._pods(name, info.pods, limit)),
+        )
+
+    def _pods(self, node: str, pods: Iterable[Pod], limit: int) -> Iterator[PodOnNode]:
+        for pod in nsmallest(limit, pods, key=lambda pod: (-pod.priority, pod.key)):
+            assumed = self._cache.is_assumed(pod.metadata.uid)
+            yield _pod_on_node(pod, "assumed" if assumed else "bound")
+        for pod in nsmallest(limit, self._nominated(node), key=lambda pod: pod.key):
+            yield _pod_on_node(pod, "nominated")
+
+
+def _node_rows(table: NodeTable, rows: Rows, extended: list[str]) -> Iterator[NodeRow]:
+    native = slice(0, len(NATIVE))
+    requested = np.vstack(
+        [
+            table.requested[native, rows],
+            table.pod_count[rows],
+            *(table.scalar_requested.of(name, rows) for name in extended),
+        ]
+    )
+    allocatable = np.vstack(
+        [
+            table.allocatable[native, rows],
+            table.pod_limit[rows],
+            *(table.scalar_allocatable.of(name, rows) for name in extended),
+        ]
+    )
+    amounts = zip(rows.tolist(), requested.T.tolist(), allocatable.T.tolist(), strict=True)
+    for row, used, total in amounts:
+        node = table.nodes[row]
+        assert node is not None
+        yield NodeRow(
+            name=node.name,
+            zone=node.metadata.labels.get(ZONE_LABEL, ""),
+            unschedulable=bool(table.unschedulable[row]),
+            taints=len(node.spec.taints),
+            pods=used[len(NATIVE)],
+            requested=used,
+            allocatable=total,
+        )
+
+
+def _pod_on_node(pod: Pod, state: str) -> PodOnNode:
+    return PodOnNode(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        profile=pod.spec.scheduler_name,
+        priority=pod.priority,
+        state=state,
+        requests=_amounts(pod.signature.assigned),
+    )
+
+
+def _amounts(resources: Resources) -> dict[str, int]:
+    native = (resources.milli_cpu, resources.memory, resources.ephemeral_storage)
+    found = dict(zip(NATIVE, native, strict=True)) | dict(resources.scalars[:MAX_LABELS])
+    return {name: amount for name, amount in found.items() if amount}
