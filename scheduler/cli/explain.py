@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from scheduler.engine import Examination, NodeScore, PodExplanation, Rejection
-    from scheduler.queue import PodView
-    from scheduler.service.pod_pages import ExplainPage
+    from scheduler.pages import (
+        Examination,
+        ExplainPage,
+        NodeScore,
+        PodExplanation,
+        PodView,
+        Rejection,
+    )
 
 HELP: Final = """\
 Show where a pod stands and what every node would say to it now.
@@ -82,7 +87,7 @@ def command(
     if output == "json":
         click.echo(body, nl=False)
         return
-    from scheduler.service.pod_pages import ExplainPage
+    from scheduler.pages import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
     show(page.pod, wide_console())

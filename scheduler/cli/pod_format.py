@@ -11,7 +11,7 @@ import click
 import msgspec
 
 if TYPE_CHECKING:
-    from scheduler.queue import PodView
+    from scheduler.pages import PodView
 
 STANDS_BY: Final = (
     "this replica stands by: it schedules nothing, and its queue is not the leader's. The leader "

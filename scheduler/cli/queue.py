@@ -14,8 +14,7 @@ from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, cut, listing, put,
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scheduler.queue import PodView
-    from scheduler.service.pod_pages import QueuePage
+    from scheduler.pages import PodView, QueuePage
 
 HELP: Final = """\
 Show the pods that wait to be scheduled by a running scheduler.
@@ -68,7 +67,7 @@ def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: st
     if output == "json":
         click.echo(body, nl=False)
         return
-    from scheduler.service.pod_pages import QueuePage
+    from scheduler.pages import QueuePage
 
     page: QueuePage = decoded(body, QueuePage)
     wide = output == "wide"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.engine import NodeScore
+from scheduler.pages import NodeScore
 
 
 class DecisionResult(StrEnum):

@@ -3,13 +3,20 @@
 from scheduler.engine.diagnosis import FitError
 from scheduler.engine.engine import Attempt, Engine
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.examination import Examination, NodeScore, PluginScore, Rejection
-from scheduler.engine.explain import Explainer, PodExplanation, PodState
+from scheduler.engine.explain import Explainer
 from scheduler.engine.failure import Failure
 from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
 from scheduler.engine.waiting import WaitingPod, WaitingPods
+from scheduler.pages import (
+    Examination,
+    NodeScore,
+    PluginScore,
+    PodExplanation,
+    PodState,
+    Rejection,
+)
 
 __all__ = [
     "Attempt",

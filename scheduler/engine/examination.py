@@ -26,68 +26,7 @@ from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import Search, rejected_by_pre_filter
 from scheduler.framework import CycleState, Int64Column, Nominator, Rows, Status
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Nodes that one plugin rejected for the same reasons."""
-
-    plugin: str
-    #: `Unschedulable`, `UnschedulableAndUnresolvable` (preemption cannot help) or `Pending`.
-    status: str
-    reasons: tuple[str, ...]
-    #: How many nodes.
-    nodes: int
-    #: Names of a few of them.
-    examples: tuple[str, ...]
-    #: They would fit without the pods that are nominated to them.
-    only_nominated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PluginScore:
-    """The scores of one plugin for one node; `weighted` is the part of the total."""
-
-    plugin: str
-    raw: int
-    normalized: int
-    weighted: int
-
-
-@dataclass(frozen=True, slots=True)
-class NodeScore:
-    """A feasible node; `scores` in the order of the profile, without plugins that were skipped."""
-
-    node: str
-    total: int
-    scores: tuple[PluginScore, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """The results of all nodes: each is feasible or counted in exactly one of `rejections`."""
-
-    nodes: int
-    feasible: int
-    #: The largest group first.
-    rejections: tuple[Rejection, ...] = ()
-    #: The best feasible nodes, best first, by name among equals.
-    best: tuple[NodeScore, ...] = ()
-    #: How many nodes share the highest total: one of them would be picked at random.
-    tied: int = 0
-    #: The weight of each Score plugin that ran.
-    weights: dict[str, int] = field(default_factory=dict)
-    #: Filter and Score plugins that skipped this pod.
-    skipped_filters: tuple[str, ...] = ()
-    skipped_scores: tuple[str, ...] = ()
-    #: A plugin failed: an attempt would end with this error. What came before it is still here.
-    error: str = ""
-    error_plugin: str = ""
-    #: Differences between this examination and a cycle.
-    notes: tuple[str, ...] = ()
-    #: Further explanations of plugins (`ExplainingPlugin`), by plugin.
-    explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
+from scheduler.pages import Examination, NodeScore, PluginScore, Rejection
 
 NO_NODES = "the cluster has no nodes"
 ONE_NODE = "one node fits: a cycle takes it without scoring"

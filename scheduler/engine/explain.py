@@ -8,15 +8,15 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.engine.engine import Engine
-from scheduler.engine.examination import Examination, examine
+from scheduler.engine.examination import examine
 from scheduler.framework import Clock
-from scheduler.queue import PodView, QueueState, SchedulingQueue
+from scheduler.pages import Examination, PodExplanation, PodState, PodView, QueueState
+from scheduler.queue import SchedulingQueue
 
 FindPod = Callable[[str, str], Pod | None]
 """`find_pod(namespace, name)`: the newest pod that is known, None when there is none."""
@@ -25,48 +25,6 @@ DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
 MAX_NODES: Final = 1000
 """Upper limit of both, so that a response stays small in a large cluster."""
-
-
-class PodState(StrEnum):
-    """The state of a pod on its way to a node."""
-
-    BOUND = "bound"
-    #: A node was chosen; the API server has not confirmed it yet.
-    BINDING = "binding"
-    #: A node was chosen; a Permit plugin makes the pod wait.
-    WAITING_AT_PERMIT = "waiting-at-permit"
-    #: In a sub-queue or in flight: see `queue.place`.
-    QUEUED = "queued"
-    #: Its schedulerName is not one of our profiles.
-    NOT_OURS = "not-ours"
-    #: It is being deleted before it was bound: it will not be scheduled.
-    TERMINATING = "terminating"
-    #: It is ours and pending, but in no queue: only for the moment between two events.
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class PodExplanation:
-    """The explanation of one pod."""
-
-    namespace: str
-    name: str
-    uid: str
-    profile: str
-    """`spec.schedulerName`."""
-    priority: int
-    state: PodState
-    summary: str
-    """The explanation in one or two sentences."""
-    now: float
-    """Wall clock seconds of the explanation; times below compare with it."""
-    node: str = ""
-    """The node of the pod, bound or chosen."""
-    since: str = ""
-    """RFC 3339 time when it was bound."""
-    queue: PodView | None = None
-    nodes: Examination | None = None
-    """The results of all nodes; None for pods that need none."""
 
 
 class Explainer:

@@ -112,6 +112,13 @@ class SchedulerMetrics:
         self._attempts[labels].inc()
         self._attempt_durations[labels].observe(seconds)
 
+    def attempts_by_result(self) -> dict[str, int]:
+        """Return the number of attempts of all profiles by their result."""
+        found: dict[str, int] = {}
+        for (result, _), counter in self._attempts.items():
+            found[result] = found.get(result, 0) + int(counter.value)
+        return found
+
     def bound(self, attempts: int, sli_seconds: float, *, after_flush: bool = False) -> None:
         """Record a bind in the `attempts`-th attempt, `sli_seconds` after the first activation.
 

@@ -1,7 +1,8 @@
 """The scheduling queue: pending pods wait at no cost, wake on change, and are never lost."""
 
+from scheduler.pages import PodView, QueueState, QueueStatistics
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
-from scheduler.queue.introspection import PodView, QueueInvariantError, QueueStatistics
+from scheduler.queue.introspection import QueueInvariantError
 from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.parts import QueueOptions, QueueProfiles
 from scheduler.queue.queue import AlreadyQueuedError, SchedulingQueue
@@ -11,7 +12,6 @@ from scheduler.queue.queueing_hints import (
     build_hint_map,
     registered_resources,
 )
-from scheduler.queue.sub_queues import QueueState
 
 __all__ = [
     "DEFAULT_EVENTS",

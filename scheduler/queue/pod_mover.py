@@ -14,13 +14,14 @@ from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error
+from scheduler.pages import QueueState
 from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
 from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.pre_enqueue import PreEnqueueRunner
 from scheduler.queue.queueing_hints import SKIP, QueueingDecision, QueueingStrategy
 from scheduler.queue.signals import Signals
 from scheduler.queue.steady_clock import SteadyClock
-from scheduler.queue.sub_queues import QueueState, SubQueues
+from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.timetable import Timetable
 
 QUEUE_SORT: Final = "QueueSort"

@@ -30,12 +30,13 @@ from scheduler.framework.events import (
     ClusterEvent,
 )
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.pages import QueueState
 from scheduler.queue.cluster_events import pod_events
 from scheduler.queue.in_flight import InFlightEvent, PreCheck
 from scheduler.queue.introspection import QueueIntrospection
 from scheduler.queue.parts import QueueProfiles
 from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP
-from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES, QueueState
+from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES
 from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS
 
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"

@@ -7,10 +7,10 @@ move. A move either happens as a whole or, when the QueueSort plugin raises, not
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Final
 
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.pages import QueueState
 from scheduler.queue.active_queue import ActiveQueue
 from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.heap import SORT_KEY, KeyedHeap
@@ -19,16 +19,6 @@ from scheduler.queue.retry_suppressor import RetrySuppressor
 from scheduler.queue.unschedulable_pods import RequiredKeys, UnschedulablePods
 
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
-
-
-class QueueState(StrEnum):
-    """Place of a pod. All values but the last are labels of upstream's metric `pending_pods`."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    IN_FLIGHT = "in-flight"
 
 
 UNSCHEDULABLE_STATES: Final = (QueueState.UNSCHEDULABLE, QueueState.GATED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -13,6 +14,7 @@ from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_token
 from scheduler.client.transport import Transport
 from scheduler.metrics import build_info
+from scheduler.pages import internals
 from scheduler.service import logs
 from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
@@ -23,6 +25,7 @@ from scheduler.service.serving.application import EndpointSources, Page, create_
 from scheduler.service.serving.certificates import ServingTls
 from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
+from scheduler.service.summary_page import SummaryPages
 
 if TYPE_CHECKING:
     from scheduler.service.reload.reloader import Reloader
@@ -139,11 +142,23 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=self._leading,
         )
+        summary = SummaryPages(
+            wiring.state.cache,
+            wiring.scheduling.queue,
+            wiring.connections.metrics,
+            clock=wiring.connections.clock,
+            leading=self._leading,
+        )
+        summary.start()
+        self._stack.callback(summary.stop)
         return {
-            "statistics": lambda _: wiring.statistics(),
+            "statistics": lambda _: internals("Statistics", wiring.statistics()),
             "queue": pods.queue,
             "explain": pods.explain,
-            "cache": lambda _: wiring.state.cache.statistics(),
+            "summary": summary.summary,
+            "cache": lambda _: internals(
+                "CacheStatistics", asdict(wiring.state.cache.statistics())
+            ),
             "nodes": nodes.nodes,
             "node": nodes.node,
         }

@@ -8,7 +8,6 @@ cursor, of extended resources the most widespread are shown, and of a node's pod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Final
 
@@ -18,9 +17,9 @@ from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources
 from scheduler.cache import Cache, NodeTable
 from scheduler.framework import Clock, Rows
+from scheduler.pages import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.service.query_numbers import number_in
 
-API_VERSION: Final = "debug.kubestow.io/v1"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 DEFAULT_NODES: Final = 500
@@ -34,73 +33,6 @@ MAX_LABELS: Final = 100
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 """In the order of the rows of `NodeTable.allocatable`. CPU is in thousandths, the rest in bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    """A node in a list."""
-
-    name: str
-    zone: str
-    unschedulable: bool
-    taints: int
-    """How many."""
-    pods: int
-    """Bound and assumed."""
-    requested: list[int]
-    """In the order of `NodeList.resources`."""
-    allocatable: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeList:
-    """`/debug/nodes`. Amounts of `cpu` are in thousandths of a core, of storage in bytes."""
-
-    now: float
-    leading: bool
-    total: int
-    resources: list[str]
-    """Native resources, `pods`, then the most widespread extended resources."""
-    nodes: list[NodeRow]
-    next: int | None
-    """The value of `?from=` that continues the list; None at its end."""
-    apiVersion: str = API_VERSION  # noqa: N815 - as in Kubernetes
-    kind: str = "NodeList"
-
-
-@dataclass(frozen=True, slots=True)
-class PodOnNode:
-    """A pod that is bound, assumed or nominated to a node."""
-
-    namespace: str
-    name: str
-    uid: str
-    profile: str
-    """`spec.schedulerName`."""
-    priority: int
-    state: str
-    """`bound`, `assumed` (chosen, not yet confirmed) or `nominated` (waits for room)."""
-    requests: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class NodePage:
-    """`/debug/node`. Amounts as in `NodeList`."""
-
-    now: float
-    leading: bool
-    name: str
-    zone: str
-    unschedulable: bool
-    taints: list[str]
-    labels: dict[str, str]
-    allocatable: dict[str, int]
-    requested: dict[str, int]
-    pods_total: int
-    pods: list[PodOnNode]
-    """At most `?pods=`, the highest priority first; nominated ones last."""
-    apiVersion: str = API_VERSION  # noqa: N815 - as in Kubernetes
-    kind: str = "Node"
 
 
 class NodePages:

@@ -7,41 +7,18 @@ decode. Runs on the loop between cycles, so a response shows one consistent stat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from scheduler.engine import Engine, Explainer, PodExplanation
+from scheduler.engine import Engine, Explainer
 from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
 from scheduler.framework import Clock
-from scheduler.queue import PodView, QueueStatistics, SchedulingQueue
+from scheduler.pages import ExplainPage, QueuePage
+from scheduler.queue import SchedulingQueue
 from scheduler.service.query_numbers import number_in
 
 DEFAULT_LIMIT: Final = 100
 MAX_PODS: Final = 10_000
 """Of each sub-queue. More would hold up scheduling while they are encoded."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePage:
-    """`/debug/queue`. Times are wall clock seconds."""
-
-    now: float
-    leading: bool
-    """False on a replica that stands by: its queue fills, and nothing is popped."""
-    namespace: str
-    """The only namespace shown; empty for all."""
-    limit: int
-    """At most so many pods of each sub-queue are in `pods`; `statistics` counts all."""
-    statistics: QueueStatistics
-    pods: list[PodView]
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainPage:
-    """`/debug/explain`."""
-
-    leading: bool
-    pod: PodExplanation
 
 
 class PodPages:
@@ -95,4 +72,4 @@ class PodPages:
             top=number_in(query, "nodes", DEFAULT_TOP, 0, MAX_NODES),
             examples=number_in(query, "examples", DEFAULT_EXAMPLES, 0, MAX_NODES),
         )
-        return ExplainPage(self._leading(), explanation)
+        return ExplainPage(leading=self._leading(), pod=explanation)

@@ -52,7 +52,7 @@ SERVING: Final = (
         without="only health checks are answered",
     ),
     Permission(
-        urls=("/debug/queue", "/debug/explain"),
+        urls=("/debug/queue", "/debug/explain", "/debug/summary"),
         verbs=("get",),
         purpose="kubestow queue and kubestow explain inside the pod, which call its own endpoints",
         without="they need another account",

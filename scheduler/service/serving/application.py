@@ -19,6 +19,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.reviews import UserInfo
 from scheduler.metrics import SchedulerMetrics
 from scheduler.metrics.pod_resources import render_pod_resources
+from scheduler.pages import IndexPage
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.serving import json_body
 from scheduler.service.serving.access import (
@@ -169,7 +170,8 @@ class _Router:
         return _text(f"successfully set klog.logging.verbosity to {int(body)}".encode())
 
     async def _debug_index(self, _: web.BaseRequest) -> web.Response:
-        return await _json([f"/debug/{name}" for name in sorted(self._sources.debug)])
+        pages = [f"/debug/{name}" for name in sorted(self._sources.debug)]
+        return await _json(IndexPage(pages=pages))
 
     async def _debug_page(self, request: web.BaseRequest) -> web.Response:
         page = self._sources.debug.get(request.path.removeprefix("/debug/"))

@@ -10,16 +10,18 @@ import pytest
 from rich.console import Console
 
 from scheduler.cli import explain, queue
-from scheduler.engine import (
+from scheduler.pages import (
     Examination,
     NodeScore,
     PluginScore,
     PodExplanation,
     PodState,
+    PodView,
+    QueuePage,
+    QueueState,
+    QueueStatistics,
     Rejection,
 )
-from scheduler.queue import PodView, QueueState, QueueStatistics
-from scheduler.service.pod_pages import QueuePage
 
 WIDTH = 100
 NODE = "ip-10-0-13-17.eu-central-1.compute.internal"
@@ -67,7 +69,9 @@ def words(shown: list[str]) -> str:
 def page(*views: PodView, **changes: int) -> QueuePage:
     numbers: dict[str, Any] = dict.fromkeys(QueueStatistics.__dataclass_fields__, 0)
     statistics = QueueStatistics(**numbers | changes)
-    return QueuePage(1_000.0, True, "", 2, statistics, list(views))
+    return QueuePage(
+        now=1_000.0, leading=True, namespace="", limit=2, statistics=statistics, pods=list(views)
+    )
 
 
 def test_pods_that_wait_for_the_same_reason_share_one_line_about_it() -> None:

@@ -47,7 +47,7 @@ KEY = f"-----BEGIN {LABEL}-----\n{CANARY}\n-----END {LABEL}-----\n"
 ENCODED = base64.b64encode(KEY.encode()).decode()
 PAGES = (
     *("/configz", "/metrics", "/metrics/resources", "/metrics/slis", "/version", "/debug"),
-    *("/debug/queue", "/debug/statistics", "/debug/cache"),
+    *("/debug/queue", "/debug/statistics", "/debug/cache", "/debug/summary"),
     *("/debug/nodes", "/debug/node?name=n1"),
     *("/debug/explain?pod=default/raises", "/readyz?verbose", "/readyz/shutdown"),
     *("/debug/explain?pod=default/extender", "/debug/explain?pod=default/nope"),

@@ -126,7 +126,11 @@ async def test_debug_pages_get_the_query_and_may_reject_it(opened: Open, site: S
         bad = await client.request("/debug/explain")
         nested = await client.request("/debug/queue/active")
         none = await client.request("/debug/nope")
-    assert json.loads(index.text) == ["/debug/explain", "/debug/queue/active"]
+    assert json.loads(index.text) == {
+        "kind": "PageList",
+        "apiVersion": "debug.kubestow.io/v1",
+        "pages": ["/debug/explain", "/debug/queue/active"],
+    }
     assert json.loads(good.text) == {"pod": "ns/a", "nodes": 3, "scores": [1, 2]}
     assert (absent.status, absent.text) == (404, "no pod ns/b is waiting\n")
     assert (bad.status, bad.text) == (400, "say which pod: ?pod=namespace/name\n")

@@ -16,6 +16,7 @@ from tests.unit.repository.tree import ROOT
 
 PACKAGES: Final = (
     "scheduler.api",
+    "scheduler.pages",
     "scheduler.framework",
     "scheduler.cache",
     "scheduler.queue",

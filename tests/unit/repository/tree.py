@@ -10,6 +10,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 
 CORE: Final = (
     "scheduler/api",
+    "scheduler/pages",
     "scheduler/framework",
     "scheduler/cache",
     "scheduler/queue",

@@ -1,0 +1,48 @@
+"""Records of the debug pages, in JSON: what a running scheduler answers, and what commands read.
+
+The core fills them, the service serves them under `/debug/`, and the command line decodes and
+prints them. They import the standard library and msgspec only: a command that asks one question
+starts in the time that NumPy alone would take to load. Their field names are the JSON keys, times
+are wall clock seconds, and values of enumerations are stable codes; docs/debug-pages.md.
+"""
+
+from scheduler.pages.explanation import (
+    Examination,
+    ExplainPage,
+    NodeScore,
+    PluginScore,
+    PodExplanation,
+    PodState,
+    Rejection,
+)
+from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
+from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
+from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
+from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, SummaryPage
+
+__all__ = [
+    "API_VERSION",
+    "DebugPage",
+    "Examination",
+    "ExplainPage",
+    "IndexPage",
+    "NodeFill",
+    "NodeList",
+    "NodePage",
+    "NodeRow",
+    "NodeScore",
+    "Placement",
+    "PluginScore",
+    "PodExplanation",
+    "PodOnNode",
+    "PodState",
+    "PodView",
+    "QueuePage",
+    "QueueState",
+    "QueueStatistics",
+    "Rates",
+    "Rejection",
+    "ResourceUse",
+    "SummaryPage",
+    "internals",
+]

@@ -1,0 +1,119 @@
+"""One pod, and the results of all nodes for it (`/debug/explain`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduler.pages.page import DebugPage
+from scheduler.pages.queue import PodView
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Nodes that one plugin rejected for the same reasons."""
+
+    plugin: str
+    #: `Unschedulable`, `UnschedulableAndUnresolvable` (preemption cannot help) or `Pending`.
+    status: str
+    reasons: tuple[str, ...]
+    #: How many nodes.
+    nodes: int
+    #: Names of a few of them.
+    examples: tuple[str, ...]
+    #: They would fit without the pods that are nominated to them.
+    only_nominated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PluginScore:
+    """The scores of one plugin for one node; `weighted` is the part of the total."""
+
+    plugin: str
+    raw: int
+    normalized: int
+    weighted: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScore:
+    """A feasible node; `scores` in the order of the profile, without plugins that were skipped."""
+
+    node: str
+    total: int
+    scores: tuple[PluginScore, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The results of all nodes: each is feasible or counted in exactly one of `rejections`."""
+
+    nodes: int
+    feasible: int
+    #: The largest group first.
+    rejections: tuple[Rejection, ...] = ()
+    #: The best feasible nodes, best first, by name among equals.
+    best: tuple[NodeScore, ...] = ()
+    #: How many nodes share the highest total: one of them would be picked at random.
+    tied: int = 0
+    #: The weight of each Score plugin that ran.
+    weights: dict[str, int] = field(default_factory=dict)
+    #: Filter and Score plugins that skipped this pod.
+    skipped_filters: tuple[str, ...] = ()
+    skipped_scores: tuple[str, ...] = ()
+    #: A plugin failed: an attempt would end with this error. What came before it is still here.
+    error: str = ""
+    error_plugin: str = ""
+    #: Differences between this examination and a cycle.
+    notes: tuple[str, ...] = ()
+    #: Further explanations of plugins (`ExplainingPlugin`), by plugin.
+    explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class PodState(StrEnum):
+    """The state of a pod on its way to a node."""
+
+    BOUND = "bound"
+    #: A node was chosen; the API server has not confirmed it yet.
+    BINDING = "binding"
+    #: A node was chosen; a Permit plugin makes the pod wait.
+    WAITING_AT_PERMIT = "waiting-at-permit"
+    #: In a sub-queue or in flight: see `queue.place`.
+    QUEUED = "queued"
+    #: Its schedulerName is not one of our profiles.
+    NOT_OURS = "not-ours"
+    #: It is being deleted before it was bound: it will not be scheduled.
+    TERMINATING = "terminating"
+    #: It is ours and pending, but in no queue: only for the moment between two events.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    """The explanation of one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    profile: str
+    """`spec.schedulerName`."""
+    priority: int
+    state: PodState
+    summary: str
+    """The explanation in one or two sentences."""
+    now: float
+    """Wall clock seconds of the explanation; times below compare with it."""
+    node: str = ""
+    """The node of the pod, bound or chosen."""
+    since: str = ""
+    """RFC 3339 time when it was bound."""
+    queue: PodView | None = None
+    nodes: Examination | None = None
+    """The results of all nodes; None for pods that need none."""
+
+
+class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
+    """`/debug/explain`."""
+
+    leading: bool
+    pod: PodExplanation
