@@ -8,8 +8,9 @@ import pytest
 
 from scheduler.api import Pod
 from scheduler.framework import NominatingInfo
+from scheduler.pages import NodeRow
 from scheduler.service import node_pages
-from scheduler.service.node_pages import NodePages, NodeRow
+from scheduler.service.node_pages import NodePages
 from tests.unit.engine.harness import World
 
 GPU = "nvidia.com/gpu"
