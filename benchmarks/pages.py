@@ -75,7 +75,11 @@ def _queue(pods: int) -> SchedulingQueue:
         return info.timestamp
 
     queue = SchedulingQueue(
-        _Clock(), by_time, {"kubestow": ()}, {"kubestow": build_hint_map(())}, pod_lister=lambda *_: None
+        _Clock(),
+        by_time,
+        {"kubestow": ()},
+        {"kubestow": build_hint_map(())},
+        pod_lister=lambda *_: None,
     )
     for number in range(pods):
         queue.add(_pod(number))
