@@ -3,7 +3,7 @@
 The core fills them, the service serves them under `/debug/`, and the command line decodes and
 prints them. They import the standard library and msgspec only: a command that asks one question
 starts in the time that NumPy alone would take to load. Their field names are the JSON keys, times
-are wall clock seconds, and values of enumerations are stable codes; docs/debug-pages.md.
+are wall clock seconds, and values of enumerations are stable codes.
 """
 
 from scheduler.pages.explanation import (
