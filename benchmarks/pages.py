@@ -1,4 +1,4 @@
-"""How long the debug pages hold the event loop: `python -m benchmarks.pages`.
+"""Measure how long debug pages hold the event loop: `python -m benchmarks.pages`.
 
 One process with a large cluster and a long queue, and no API server. A page is made and encoded on
 the loop between two cycles; the rest of the response is made in a thread.

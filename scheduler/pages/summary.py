@@ -30,7 +30,7 @@ class ResourceUse:
 
 @dataclass(frozen=True, slots=True)
 class NodeFill:
-    """How full one node is."""
+    """One node, and the share of its fullest resource that is requested."""
 
     node: str
     percent: int
