@@ -8,12 +8,20 @@ A plugin comes from one of three places: in-tree (`plugins.in_tree()`), an entry
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
+import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
 import msgspec
 
+from scheduler.framework.field_errors import did_you_mean
+from scheduler.framework.plugin_class import class_problems
 from scheduler.framework.status import ConfigurationError
 
 ENTRY_POINT_GROUP = "kubestow.plugins"
@@ -72,33 +80,120 @@ def args_type(factory: Any) -> type[msgspec.Struct]:
 
 
 def load(reference: str) -> Any:
-    """Import `module:Class`.
+    """Import `module:Class` and check the class.
 
     Raises:
-        ConfigurationError: there is no such module or attribute.
-        ImportError: raised by an import inside the module; passed on unchanged.
+        ConfigurationError: there is no such module or class, the import raised, or the class has
+            faults (`class_problems`); each problem names file and line.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise ConfigurationError(f'plugin "{reference}" is not of the form "module:Class"')
+    module = _imported(reference, module_name)
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not module_name.startswith(missing.name):
-            raise
-        raise ConfigurationError(
-            f'plugin "{reference}": no module named "{missing.name}"; '
-            "put its directory on the path with --plugin-dir"
-        ) from missing
-    try:
-        return getattr(module, attribute)
-    except AttributeError as missing_attribute:
-        raise ConfigurationError(
-            f'plugin "{reference}": module "{module_name}" has no attribute "{attribute}"'
-        ) from missing_attribute
+        factory = getattr(module, attribute)
+    except AttributeError as missing:
+        raise ConfigurationError(_without(reference, module, attribute)) from missing
+    _raise_problems(f'plugin "{reference}"', factory)
+    return factory
 
 
 def entry_point_plugins() -> Iterator[Any]:
-    """Yield the plugin classes that installed distributions advertise."""
+    """Yield the plugin classes that installed distributions advertise.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or has faults.
+    """
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        yield point.load()
+        distribution = point.dist.name if point.dist is not None else "an installed distribution"
+        title = f'plugin "{point.value}" of {distribution}'
+        try:
+            factory = point.load()
+        except (Exception, SystemExit) as error:
+            raise ConfigurationError(f"{title}: {_raised(error)}") from error
+        _raise_problems(title, factory)
+        yield factory
+
+
+def _imported(reference: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is not None and f"{name}.".startswith(f"{missing.name}."):
+            raise ConfigurationError(
+                f'plugin "{reference}": no module named "{missing.name}"; '
+                "put its directory on the path with --plugin-dir"
+            ) from missing
+        raise ConfigurationError(f'plugin "{reference}": {_raised(missing)}') from missing
+    except (Exception, SystemExit) as error:
+        # Code at the top of a module may raise anything; SystemExit would end the program silently.
+        raise ConfigurationError(f'plugin "{reference}": {_raised(error)}') from error
+
+
+def _raise_problems(title: str, factory: Any) -> None:
+    where = _definition(factory)
+    problems = [f"{title} ({where}): {each}" for each in class_problems(factory)]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _definition(factory: Any) -> str:
+    """Return file and line of a class."""
+    try:
+        return f"{inspect.getsourcefile(factory)}:{inspect.getsourcelines(factory)[1]}"
+    except (OSError, TypeError):
+        return str(getattr(factory, "__module__", "no source"))
+
+
+def _raised(error: BaseException) -> str:
+    """Return what importing raised, with the file and line of the plugin's own code."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        if error.filename is None:
+            return text
+        text = f"{type(error).__name__}: {error.msg}"
+        source = (error.text or "").strip()
+        return f"{error.filename}:{error.lineno}: {text}" + (f": {source:.80}" if source else "")
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not _is_pythons(each.filename)]
+    if not own:
+        return text
+    source = f": {own[-1].line:.80}" if own[-1].line else ""
+    return f"{own[-1].filename}:{own[-1].lineno}: {text}{source}"
+
+
+def _is_pythons(file: str) -> bool:
+    """Whether a file is of Python, of an installed library, or of this module."""
+    return file == __file__ or file.startswith(("<", *_LIBRARIES))
+
+
+_LIBRARIES: Final = tuple(
+    f"{sysconfig.get_path(each)}{os.sep}" for each in ("stdlib", "purelib", "platlib")
+)
+
+
+def _without(reference: str, module: ModuleType, attribute: str) -> str:
+    """Word the error of a module that lacks an attribute: it may be another one than was meant."""
+    file = getattr(module, "__file__", None) or "built into Python"
+    classes = [name for name, value in vars(module).items() if inspect.isclass(value)]
+    text = (
+        f'plugin "{reference}": module "{module.__name__}" ({file}) has no attribute '
+        f'"{attribute}"{did_you_mean(attribute, classes)}'
+    )
+    shadowed = [each for each in _files_of(module.__name__) if each != file]
+    if shadowed:
+        text += (
+            f"; {', '.join(shadowed)} has the same name and is not imported, since "
+            f"{file} comes first on the path: rename it"
+        )
+    return text
+
+
+def _files_of(name: str) -> Iterator[str]:
+    """Yield every file on the path that the module could have been imported from."""
+    relative = name.replace(".", os.sep)
+    for folder in sys.path:
+        for end in (".py", f"{os.sep}__init__.py"):
+            file = os.path.join(folder, relative + end)  # noqa: PTH118 - as `__file__` is spelt
+            if os.path.isfile(file):  # noqa: PTH113
+                yield file

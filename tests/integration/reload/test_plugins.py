@@ -99,7 +99,7 @@ async def test_replaced_plugin_hears_of_nothing_any_more(tmp_path: Path) -> None
         ("class Other: ...\n", 'no attribute "Choice"'),
         (f"{PLUGIN}\n    required = 1 / 0\n", "division by zero"),
         (PLUGIN.replace("self.nodes = set()", "raise OSError('no disk')"), "no disk"),
-        (f"{PLUGIN}\nraise SystemExit(3)\n", "SystemExit: 3 ("),
+        (f"{PLUGIN}\nraise SystemExit(3)\n", "choice.py:21: SystemExit: 3"),
         (f"{PLUGIN}\nimport asyncio\nraise asyncio.CancelledError\n", "CancelledError"),
         (PLUGIN.replace("self.nodes = set()", "raise SystemExit(3)"), "choice.py, line "),
     ],

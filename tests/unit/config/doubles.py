@@ -90,7 +90,8 @@ def plugin(
     name: str, points: str, args: type[msgspec.Struct] = NoArgs, **attributes: Any
 ) -> type[Any]:
     """A plugin class with the methods of some extension points."""
-    methods = {METHODS[point]: lambda self, *given: None for point in points.split()}
+    names = ("__init__", *(METHODS[point] for point in points.split()))
+    methods = dict.fromkeys(names, lambda self, *given: None)
     return type(name, (), {"name": name, "args_type": args, **methods, **attributes})
 
 

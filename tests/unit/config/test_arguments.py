@@ -183,7 +183,8 @@ def racks() -> Iterator[ModuleType]:
     """An importable module with a plugin class."""
     module: Any = ModuleType("racks_for_test")
     module.Rack = plugin("example.com/Rack", "filter", RackArgs)
-    module.Nameless = type("Nameless", (), {})
+    module.Nameless = plugin("", "filter")
+    del module.Nameless.name
     module.Impostor = plugin("NodePorts", "filter")
     sys.modules[module.__name__] = module
     yield module
@@ -215,7 +216,7 @@ def test_needed_arguments_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("racks_for_test:Rak", 'module "racks_for_test" has no attribute "Rak"'),
+        ("racks_for_test:Rak", 'has no attribute "Rak"; did you mean "Rack"?'),
         ("no_such_module:Rack", 'no module named "no_such_module"; put its directory on the path'),
         (":Rack", 'is not of the form "module:Class"'),
         ("racks_for_test:Nameless", "declares no name"),
