@@ -153,6 +153,10 @@ robustness: envtest-build ## Let processes, connections and clocks fail at rando
 	@mkdir -p build
 	$(BIN)/python -m benchmarks.robustness --rounds $(ROUNDS) --json build/robustness.json
 
+.PHONY: remedies
+remedies: $(STAMP) ## Judge the remedies of 300 random worlds: each is carried out in a fresh world
+	$(BIN)/python -m benchmarks.remedies
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## Fuzz what reads bytes of others, for SECONDS together; finds go to build/fuzz
 	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS)

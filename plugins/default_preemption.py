@@ -221,6 +221,21 @@ class DefaultPreemption:
             if victims is not None:
                 self._handle.preemption.observe(victims)
 
+    def find_victims(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Candidate | None:
+        """Find the victims that `post_filter` would evict; evict none (`DryRunPostFilterPlugin`).
+
+        Extenders, which may drop candidates, are not asked.
+        """
+        latest = self._latest(pod)
+        if latest is None or not all(self._handle.may(*needed) for needed in _NEEDS):
+            return None
+        if self._ineligible(latest, statuses) is not None:
+            return None
+        finding = self._handle.preemption.find(state, latest, statuses, self.rules)
+        if finding.pending is not None:
+            finding.pending.close()
+        return finding.chosen
+
     async def _apply_pending(
         self,
         pod: Pod,

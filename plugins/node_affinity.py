@@ -82,6 +82,8 @@ class NodeAffinity:
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         args = args or NodeAffinityArgs()
         require_valid(self.validate_args(args))
+        #: As configured, for those who say what a node lacks.
+        self.added_affinity = args.added_affinity
         self._added_required, self._added_preferred = _compile(args)
 
     @staticmethod

@@ -8,6 +8,7 @@ the anomaly in `statistics()`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -82,6 +83,23 @@ class Cache:
         been assumed here. Later cycles have already taken into account what earlier ones assumed.
         """
         return self._last_external.get(row, 0)
+
+    def external_changes_kept(self) -> Callable[[], None]:
+        """Return a function that takes back the record of external changes made from now on.
+
+        For trials, which take back the changes themselves (`scheduler.service.trial`).
+        """
+        changes, last, anomalies = (
+            self.external_changes,
+            dict(self._last_external),
+            dict(self._anomalies),
+        )
+
+        def restore() -> None:
+            self.external_changes, self._last_external = changes, last
+            self._anomalies = anomalies
+
+        return restore
 
     def _filters_may_differ(self, row: int, before: int) -> bool:
         """Whether the change log has a change that filters can read, after entry `before`."""

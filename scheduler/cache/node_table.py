@@ -256,6 +256,12 @@ class NodeTable(NodeColumns):
         self.pods[row][new.metadata.uid] = new
         self._account(new, row, 1)
 
+    def reorder_pods(self, row: int, uids: Sequence[str]) -> None:
+        """Put the pods of a row into this order, in which victims of equal rank are taken."""
+        pods = self.pods[row]
+        for uid in uids:
+            pods[uid] = pods.pop(uid)
+
     def note_nominations(self, name: str) -> None:
         """Record that the pods nominated to a node changed."""
         row = self._row_by_name.get(name)

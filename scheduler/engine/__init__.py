@@ -8,6 +8,7 @@ from scheduler.engine.failure import Failure
 from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
+from scheduler.engine.trial_decision import TrialDecision, TrialDecisions
 from scheduler.engine.waiting import WaitingPod, WaitingPods
 from scheduler.pages import (
     Examination,
@@ -35,6 +36,8 @@ __all__ = [
     "Rejection",
     "ScheduleResult",
     "SchedulingAlgorithm",
+    "TrialDecision",
+    "TrialDecisions",
     "WaitingPod",
     "WaitingPods",
 ]

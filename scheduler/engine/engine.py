@@ -6,7 +6,8 @@ service (or a simulator in virtual time) pops, calls `attempt`, and carries out 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -175,6 +176,37 @@ class Engine:
             plugin_time_budget=self._plugin_time_budget,
             cycle_budget=self._budget,
         )
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def trial_algorithm(self, profile: str) -> SchedulingAlgorithm:
+        """Return an algorithm that decides as that of a profile, but measures and suspends nothing.
+
+        Its results and its rotation are its own. See `engine.trial_decision`.
+        """
+        framework = self.frameworks[profile]
+        percentage = framework.percentage_of_nodes_to_score
+        return SchedulingAlgorithm(
+            framework,
+            self.cache.table,
+            self._nominator,
+            clock=self._clock,
+            random=self._random,
+            metrics=NoMetrics(),
+            percentage=self._percentage if percentage is None else percentage,
+            cycle_budget=self._budget,
+        )
+
+    @contextmanager
+    def trial_budget(self, seconds: float) -> Iterator[None]:
+        """Limit the CPU time of a decision of a trial, between cycles."""
+        self._budget.begin(self._clock.monotonic(), seconds)
+        try:
+            yield
+        finally:
+            self._budget.end()
+
+    # -- attempts --------------------------------------------------------------------------------
 
     def attempt(self, info: QueuedPodInfo) -> Attempt:
         """Run the whole scheduling cycle: search, score, assume, reserve, permit."""

@@ -35,6 +35,7 @@ from scheduler.framework.nodes import (
     Rows,
     TableWithoutVictims,
 )
+from scheduler.framework.preemption import Candidate
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -248,6 +249,14 @@ class PostFilterPlugin(Plugin, Protocol):
         `statuses` has the reason for which each node was rejected. After `unschedulable` the next
         PostFilter plugin runs; any other status ends PostFilter.
         """
+        ...
+
+
+class DryRunPostFilterPlugin(PostFilterPlugin, Protocol):
+    """A PostFilter plugin that can say whom it would evict. Optional. Not upstream."""
+
+    def find_victims(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Candidate | None:
+        """Return what `post_filter` would do, without doing it: for trials (`kubestow whatif`)."""
         ...
 
 

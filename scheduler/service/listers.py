@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scheduler.api.pod import Pod
@@ -45,6 +45,11 @@ class StoreListers:
     def add(self, plural: str, store: Store[Any]) -> None:
         """Serve `plural` from `store`."""
         self._stores[plural] = store
+
+    @property
+    def stores(self) -> Mapping[str, Store[Any]]:
+        """The stores of all watched resources, by plural."""
+        return self._stores
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return the newest known state of a pod."""

@@ -32,6 +32,7 @@ from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import needed_plurals
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
+from scheduler.service.what_if.trial import TrialParts
 from simulator.offline.server import OfflineServer
 from simulator.offline.tables import Handlers, Tables
 from simulator.offline.virtual_time import VirtualClock, VirtualLoop
@@ -63,6 +64,20 @@ class Assembly:
     #: What of the configuration has no effect here.
     notes: tuple[str, ...]
     metrics: SchedulerMetrics
+
+    def trial_parts(self) -> TrialParts:
+        """Return what trials work on (`scheduler.service.what_if`)."""
+        return TrialParts(
+            cache=self.state.cache,
+            engine=self.scheduling.engine,
+            stores=self.tables.stores,
+            signatures=self.state.signatures,
+            subscriptions=self.state.subscriptions,
+            random=self.random,
+            clock=self.clock,
+            features=self.scheduling.features,
+            registered=self.scheduling.registered,
+        )
 
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield a name and a coroutine for everything that runs as long as the world."""

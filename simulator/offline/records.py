@@ -137,6 +137,10 @@ class Verdict:
     """The plugins that rejected it."""
     feasible: int = 0
     """Nodes that were found to fit."""
+    preemption_node: str = ""
+    """The node on which preemption would make room."""
+    victims: tuple[str, ...] = ()
+    """The pods that it would evict there."""
 
     def __bool__(self) -> bool:
         return bool(self.node)

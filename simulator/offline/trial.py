@@ -2,52 +2,29 @@
 
 A trial changes the real node table, so that the real engine decides, but the queue hears of
 nothing: no pod is requeued, nothing is written and no time passes. Leaving it takes every change
-back in reverse order, with the random source and the rotation of nodes, so that the world goes on
-as if nobody had asked.
+back in reverse order, with the random source, so that the world goes on as if nobody had asked.
+`kubestow whatif` asks the running scheduler by the same trials (`scheduler.service.what_if`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
-from scheduler.api.pod import Pod
-from scheduler.client.resources import PODS, Resource
-from scheduler.engine import Attempt, Framework, PodExplanation
+from scheduler.client.resources import Resource
+from scheduler.engine import PodExplanation
 from scheduler.engine.explain import Explainer
-from scheduler.framework import NominatingInfo, QueuedPodInfo
-from scheduler.queue import SchedulingQueue
-from scheduler.service.event_handlers import EventHandlers
-from simulator.offline.assembly import Assembly, handlers_of
+from scheduler.service.what_if.changes import ChangeError
+from scheduler.service.what_if.remedies.records import Remedies
+from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT, Search
+from scheduler.service.what_if.trial import Trial as LiveTrial
+from simulator.offline.assembly import Assembly
 from simulator.offline.editing import Editing, WorldError, checked
 from simulator.offline.records import Capacity, Verdict
 
 MAX_COPIES = 100_000
 """Copies after which `how_many_fit` stops counting unless told otherwise."""
-
-
-class _DeafQueue:
-    """The queue as event handlers see it in a trial: it keeps its pods as they are."""
-
-    def __init__(self, queue: SchedulingQueue) -> None:
-        self.nominator = queue.nominator
-
-    def move_all_to_active_or_backoff(self, *_: object) -> int:
-        """Move nothing."""
-        return 0
-
-    def add(self, pod: Pod) -> None:
-        """Queue nothing."""
-
-    def update(self, old: Pod | None, new: Pod) -> None:
-        """Keep the old object."""
-
-    def delete(self, pod: Pod) -> None:
-        """Keep the pod."""
 
 
 class Trial(Editing):
@@ -59,30 +36,10 @@ class Trial(Editing):
         self._default_scheduler = default_scheduler
         self._adopt = adopt
         self._numbers = {}
-        deaf: Any = _DeafQueue(assembly.scheduling.queue)
-        handlers = EventHandlers(
-            assembly.state.cache,
-            deaf,
-            assembly.state.waiting_pods,
-            scheduler_names=assembly.profiles.frameworks,
-            registered=assembly.scheduling.registered,
-            subscriptions=assembly.state.subscriptions,
-            clock=assembly.clock,
-            metrics=assembly.metrics,
-            features=assembly.scheduling.features,
-            honor_foreign_nominations=assembly.configuration.options.honor_foreign_nominations,
-        )
-        self._handlers = handlers_of(handlers, assembly.state, assembly.needed)
-        #: (plural, key, object before, None if there was none, whether a pod brought a signature).
-        self._changed: list[tuple[str, str, Any | None, bool]] = []
-        self._attempts: list[tuple[Attempt, str]] = []
-        self._random: object = None
-        self._rotation: dict[str, int] = {}
+        self._trial = LiveTrial(assembly.trial_parts())
 
     def __enter__(self) -> Self:
-        self._random = self._assembly.random.getstate()
-        algorithms = self._assembly.scheduling.engine.algorithms
-        self._rotation = {name: each.search.rotation for name, each in algorithms.items()}
+        self._trial.__enter__()
         return self
 
     def __exit__(
@@ -91,14 +48,7 @@ class Trial(Editing):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        while self._attempts:
-            self._forget(*self._attempts.pop())
-        while self._changed:
-            self._undo(*self._changed.pop())
-        random_state: Any = self._random
-        self._assembly.random.setstate(random_state)
-        for name, each in self._assembly.scheduling.engine.algorithms.items():
-            each.search.rotation = self._rotation.get(name, 0)
+        self._trial.__exit__(kind, error, trace)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -106,7 +56,8 @@ class Trial(Editing):
         """Try to find a node for a pending pod, `namespace/name`, or for one that is added first.
 
         A pod that fits keeps its place to the end of the trial, so that the next one finds what is
-        left. Nobody is evicted. PreEnqueue is not asked.
+        left. Nobody is evicted: `Verdict.victims` are those that preemption would. PreEnqueue and
+        Permit are not asked.
 
         Raises:
             WorldError: there is no such pod, it has a node, or no profile is for it.
@@ -124,16 +75,31 @@ class Trial(Editing):
             )
         if engine.cache.get_pod(found.uid) is not None:
             raise WorldError(f"{key} is being bound, or was placed in this trial already")
-        nominated = self._assembly.scheduling.queue.nominator.node_of(found.uid)
-        with _without_post_filter(framework):
-            attempt = engine.attempt(QueuedPodInfo(found, self._assembly.clock.now()))
-        if attempt.failure is None and attempt.result is not None:
-            self._attempts.append((attempt, nominated))
-            return Verdict(key, attempt.node_name, feasible=attempt.result.feasible_nodes)
-        failure = attempt.failure
-        assert failure is not None
-        plugins = tuple(sorted(failure.unschedulable_plugins | failure.pending_plugins))
-        return Verdict(key, "", failure.message, plugins)
+        decision = self._trial.decide(found, keep=True, reserve=True)
+        if decision:
+            return Verdict(key, decision.node, feasible=decision.feasible)
+        return Verdict(
+            key,
+            "",
+            decision.message,
+            decision.plugins,
+            preemption_node=decision.preemption_node,
+            victims=decision.victims,
+        )
+
+    def remedies(self, pod: str, *, limit: int = DEFAULT_LIMIT) -> Remedies:
+        """Look for what would have to change for a pending pod to fit; each was tried.
+
+        Raises:
+            LookupError: there is no such pod, or it has a node.
+        """
+        search = Search(self._assembly.trial_parts(), pod, limit=limit).run()
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                found: Remedies = end.value
+                return found
 
     def explain(self, pod: str, *, top: int = 10, examples: int = 3) -> PodExplanation:
         """Explain a pod as `kubestow explain` does. Raises LookupError if there is none."""
@@ -156,46 +122,17 @@ class Trial(Editing):
     def put_item(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises QuantityError."""
         checked(resource, item)
-        key = resource.key(item)
-        before = self._tables.stores[resource.plural].by_key(key)
-        interned = resource is PODS and item.interned is None
-        self._tables.put(resource.plural, item, keep=True)
-        self._changed.append((resource.plural, key, before, interned))
-        self._tables.deliver(self._handlers)
+        try:
+            self._trial.put(resource, item)
+        except ChangeError as error:
+            raise WorldError(str(error)) from error
 
     def take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove a typed object at once."""
-        self._tables.remove(resource.plural, item, keep=True)
-        self._changed.append((resource.plural, resource.key(item), item, False))
-        self._tables.deliver(self._handlers)
-
-    def _undo(self, plural: str, key: str, before: Any | None, interned: bool) -> None:
-        now = self._tables.stores[plural].by_key(key)
-        if before is None:
-            self._tables.remove(plural, now)
-        else:
-            self._tables.put(plural, msgspec.structs.replace(before))
-            if interned and now is not None:
-                self._tables.signatures.release(now)
-        self._tables.deliver(self._handlers)
-
-    def _forget(self, attempt: Attempt, nominated: str) -> None:
-        self._assembly.scheduling.engine.abandon(attempt)
-        if nominated:
-            pod = attempt.info.pod
-            self._assembly.scheduling.queue.nominator.add_nominated_pod(
-                pod, NominatingInfo(nominated)
-            )
-
-
-@contextmanager
-def _without_post_filter(framework: Framework) -> Iterator[None]:
-    """Let a cycle end where preemption would begin: it would evict pods, and note that it did."""
-    kept, framework.post_filter = framework.post_filter, ()
-    try:
-        yield
-    finally:
-        framework.post_filter = kept
+        try:
+            self._trial.remove(resource, item)
+        except ChangeError as error:
+            raise WorldError(str(error)) from error
 
 
 def explain(assembly: Assembly, pod: str, *, top: int, examples: int) -> PodExplanation:

@@ -26,6 +26,8 @@ from scheduler.api.pod import Pod
 from scheduler.client.resources import PODS, Resource
 from scheduler.engine import PodExplanation
 from scheduler.framework import Registry
+from scheduler.service.what_if.remedies.records import Remedies
+from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.assembly import Assembly, assemble, quiet, read
 from simulator.offline.editing import Editing, checked
 from simulator.offline.reading import Objects
@@ -315,6 +317,22 @@ class World(Editing):
         """Count how many copies of a pod fit beside what is there now; the world stays as it is."""
         with self.trial() as trial:
             return trial.how_many_fit(pod, limit)
+
+    def remedies(self, pod: str, *, limit: int = DEFAULT_LIMIT) -> Remedies:
+        """Look for what would have to change for a pending pod to fit; each was tried.
+
+        >>> from simulator import offline
+        >>> with offline.World() as world:
+        ...     _ = world.add_nodes(offline.node("small", cpu=4))
+        ...     _ = world.add_pods(offline.pod("big", cpu=6))
+        ...     world.remedies("default/big").remedies[0].text
+        'request at most 4 cpu'
+
+        Raises:
+            LookupError: there is no such pod, or it has a node.
+        """
+        with self.trial() as trial:
+            return trial.remedies(pod, limit=limit)
 
     def explain(self, pod: str, *, top: int = 10, examples: int = 3) -> PodExplanation:
         """Explain a pod, `namespace/name`, as `kubestow explain` does.

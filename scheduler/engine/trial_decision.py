@@ -1,0 +1,165 @@
+"""Decisions in trials: the real algorithm, without anything that a real attempt leaves behind.
+
+A trial uses the plugins, the node table and the preemption search of the engine as they are. It has
+result caches of its own, measures nothing, awaits nobody (so extenders are not called), and plugins
+see no queue record (`CycleState.info`), so that they leave no trace. PostFilter runs in dry form:
+`DryRunPostFilterPlugin.find_victims` reports who would be evicted, and nobody is.
+
+The caller restores the random source and whatever it changed (`scheduler.service.trial`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.engine.cycle_budget import CycleBudgetError
+from scheduler.engine.diagnosis import Diagnosis
+from scheduler.engine.engine import Engine
+from scheduler.engine.errors import AttemptError
+from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.runtime import Framework
+from scheduler.engine.schedule_one import (
+    NoNodesError,
+    ScheduleResult,
+    SchedulingAlgorithm,
+    Unschedulable,
+)
+from scheduler.framework import CycleState, Status
+
+CUT: Final = "the search took longer than a slice of a question may; there is no answer"
+"""The error of a decision that used up its budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialDecision:
+    """The outcome of one decision: a node, or why there is none."""
+
+    node: str = ""
+    """The chosen node; empty: none fits."""
+    feasible: int = 0
+    """Nodes that were found to fit."""
+    message: str = ""
+    """Why no node fits, as in the event FailedScheduling, without the part of PostFilter."""
+    plugins: tuple[str, ...] = ()
+    """The plugins that rejected the pod, by name."""
+    preemption_node: str = ""
+    """The node on which victims would make room."""
+    victims: tuple[str, ...] = ()
+    """The pods that would be evicted there, `namespace/name`."""
+    error: str = ""
+    """The error of a plugin that ended the decision, or `CUT`."""
+    diagnosis: Diagnosis | None = field(default=None, repr=False, compare=False)
+    """The statuses of all nodes, valid until the trial goes on; None if a node fits."""
+
+    def __bool__(self) -> bool:
+        return bool(self.node)
+
+    @property
+    def cut(self) -> bool:
+        """Whether the decision used up its budget."""
+        return self.error == CUT
+
+    def status_of(self, node: str) -> Status | None:
+        """Return why one node was rejected; None if it was not."""
+        if self.diagnosis is None:
+            return None
+        status = self.diagnosis.statuses.get(node)
+        return None if status.success else status
+
+
+class TrialDecisions:
+    """Decides about pods of all profiles of an engine. Its caches serve one question."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._algorithms: dict[str, SchedulingAlgorithm] = {}
+
+    def decide(
+        self,
+        pod: Pod,
+        now: float,
+        *,
+        seconds: float = float("inf"),
+        preempt: bool = True,
+    ) -> TrialDecision:
+        """Decide about a pod on the node table as it is.
+
+        Args:
+            pod: an interned pod of one of the profiles.
+            now: wall clock of the decision.
+            seconds: CPU time after which the decision is cut.
+            preempt: look for victims if no node fits.
+        """
+        state = CycleState(now)
+        # Its plugins would evict; `_victims` calls their dry form instead.
+        state.skip_post_filter = True
+        with self._engine.trial_budget(seconds):
+            try:
+                algorithm = self._algorithm(pod.spec.scheduler_name)
+                outcome = run_synchronously(algorithm.schedule(state, pod))
+            except NoNodesError as error:
+                text = f"0/0 nodes are available: {error}."
+                return TrialDecision(message=text, diagnosis=Diagnosis(node_count=0))
+            except AttemptError as error:
+                return _failed(error)
+            except Exception as error:  # noqa: BLE001 - cycle boundary, as in `Engine.attempt`
+                return TrialDecision(message=repr(error), error=repr(error))
+            if isinstance(outcome, ScheduleResult):
+                return TrialDecision(outcome.node_name, outcome.feasible_nodes)
+            return self._rejected(algorithm.framework, state, pod, outcome, preempt=preempt)
+
+    def _algorithm(self, profile: str) -> SchedulingAlgorithm:
+        algorithm = self._algorithms.get(profile)
+        if algorithm is None or algorithm.framework is not self._engine.frameworks[profile]:
+            algorithm = self._algorithms[profile] = self._engine.trial_algorithm(profile)
+        algorithm.search.rotation = self._engine.algorithms[profile].search.rotation
+        return algorithm
+
+    def _rejected(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        outcome: Unschedulable,
+        *,
+        preempt: bool,
+    ) -> TrialDecision:
+        diagnosis = outcome.error.diagnosis
+        diagnosis.post_filter_message = ""
+        node, error = "", ""
+        victims: tuple[str, ...] = ()
+        if preempt and not diagnosis.skip_post_filter:
+            try:
+                node, victims = _victims(framework, state, pod, diagnosis)
+            except AttemptError as raised:
+                error = _failed(raised).error
+        return TrialDecision(
+            message=str(outcome.error),
+            plugins=tuple(sorted({*diagnosis.unschedulable_plugins, *diagnosis.pending_plugins})),
+            preemption_node=node,
+            victims=victims,
+            error=error,
+            diagnosis=diagnosis,
+        )
+
+
+def _victims(
+    framework: Framework, state: CycleState, pod: Pod, diagnosis: Diagnosis
+) -> tuple[str, tuple[str, ...]]:
+    state.skip_post_filter = False
+    for plugin in framework.post_filter:
+        find = getattr(plugin, "find_victims", None)
+        found = None if find is None else find(state, pod, diagnosis.statuses)
+        if found is not None:
+            return found.node_name, tuple(each.key for each in found.victims)
+    return "", ()
+
+
+def _failed(error: AttemptError) -> TrialDecision:
+    if isinstance(error, CycleBudgetError):
+        return TrialDecision(error=CUT)
+    status = error.status
+    plugins = (status.plugin,) if status.plugin else ()
+    return TrialDecision(message=status.message, plugins=plugins, error=status.message)

@@ -1,0 +1,1 @@
+"""Questions about the live state: trials, what-if, and remedies for pending pods."""

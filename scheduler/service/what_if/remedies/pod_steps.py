@@ -1,0 +1,160 @@
+"""Steps for rejections by rules between pods: topology spread and inter-pod affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from scheduler.api.pod import Pod
+from scheduler.service.what_if.changes import pointer
+from scheduler.service.what_if.remedies.node_steps import HOSTNAME, label_step
+from scheduler.service.what_if.remedies.records import Code, Step
+from scheduler.service.what_if.remedies.situation import Situation, evictions, names
+
+_HARD: Final = "DoNotSchedule"
+_SOFT: Final = "ScheduleAnyway"
+_CONSTRAINTS: Final = "/spec/topologySpreadConstraints"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_MISSING_LABEL: Final = "missing required label"
+_MORE: Final = (1, 2, 4, 8)
+MAX_EVICTED: Final = 20
+
+
+def spread(situation: Situation) -> Iterator[Step]:
+    """Relax spread constraints, or give the node the label that it lacks."""
+    constraints = situation.spec.get("topologySpreadConstraints") or []
+    hard = [i for i, each in enumerate(constraints) if each.get("whenUnsatisfiable") == _HARD]
+    node = situation.node
+    if node is not None and _MISSING_LABEL in situation.reasons:
+        keys = {constraints[i]["topologyKey"] for i in hard} - set(node.metadata.labels)
+        if keys and HOSTNAME not in keys:
+            yield label_step(node, {key: _value_of(situation, key) for key in sorted(keys)})
+    if not hard:
+        # Those of the profile apply only to pods that state none.
+        soft = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": _SOFT}
+        text = "state a soft spread constraint in place of the scheduler's default"
+        yield Step(Code.SPREAD_ANYWAY, text, (situation.set_pod(_CONSTRAINTS, [soft]),), 4.0)
+        return
+    for index in hard:
+        yield from _relaxed(situation, constraints, [index])
+    if len(hard) > 1:
+        yield from _relaxed(situation, constraints, hard)
+
+
+def _relaxed(
+    situation: Situation, constraints: list[dict[str, Any]], chosen: list[int]
+) -> Iterator[Step]:
+    keys = " and ".join(constraints[i]["topologyKey"] for i in chosen)
+
+    def changed(**fields: Any) -> tuple[Any, ...]:
+        made = []
+        for index, each in enumerate(constraints):
+            both = {**each, **fields} if index in chosen else dict(each)
+            made.append({key: value for key, value in both.items() if value is not None})
+        return (situation.set_pod(_CONSTRAINTS, made),)
+
+    if _MISSING_LABEL not in situation.reasons and len(chosen) == 1:
+        skew = constraints[chosen[0]].get("maxSkew", 1)
+        for more in _MORE:
+            text = f"raise maxSkew of {keys} to {skew + more}"
+            yield Step(Code.RAISE_MAX_SKEW, text, changed(maxSkew=skew + more), 3.0 + 0.2 * more)
+        if constraints[chosen[0]].get("minDomains"):
+            text = f"drop minDomains of {keys}"
+            yield Step(Code.DROP_MIN_DOMAINS, text, changed(minDomains=None), 3.5)
+    text = f"set whenUnsatisfiable of {keys} to {_SOFT}"
+    fields = {"whenUnsatisfiable": _SOFT, "minDomains": None}
+    yield Step(Code.SPREAD_ANYWAY, text, changed(**fields), 3.9 + 0.3 * len(chosen))
+
+
+def _value_of(situation: Situation, key: str) -> str:
+    """Return a value that some node has for a label, so that no domain is made up."""
+    table = situation.table
+    for row in table.rows.tolist():
+        value = table.nodes[row].metadata.labels.get(key) if table.nodes[row] else None
+        if value is not None:
+            return str(value)
+    return "true"
+
+
+# -- inter-pod affinity --------------------------------------------------------------------------
+
+
+def pod_affinity(situation: Situation) -> Iterator[Step]:
+    """Drop terms, or evict the pods that keep this one away."""
+    affinity = situation.spec.get("affinity") or {}
+    for kind, code, cost in (
+        ("podAffinity", Code.DROP_POD_AFFINITY, 4.5),
+        ("podAntiAffinity", Code.DROP_POD_ANTI_AFFINITY, 4.6),
+    ):
+        terms = (affinity.get(kind) or {}).get(_REQUIRED) or []
+        path = pointer("spec", "affinity", kind, _REQUIRED)
+        name = "affinity" if kind == "podAffinity" else "anti-affinity"
+        if len(terms) > 1:
+            for index, term in enumerate(terms):
+                left = [each for i, each in enumerate(terms) if i != index]
+                text = f"drop the required pod {name} over {term.get('topologyKey')}"
+                yield Step(code, text, (situation.set_pod(path, left),), cost)
+        if terms:
+            text = f"drop the required pod {name}"
+            yield Step(code, text, (situation.set_pod(path, None),), cost + 0.2 * len(terms))
+    if situation.node is not None and "anti-affinity" in situation.reasons:
+        yield from _without_rivals(situation)
+
+
+def _without_rivals(situation: Situation) -> Iterator[Step]:
+    """Evict the pods of the node's domain whose anti-affinity this one meets, or it theirs."""
+    node = situation.node
+    assert node is not None
+    found: dict[str, Pod] = {}
+    namespaces = _Namespaces(situation)
+    for pod, labels in _beside(situation):
+        if _repels(pod, situation.pod, labels, node.metadata.labels, namespaces) or _repels(
+            situation.pod, pod, node.metadata.labels, labels, namespaces
+        ):
+            found[pod.uid] = pod
+    rivals = sorted(found.values(), key=lambda each: each.key)
+    if not 0 < len(rivals) <= MAX_EVICTED:
+        return
+    text = f"evict {names(rivals)}, which must not be near this pod"
+    yield Step(Code.EVICT_PODS, text, evictions(rivals), 7.0 + len(rivals), node.name)
+
+
+class _Namespaces:
+    """Labels of namespaces, by name."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+
+    def labels(self, name: str) -> dict[str, str]:
+        found = self._situation.trial.find("Namespace", name)
+        labels: dict[str, str] = {} if found is None else found.metadata.labels
+        return labels
+
+
+def _beside(situation: Situation) -> Iterator[tuple[Pod, dict[str, str]]]:
+    """Yield the placed pods of all nodes, with the labels of their node."""
+    table = situation.table
+    for row in table.rows.tolist():
+        node = table.nodes[row]
+        if node is not None:
+            for pod in table.pods[row].values():
+                yield pod, node.metadata.labels
+
+
+def _repels(
+    one: Pod,
+    other: Pod,
+    labels: dict[str, str],
+    other_labels: dict[str, str],
+    namespaces: _Namespaces,
+) -> bool:
+    """Whether a required anti-affinity term of `one` excludes `other` from the same domain."""
+    terms = one.signature.pod_affinity_terms(one.metadata.namespace)
+    namespace = other.metadata.namespace
+    for term in terms.required_anti:
+        value = labels.get(term.topology_key)
+        if value is None or other_labels.get(term.topology_key) != value:
+            continue
+        if term.matches(namespace, other.metadata.labels, namespaces.labels(namespace)):
+            return True
+    return False

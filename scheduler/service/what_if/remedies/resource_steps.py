@@ -1,0 +1,164 @@
+"""Steps for a pod that is too large: more on a node, a smaller request, fewer pods beside it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.api.quantity import NANO, parse
+from scheduler.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from scheduler.service.what_if.changes import Change, JsonObject, pointer
+from scheduler.service.what_if.remedies.records import Code, Step
+from scheduler.service.what_if.remedies.situation import Situation, evictions, names
+
+MAX_EVICTED: Final = 20
+_MEBI: Final = 1 << 20
+
+
+def amounts(resources: Resources) -> dict[str, int]:
+    """Return amounts by name: millicores, bytes, counts."""
+    found = {
+        CPU: resources.milli_cpu,
+        MEMORY: resources.memory,
+        EPHEMERAL_STORAGE: resources.ephemeral_storage,
+    }
+    return found | dict(resources.scalars)
+
+
+def quantity(name: str, amount: int) -> str:
+    """Return an amount as it is written in a manifest.
+
+    >>> quantity("cpu", 3500), quantity("cpu", 2000), quantity("memory", 3 << 30)
+    ('3500m', '2', '3072Mi')
+    """
+    if name == CPU:
+        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
+    if name in (MEMORY, EPHEMERAL_STORAGE) and amount % _MEBI == 0:
+        return f"{amount // _MEBI}Mi" if amount else "0"
+    return str(amount)
+
+
+def spoken(name: str, amount: int) -> str:
+    """Return an amount for a text.
+
+    >>> spoken("cpu", 3500), spoken("memory", 5 << 29), spoken("memory", 1000)
+    ('3.5', '2.5Gi', '1000')
+    """
+    if name == CPU:
+        return f"{amount / 1000:g}"
+    if name in (MEMORY, EPHEMERAL_STORAGE):
+        for unit, size in (("Gi", 1 << 30), ("Mi", _MEBI)):
+            if amount >= size:
+                return f"{amount / size:.4g}{unit}"
+    return str(amount)
+
+
+def resources(situation: Situation) -> Iterator[Step]:
+    """Enlarge the node, lower the request, or evict pods."""
+    node = situation.node
+    row = None if node is None else situation.table.row_of(node.name)
+    if node is None or row is None:
+        return
+    info = situation.table.node_info(row)
+    allocatable, used = amounts(info.allocatable), amounts(info.requested)
+    free = {name: allocatable.get(name, 0) - used.get(name, 0) for name in {*allocatable, *used}}
+    needs = amounts(situation.pod.signature.requests)
+    lacking = {
+        name: need - free.get(name, 0)
+        for name, need in needs.items()
+        if need and need > free.get(name, 0)
+    }
+    crowded = info.allowed_pod_number <= len(situation.pods_on_node())
+    changes = [
+        Change(
+            "set", "Node", node.name, pointer("status", "allocatable", name),
+            quantity(name, allocatable.get(name, 0) + more),
+        )
+        for name, more in lacking.items()
+    ]  # fmt: skip
+    texts = [f"{spoken(name, more)} more {name}" for name, more in lacking.items()]
+    if crowded:
+        limit = str(len(situation.pods_on_node()) + 1)
+        changes.append(
+            Change("set", "Node", node.name, pointer("status", "allocatable", PODS), limit)
+        )
+        texts.append("room for one more pod")
+    if not changes:
+        return
+    share = max((more / max(needs[name], 1) for name, more in lacking.items()), default=0.1)
+    text = f"{' and '.join(texts)} on node {node.name}"
+    yield Step(Code.MORE_ON_NODE, text, tuple(changes), 5.0 + 3.0 * min(share, 2.0), node.name)
+    if lacking and not crowded:
+        room = {name: max(0, free.get(name, 0)) for name in lacking}
+        yield lower_requests(situation, room, share, node.name)
+    yield from _evict(situation, lacking, crowded=crowded)
+
+
+def lower_requests(situation: Situation, room: dict[str, int], share: float, node: str) -> Step:
+    """Return a step that lowers the requests of the pod to what there is room for."""
+    spec = copy.deepcopy(situation.spec)
+    overhead = spec.get("overhead") or {}
+    regular = spec.get("containers", [])
+    lasting = [e for e in spec.get("initContainers", []) if e.get("restartPolicy") == "Always"]
+    for name, amount in room.items():
+        left = max(0, amount - _stated(overhead.get(name), name))
+        each = left // max(1, len(regular) + len(lasting))
+        for container in (*regular, *spec.get("initContainers", [])):
+            _limit(container.setdefault("resources", {}), name, each)
+        level = spec.get("resources")
+        if level and name in (level.get("requests") or {}):
+            _limit(level, name, left)
+    changes = [
+        situation.set_pod(f"/spec/{field}", spec[field])
+        for field in ("containers", "initContainers", "resources")
+        if spec.get(field)
+    ]
+    text = " and ".join(f"{spoken(name, amount)} {name}" for name, amount in room.items())
+    cost = 3.0 + 4.0 * min(share, 1.0)
+    return Step(Code.LOWER_REQUEST, f"request at most {text}", tuple(changes), cost, node)
+
+
+def _limit(stated: JsonObject, name: str, amount: int) -> None:
+    for field in ("requests", "limits"):
+        values = stated.get(field)
+        if values and name in values and _stated(values[name], name) > amount:
+            extended = "/" in name or name.startswith("hugepages-")
+            if field == "requests" or extended:
+                values[name] = quantity(name, amount)
+
+
+def _stated(raw: object, name: str) -> int:
+    """Return a stated amount as an integer, rounded up."""
+    if raw is None:
+        return 0
+    exact = parse(str(raw)).nano
+    unit = NANO // 1000 if name == CPU else NANO
+    return -(-exact // unit)
+
+
+def _evict(situation: Situation, lacking: dict[str, int], *, crowded: bool) -> Iterator[Step]:
+    """Evict the fewest pods of least priority that make enough room."""
+    node = situation.node
+    assert node is not None
+    pods = sorted(situation.pods_on_node(), key=lambda each: (each.priority, each.key))
+    chosen: list[Pod] = []
+    left = dict(lacking)
+    wants_one = crowded
+    for pod in pods:
+        uses = amounts(pod.signature.assigned)
+        if wants_one or any(uses.get(name, 0) > 0 for name, more in left.items() if more > 0):
+            chosen.append(pod)
+            wants_one = False
+            left = {name: more - uses.get(name, 0) for name, more in left.items()}
+        if not wants_one and all(more <= 0 for more in left.values()):
+            break
+    if wants_one or any(more > 0 for more in left.values()) or not chosen:
+        return
+    if len(chosen) > MAX_EVICTED:
+        return
+    higher = max(each.priority for each in chosen) >= situation.pod.priority
+    cost = 6.0 + len(chosen) + (4.0 if higher else 0.0)
+    text = f"evict {names(chosen)} from {node.name}"
+    yield Step(Code.EVICT_PODS, text, evictions(chosen), cost, node.name)

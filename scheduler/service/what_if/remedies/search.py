@@ -1,0 +1,257 @@
+"""The search for remedies: steps from the rejections, each combination tried in a trial.
+
+A search is a generator, so that its owner decides when each trial runs: every trial is one step of
+it, and between two of them other work may change the state. A remedy is listed only if the pod was
+placed in its trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.engine import TrialDecision, TrialDecisions
+from scheduler.framework import Code as StatusCode
+from scheduler.framework import Status
+from scheduler.service.what_if.changes import Change, ChangeError
+from scheduler.service.what_if.remedies import (
+    new_nodes,
+    node_steps,
+    pod_steps,
+    resource_steps,
+    volume_steps,
+)
+from scheduler.service.what_if.remedies.records import Code, Remedies, Remedy, Step, remedy
+from scheduler.service.what_if.remedies.situation import Situation, evictions, names
+from scheduler.service.what_if.trial import Trial, TrialParts
+
+STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
+    "NodeUnschedulable": node_steps.cordon,
+    "TaintToleration": node_steps.taints,
+    "NodeAffinity": node_steps.node_affinity,
+    "NodePorts": node_steps.ports,
+    "NodeDeclaredFeatures": node_steps.features,
+    "NodeResourcesFit": resource_steps.resources,
+    "PodTopologySpread": pod_steps.spread,
+    "InterPodAffinity": pod_steps.pod_affinity,
+    "VolumeBinding": volume_steps.volumes,
+    "VolumeZone": volume_steps.volumes,
+    "VolumeRestrictions": volume_steps.volumes,
+    "NodeVolumeLimits": volume_steps.volumes,
+}
+"""What finds steps for the rejections of each plugin."""
+
+DEFAULT_LIMIT: Final = 5
+"""Remedies that are listed."""
+MAX_TRIALS: Final = 150
+MAX_CUT: Final = 60
+"""Slices for the first decision, which looks for victims on many nodes."""
+MAX_STEPS: Final = 4
+"""Steps that are combined at most; two suffice for nearly all pods."""
+EXAMPLES: Final = 3
+"""Nodes looked at for each reason."""
+ENOUGH_SINGLE: Final = 3
+"""Remedies of one step after which no combinations are tried."""
+
+Options = tuple[Step, ...]
+
+
+class Search:
+    """Looks for the remedies of one pod."""
+
+    def __init__(
+        self,
+        parts: TrialParts,
+        pod: str,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        seconds: float = float("inf"),
+    ) -> None:
+        """Look for remedies of `pod`, `namespace/name`; no decision takes longer than `seconds`."""
+        self._parts = parts
+        self._key = pod
+        self._limit = limit
+        self._seconds = seconds
+        self._decisions = TrialDecisions(parts.engine)
+        self._found: list[Remedy] = []
+        self._tried = 0
+        #: Steps that every remedy begins with.
+        self._first: Options = ()
+
+    def report(self, *, complete: bool) -> Remedies:
+        """Return what was found so far."""
+        return Remedies(self._best(), tried=self._tried, complete=complete)
+
+    def run(self) -> Generator[None, None, Remedies]:
+        """Try everything; yields between trials. Raises LookupError if the pod is gone."""
+        yield from self._admit()
+        decision, _ = self._try((), None)
+        while decision.cut and self._tried < MAX_CUT:
+            # The dry runs of preemption so far are remembered.
+            yield
+            decision, _ = self._try((), None)
+        yield
+        if decision:
+            if self._first:
+                self._found.append(remedy(self._first, decision.node))
+                return self.report(complete=True)
+            return Remedies(fits=decision.node, tried=self._tried)
+        if decision.error and decision.diagnosis is None:
+            return Remedies(tried=self._tried, complete=False, note=decision.error)
+        _, starts = self._try((), partial(self._starts, decision))
+        yield
+        chains: list[tuple[Options, Options]] = []
+        for start in starts:
+            if self._tried >= MAX_TRIALS:
+                return self.report(complete=False)
+            steps = (start,)
+            decision, following = self._try(steps, partial(self._next, start))
+            if decision:
+                self._found.append(remedy((*self._first, *steps), decision.node))
+            else:
+                chains.append((steps, following))
+            yield
+        if len(self._found) < ENOUGH_SINGLE:
+            yield from self._combine(chains)
+        return self.report(complete=self._tried < MAX_TRIALS)
+
+    def _admit(self) -> Iterator[None]:
+        """Begin with the steps without which the pod is not tried at all."""
+        pod = self._pod(self._parts.stores["pods"].by_key(self._key))
+        steps: list[Step] = []
+        gates = [each.name for each in pod.spec.scheduling_gates]
+        if gates:
+            change = Change("set", "Pod", self._key, "/spec/schedulingGates", None)
+            text = f"remove scheduling gate {', '.join(gates)}"
+            steps.append(Step(Code.UNGATE, text, (change,), 1.0))
+        profiles = self._parts.engine.frameworks
+        if pod.spec.scheduler_name not in profiles:
+            name = next(iter(profiles))
+            change = Change("set", "Pod", self._key, "/spec/schedulerName", name)
+            text = f"create the pod with schedulerName {name}"
+            steps.append(Step(Code.SET_SCHEDULER_NAME, text, (change,), 1.5))
+        self._first = tuple(steps)
+        yield
+
+    def _combine(self, chains: list[tuple[Options, Options]]) -> Iterator[None]:
+        """Add steps to those that did not suffice, the cheapest first, until enough was found."""
+        for _ in range(MAX_STEPS - 1):
+            longer: list[tuple[Options, Options]] = []
+            for steps, options in chains:
+                if self._tried >= MAX_TRIALS or len(self._found) >= self._limit:
+                    return
+                for step in options[:2]:
+                    more = (*steps, step)
+                    decision, following = self._try(more, partial(self._next, step))
+                    if decision:
+                        self._found.append(remedy((*self._first, *more), decision.node))
+                    else:
+                        longer.append((more, following))
+                    yield
+                    if decision:
+                        break
+            if self._found:
+                return
+            chains = longer
+
+    def _best(self) -> tuple[Remedy, ...]:
+        seen: dict[str, Remedy] = {}
+        for each in sorted(self._found, key=lambda each: (each.cost, each.text)):
+            if not any(_includes(each, other) for other in seen.values()):
+                seen.setdefault(each.text, each)
+        return tuple(seen.values())[: self._limit]
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def _try(
+        self, steps: Options, options: Callable[[Trial, TrialDecision], Iterable[Step]] | None
+    ) -> tuple[TrialDecision, Options]:
+        """Try steps; return the decision, and where it is a rejection, further steps."""
+        self._tried += 1
+        with Trial(self._parts, self._decisions) as trial:
+            try:
+                for step in (*self._first, *steps):
+                    trial.apply(step.changes)
+            except ChangeError as error:
+                return TrialDecision(error=str(error)), ()
+            pod = self._pod(trial.find("Pod", self._key))
+            decision = trial.decide(pod, seconds=self._seconds, preempt=options is None)
+            if decision or options is None or decision.diagnosis is None:
+                return decision, ()
+            known = {each.text for each in steps}
+            unseen: dict[str, Step] = {}
+            for each in options(trial, decision):
+                if each.text not in known:
+                    unseen.setdefault(each.text, each)
+            return decision, tuple(sorted(unseen.values(), key=lambda each: each.cost))
+
+    def _pod(self, pod: Pod | None) -> Pod:
+        if pod is None or pod.spec.node_name:
+            raise LookupError(f"pod {self._key} does not wait any more")
+        return pod
+
+    def _starts(
+        self, first: TrialDecision, trial: Trial, decision: TrialDecision
+    ) -> Iterator[Step]:
+        """Yield the steps worth a try: the evictions of `first`, and some for every reason."""
+        pod = self._pod(trial.find("Pod", self._key))
+        known = [trial.find("Pod", each) for each in first.victims]
+        victims = [each for each in known if each is not None]
+        if victims:
+            text = f"evict {names(victims)} from {first.preemption_node}"
+            cost = 2.0 + len(victims)
+            yield Step(Code.EVICT_PODS, text, evictions(victims), cost, first.preemption_node)
+        for status, nodes in self._rejections(decision):
+            for node in nodes or [None]:
+                yield from self._steps(trial, pod, status, node)
+        situation = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
+        yield from new_nodes.like_the_best(situation)
+
+    def _next(self, after: Step, trial: Trial, decision: TrialDecision) -> Iterator[Step]:
+        """Yield steps for what still rejects the pod, on the node that the last step was about."""
+        pod = self._pod(trial.find("Pod", self._key))
+        node: Node | None = trial.find("Node", after.node) if after.node else None
+        status = decision.status_of(after.node) if node is not None else None
+        if status is not None:
+            yield from self._steps(trial, pod, status, node)
+            return
+        for status, nodes in self._rejections(decision, examples=1):
+            for each in nodes or [None]:
+                yield from self._steps(trial, pod, status, each)
+
+    def _steps(self, trial: Trial, pod: Pod, status: Status, node: Node | None) -> Iterator[Step]:
+        for plugin in status.plugin.split(", "):
+            find = STEPS.get(plugin)
+            if find is not None:
+                yield from find(self._situation(trial, pod, status, node))
+
+    def _situation(self, trial: Trial, pod: Pod, status: Status, node: Node | None) -> Situation:
+        framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
+        return Situation(trial, self._parts.cache.table, framework, pod, status, node)
+
+    def _rejections(
+        self, decision: TrialDecision, examples: int = EXAMPLES
+    ) -> Iterator[tuple[Status, list[Node | None]]]:
+        """Yield each distinct rejection, with a few of its nodes."""
+        diagnosis, table = decision.diagnosis, self._parts.cache.table
+        if diagnosis is None:
+            return
+        seen = 0
+        if diagnosis.rejected is not None:
+            for status, rows in diagnosis.rejected.by_status():
+                seen += len(rows)
+                yield status, [table.nodes[row] for row in rows[:examples].tolist()]
+        absent = diagnosis.statuses.absent
+        if seen < table.node_count and absent.rejected:
+            plugins = absent.plugin or ", ".join(sorted(diagnosis.unschedulable_plugins))
+            rows = table.rows[:1].tolist() if seen == 0 else []
+            yield absent.by(plugins), [table.nodes[row] for row in rows]
+
+
+def _includes(one: Remedy, other: Remedy) -> bool:
+    """Whether `one` does all that `other` does, and more."""
+    texts = {each.text for each in one.steps}
+    return len(one.steps) > len(other.steps) and all(each.text in texts for each in other.steps)

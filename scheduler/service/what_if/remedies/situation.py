@@ -1,0 +1,64 @@
+"""The situation in which a step is looked for: one rejection of a pod, within a trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine import Framework
+from scheduler.framework import Status
+from scheduler.service.what_if.changes import Change, JsonObject, as_json
+from scheduler.service.what_if.trial import Trial
+
+
+@dataclass(slots=False)
+class Situation:
+    """A pod, the node that is looked at, and why it was rejected there."""
+
+    trial: Trial
+    table: NodeTable
+    framework: Framework
+    pod: Pod
+    status: Status
+    #: None: the rejection concerns all nodes, or the node does not matter.
+    node: Node | None
+
+    @cached_property
+    def spec(self) -> JsonObject:
+        """The `spec` of the pod, as in its manifest. Do not modify it."""
+        found: JsonObject = as_json(self.pod).get("spec", {})
+        return found
+
+    @property
+    def reasons(self) -> str:
+        """The reasons of the rejection, in one text."""
+        return "; ".join(self.status.reasons)
+
+    def pods_on_node(self) -> list[Pod]:
+        """Return the pods of the node."""
+        row = None if self.node is None else self.table.row_of(self.node.name)
+        return [] if row is None else list(self.table.pods[row].values())
+
+    def set_pod(self, path: str, value: Any) -> Change:
+        """Return a change of one field of the pod; None removes it."""
+        return Change("set", "Pod", self.pod.key, path, value)
+
+
+def set_node(node: Node, path: str, value: Any) -> Change:
+    """Return a change of one field of a node; None removes it."""
+    return Change("set", "Node", node.name, path, value)
+
+
+def evictions(pods: list[Pod]) -> tuple[Change, ...]:
+    """Return the removal of these pods."""
+    return tuple(Change("remove", "Pod", each.key) for each in pods)
+
+
+def names(pods: list[Pod], most: int = 4) -> str:
+    """Return the keys of some pods, for a text."""
+    shown = ", ".join(each.key for each in pods[:most])
+    return shown if len(pods) <= most else f"{shown} and {len(pods) - most} more"

@@ -1,0 +1,369 @@
+"""Trials: changes made to the live state, decided on by the real engine, and taken back.
+
+A trial changes stores and node table through the same event handlers as the watches do, so that
+every plugin sees them. The queue hears of nothing, nor do the plugins that act on what they see:
+only those that index volumes do (`_INDEXED`). Leaving the trial takes every change back in reverse
+order, with the random source: no decision that follows differs from one without the trial. Only the
+change log has grown, so that results of the changed rows are evaluated once more.
+
+Invariant: a trial runs in one piece on the event loop, between scheduling cycles. While it is open
+nothing else may read or write the state.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+import msgspec
+
+from scheduler.api.pod import Pod
+from scheduler.api.quantity import QuantityError
+from scheduler.api.signatures.interner import PodSignatures
+from scheduler.cache import Cache
+from scheduler.client.deltas import Delta, DeltaType
+from scheduler.client.resources import NODES, PODS, Resource
+from scheduler.client.store import Store
+from scheduler.engine import Engine, TrialDecision, TrialDecisions, WaitingPods
+from scheduler.framework import ActionType, Clock, CycleState
+from scheduler.queue.cluster_events import EventFeatures
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.pod_intake import check_node
+from scheduler.service.subscriptions import SubscriptionBoard
+from scheduler.service.what_if.changes import (
+    Change,
+    ChangeError,
+    applied,
+    as_json,
+    resource_of,
+)
+
+_INDEXED: Final = frozenset(
+    (
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "storageclasses",
+        "csinodes",
+        "volumeattachments",
+    )
+)
+"""Resources of which plugins keep an index; their callbacks change nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParts:
+    """The live state that trials work on."""
+
+    cache: Cache
+    engine: Engine
+    #: The objects of each resource, by plural.
+    stores: Mapping[str, Store[Any]]
+    signatures: PodSignatures
+    subscriptions: SubscriptionBoard
+    random: random.Random
+    clock: Clock
+    features: EventFeatures
+    registered: dict[str, ActionType]
+
+
+class _DeafNominator:
+    """The nominator as event handlers see it in a trial: it keeps its nominations."""
+
+    def add_nominated_pod(self, *_: object) -> None:
+        """Keep the nominations."""
+
+    def update_nominated_pod(self, *_: object) -> None:
+        """Keep the nominations."""
+
+    def delete_nominated_pod_if_exists(self, *_: object) -> None:
+        """Keep the nominations."""
+
+
+class _DeafQueue:
+    """The queue as event handlers see it in a trial: it keeps its pods as they are."""
+
+    nominator = _DeafNominator()
+
+    def move_all_to_active_or_backoff(self, *_: object) -> int:
+        """Move nothing."""
+        return 0
+
+    def add(self, pod: Pod) -> None:
+        """Queue nothing."""
+
+    def update(self, old: Pod | None, new: Pod) -> None:
+        """Keep the old object."""
+
+    def delete(self, pod: Pod) -> None:
+        """Keep the pod."""
+
+
+class _IndexBoard:
+    """Publishes changes of `_INDEXED` resources, and no others."""
+
+    plurals = _INDEXED
+
+    def __init__(self, board: SubscriptionBoard) -> None:
+        self.publish_object = board.publish_object
+
+
+class _NoMeasurements:
+    """In place of the metrics of event handlers; a handler that fails ends the trial."""
+
+    def event_handling(self, *_: object) -> None:
+        """Measure nothing."""
+
+    def handler_error(self, plural: str) -> None:
+        """Raise: the state may differ from what was asked for."""
+        raise ChangeError(f"the scheduler cannot take in this change of {plural}; see its log")
+
+
+class _Undo:
+    """The means of taking one change back."""
+
+    __slots__ = ("interned", "item", "key", "old", "plural", "raw")
+
+    def __init__(self, plural: str, key: str, old: Any, raw: bytes | None, item: Any) -> None:
+        self.plural = plural
+        self.key = key
+        self.old = old
+        self.raw = raw
+        self.item = item
+        #: A pod that holds a signature because of the change.
+        self.interned: Pod | None = None
+
+
+class Trial:
+    """Changes to try, as a context manager."""
+
+    def __init__(self, parts: TrialParts, decisions: TrialDecisions | None = None) -> None:
+        """`decisions` keeps results from one trial of a question to the next."""
+        self._parts = parts
+        self._decisions = decisions or TrialDecisions(parts.engine)
+        handlers = EventHandlers(
+            parts.cache,
+            cast("Any", _DeafQueue()),
+            WaitingPods(),
+            scheduler_names=parts.engine.frameworks,
+            registered=parts.registered,
+            subscriptions=cast("Any", _IndexBoard(parts.subscriptions)),
+            clock=parts.clock,
+            metrics=cast("Any", _NoMeasurements()),
+            features=parts.features,
+            honor_foreign_nominations=False,
+        )
+        self._nodes, self._pods, self._other = handlers.nodes, handlers.pods, handlers.other
+        self._done: list[_Undo] = []
+        self._placed: list[tuple[Pod, CycleState | None]] = []
+        self._orders: dict[str, list[str]] = {}
+        self._uids = 0
+        self._random: Any = None
+        self._restore: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        self._random = self._parts.random.getstate()
+        self._restore = self._parts.cache.external_changes_kept()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        while self._placed:
+            self._forget(*self._placed.pop())
+        while self._done:
+            self._undo(self._done.pop())
+        table = self._parts.cache.table
+        for name, uids in self._orders.items():
+            table.reorder_pods(table.row_for_pods(name), uids)
+        self._orders.clear()
+        self._restore()
+        self._parts.random.setstate(self._random)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def find(self, kind: str, name: str) -> Any | None:
+        """Return an object, `namespace/name` or name, as it is now in the trial; None: none."""
+        store = self._parts.stores.get(resource_of(kind).plural)
+        return None if store is None else store.by_key(name)
+
+    def objects(self, kind: str) -> Iterable[Any]:
+        """Return all objects of a kind; none where no plugin in use reads them."""
+        store = self._parts.stores.get(resource_of(kind).plural)
+        return () if store is None else store.list()
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def apply(self, changes: Collection[Change]) -> None:
+        """Make changes, in order. Raises ChangeError for one that cannot be made."""
+        for change in changes:
+            try:
+                self._apply(change)
+            except QuantityError as error:
+                raise ChangeError(f"{change.kind} {change.name}: {error}") from error
+
+    def _apply(self, change: Change) -> None:
+        resource = resource_of(change.kind)
+        where = f"{change.kind} {change.name}"
+        if change.action == "add":
+            if not isinstance(change.value, dict):
+                raise ChangeError(f"{where}: give the object to add")
+            self.put(resource, self.decoded(resource, change.value, where))
+            return
+        known = self.find(change.kind, change.name)
+        if known is None:
+            raise ChangeError(f"there is no {where}")
+        if change.action == "remove":
+            self.remove(resource, known)
+        else:
+            made = applied(change, as_json(known))
+            self.put(resource, self.decoded(resource, made, where))
+
+    def decoded(self, resource: Resource[Any], obj: Mapping[str, Any], where: str) -> Any:
+        """Decode an object of JSON. Raises ChangeError."""
+        try:
+            item = resource.decode(msgspec.json.encode(obj))
+        except (TypeError, ValueError) as error:
+            raise ChangeError(f"{where}: {error}") from error
+        if not item.metadata.name:
+            raise ChangeError(f"{resource.kind}: metadata.name is missing")
+        if resource.namespaced and not item.metadata.namespace:
+            item.metadata.namespace = "default"
+        return item
+
+    def put(self, resource: Resource[Any], item: Any) -> None:
+        """Add or replace a typed object. Raises ChangeError, or QuantityError for an amount."""
+        plural, key = resource.plural, resource.key(item)
+        store = self._parts.stores.get(plural)
+        if store is None:
+            raise ChangeError(f"{resource.kind} {key}: no plugin in use reads {plural}")
+        old = store.by_key(key)
+        self._identify(item, old)
+        undo = _Undo(plural, key, old, store.raw(item.metadata.name, item.metadata.namespace), item)
+        if resource is NODES:
+            check_node(item)
+        elif resource is PODS:
+            if old is not None:
+                self._check_movable(old)
+            if item.interned is None:
+                self._parts.signatures.intern(item)
+                undo.interned = item
+            self._note_order(old)
+        store.put(key, item)
+        self._done.append(undo)
+        self._deliver(plural, _deltas(old, item))
+
+    def remove(self, resource: Resource[Any], item: Any) -> None:
+        """Remove a typed object that exists, a pod at once. Raises ChangeError."""
+        plural, key = resource.plural, resource.key(item)
+        store = self._parts.stores[plural]
+        if plural == "pods":
+            self._check_movable(item)
+            self._note_order(item)
+        raw = store.raw(item.metadata.name, item.metadata.namespace)
+        store.remove(key)
+        self._done.append(_Undo(plural, key, item, raw, None))
+        self._deliver(plural, _deltas(item, None))
+
+    def _identify(self, item: Any, old: Any | None) -> None:
+        metadata = item.metadata
+        if old is not None:
+            # The version stays, so that nothing that was assumed about the object is dropped.
+            metadata.uid = metadata.uid or old.metadata.uid
+            metadata.resource_version = old.metadata.resource_version
+        elif not metadata.uid:
+            self._uids += 1
+            metadata.uid = f"trial-{self._uids}"
+
+    def _check_movable(self, pod: Pod) -> None:
+        if self._parts.cache.is_assumed(pod.uid):
+            raise ChangeError(f"pod {pod.key} is being bound at this moment; ask again")
+
+    def _note_order(self, pod: Pod | None) -> None:
+        """Remember the order of the pods of a node, from which one may be taken."""
+        node = "" if pod is None else pod.spec.node_name
+        if node and node not in self._orders:
+            table = self._parts.cache.table
+            # The node may be gone, but its row stays as long as a pod is counted there.
+            self._orders[node] = list(table.pods[table.row_for_pods(node)])
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        pod: Pod,
+        *,
+        seconds: float = float("inf"),
+        preempt: bool = True,
+        keep: bool = False,
+        reserve: bool = False,
+    ) -> TrialDecision:
+        """Decide about a pod without a node.
+
+        Args:
+            pod: in the store of pods, as a plugin may look it up there.
+            seconds: CPU time after which the decision is cut.
+            preempt: say who would be evicted if no node fits.
+            keep: keep its place to the end of the trial, so that the next pod finds what is left.
+            reserve: with `keep`, run Reserve as well. In a live scheduler this is not free of
+                consequences: plugins may report what they reserved.
+        """
+        decision = self._decisions.decide(
+            pod, self._parts.clock.now(), seconds=seconds, preempt=preempt
+        )
+        if decision and keep:
+            self.place(pod, decision.node, reserve=reserve)
+        return decision
+
+    def place(self, pod: Pod, node: str, *, reserve: bool = False) -> None:
+        """Count a pod on a node to the end of the trial."""
+        placed = self._parts.cache.assume_pod(pod, node)
+        state: CycleState | None = None
+        if reserve:
+            state = CycleState(self._parts.clock.now())
+            framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
+            framework.run_reserve(state, placed, node)
+        self._placed.append((placed, state))
+
+    # -- undoing ---------------------------------------------------------------------------------
+
+    def _forget(self, pod: Pod, state: CycleState | None) -> None:
+        if state is not None:
+            framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
+            framework.run_unreserve(state, pod, pod.spec.node_name)
+        self._parts.cache.forget_pod(pod.uid)
+
+    def _undo(self, undo: _Undo) -> None:
+        store = self._parts.stores[undo.plural]
+        if undo.old is None:
+            store.remove(undo.key)
+        else:
+            store.put(undo.key, undo.old, undo.raw)
+        self._deliver(undo.plural, _deltas(undo.item, undo.old))
+        if undo.interned is not None:
+            self._parts.signatures.release(undo.interned)
+
+    def _deliver(self, plural: str, deltas: Sequence[Delta[Any]]) -> None:
+        if plural == "nodes":
+            self._nodes(deltas)
+        elif plural == "pods":
+            self._pods(deltas)
+        else:
+            self._other(plural, "")(deltas)
+
+
+def _deltas(old: Any | None, new: Any | None) -> tuple[Delta[Any], ...]:
+    """Return the changes that lead from one object to another of the same key."""
+    if old is None:
+        return (Delta(DeltaType.ADDED, new),)
+    if new is None:
+        return (Delta(DeltaType.DELETED, old, old),)
+    moved = isinstance(old, Pod) and old.spec.node_name != new.spec.node_name
+    if old.metadata.uid != new.metadata.uid or moved:
+        return Delta(DeltaType.DELETED, old, old), Delta(DeltaType.ADDED, new)
+    return (Delta(DeltaType.MODIFIED, new, old),)

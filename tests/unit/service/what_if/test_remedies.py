@@ -1,0 +1,141 @@
+"""Remedies name the least that has to change, in plain words and stable codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator import offline
+
+JsonObject = dict[str, Any]
+SELECTOR = {"matchLabels": {"a": "b"}}
+ZONE = "topology.kubernetes.io/zone"
+TAINT = "dedicated=gpu:NoSchedule"
+
+
+def world(node: JsonObject, pod: JsonObject, *others: JsonObject) -> offline.World:
+    made = offline.World()
+    made.add(node)
+    for each in others:
+        made.add(each)
+    made.schedule()
+    made.add(pod)
+    made.schedule()
+    return made
+
+
+def affinity(kind: str, **required: Any) -> JsonObject:
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [required]}
+    return {"affinity": {kind: rule}}
+
+
+CASES = {
+    "large": (offline.node("n", cpu=4), offline.pod("p", cpu=10), "request at most 4 cpu"),
+    "more": (offline.node("n", cpu=4), offline.pod("p", cpu=10), "6 more cpu on node n"),
+    "taint": (
+        offline.node("n", taints=(TAINT,)),
+        offline.pod("p"),
+        "remove taint dedicated=gpu:NoSchedule from n",
+    ),
+    "tolerate": (
+        offline.node("n", taints=(TAINT,)),
+        offline.pod("p"),
+        "let the pod tolerate dedicated=gpu:NoSchedule",
+    ),
+    "cordon": (
+        offline.node("n", unschedulable=True),
+        offline.pod("p"),
+        "uncordon node n",
+    ),
+    "label": (
+        offline.node("n"),
+        offline.pod("p", spec={"nodeSelector": {"disk": "ssd"}}),
+        "label node n with disk=ssd",
+    ),
+    "selector": (
+        offline.node("n"),
+        offline.pod("p", spec={"nodeSelector": {"disk": "ssd"}}),
+        "drop nodeSelector disk=ssd",
+    ),
+    "gate": (
+        offline.node("n"),
+        offline.pod("p", spec={"schedulingGates": [{"name": "a/b"}]}),
+        "remove scheduling gate a/b",
+    ),
+    "affinity": (
+        offline.node("n"),
+        offline.pod(
+            "p",
+            spec=affinity("podAffinity", topologyKey=ZONE, labelSelector=SELECTOR),
+        ),
+        "drop the required pod affinity",
+    ),
+    "claim": (
+        offline.node("n"),
+        offline.pod(
+            "p",
+            spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+        ),
+        "create a storage class that binds with WaitForFirstConsumer, and create claim c of it",
+    ),
+    "profile": (
+        offline.node("n"),
+        offline.pod("p", spec={"schedulerName": "somebody"}),
+        "create the pod with schedulerName kubestow",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_reason_has_its_remedy(case: str) -> None:
+    node, pod, expected = CASES[case]
+    with world(node, pod) as made:
+        found = made.remedies("default/p")
+        assert expected in [each.text for each in found.remedies]
+        assert all(each.node for each in found.remedies)
+        assert [each.cost for each in found.remedies] == sorted(
+            each.cost for each in found.remedies
+        )
+
+
+def test_two_changes_are_combined_where_one_does_not_suffice() -> None:
+    node = offline.node("n", cpu=4, taints=(TAINT,), unschedulable=True)
+    with world(node, offline.pod("p", cpu=2)) as made:
+        found = made.remedies("default/p")
+        texts = [each.text for each in found.remedies]
+        assert "uncordon node n, and let the pod tolerate dedicated=gpu:NoSchedule" in texts, texts
+
+
+def test_pods_in_the_way_are_named() -> None:
+    low = offline.pod("low", cpu=3, node="n")
+    with world(offline.node("n", cpu=4), offline.pod("p", cpu=2, priority=9), low) as made:
+        # Preemption is under way already: nothing has to change.
+        assert made.placements() == {"default/p": "n"}
+    never = offline.pod("p", cpu=2, priority=9, spec={"preemptionPolicy": "Never"})
+    with world(offline.node("n", cpu=4), never, low) as made:
+        found = made.remedies("default/p", limit=9)
+        assert "evict default/low from n" in [each.text for each in found.remedies]
+
+
+def test_nothing_has_to_change_for_a_pod_that_fits() -> None:
+    with offline.World() as made:
+        made.add(offline.node("n"))
+        made.add(offline.pod("p"))
+        found = made.remedies("default/p")
+        assert (found.fits, found.remedies) == ("n", ())
+
+
+def test_a_pod_that_does_not_wait_has_no_remedies() -> None:
+    with world(offline.node("n"), offline.pod("p")) as made:
+        for name in ("default/p", "default/none"):
+            with pytest.raises(LookupError, match="does not wait"):
+                made.remedies(name)
+
+
+def test_no_node_at_all_needs_one() -> None:
+    with offline.World() as made:
+        made.add(offline.pod("p", cpu=2))
+        made.schedule()
+        (only,) = made.remedies("default/p").remedies
+        assert only.codes == ("AddNode",)
