@@ -113,6 +113,15 @@ chart: envtest-build chart-build ## Test the Helm chart with Helm and a real kub
 # Which releases to build: `make older-servers-build RELEASES=v1.33`; all of tests/older_servers/modules by default.
 RELEASES ?=
 
+.PHONY: page
+page: $(STAMP) ## Test the page of `kubestow ui` in a real Chromium (installs Debian's if it is missing)
+	$(BIN)/python -m tests.page.build
+	KUBESTOW_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/page $(PYTEST_ARGS)
+
+.PHONY: page-libraries
+page-libraries: $(STAMP) ## Fetch the JavaScript libraries of that page from npm, as their manifest pins them
+	$(BIN)/python -m testing.page_libraries
+
 .PHONY: older-servers-build
 older-servers-build: envtest-build ## Build kube-apiserver of older releases into .envtest/older (once, 5 minutes each)
 	$(BIN)/python -m tests.older_servers.build $(RELEASES)

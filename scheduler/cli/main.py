@@ -77,6 +77,7 @@ COMMANDS: Final = {
     "check": LazyCommand("scheduler.cli.check", "Compare a configuration with a cluster."),
     "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
     "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
+    "ui": LazyCommand("scheduler.cli.ui", "Open a page about the scheduler in the browser."),
     "quota": LazyCommand("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
     "apiserver": LazyCommand("scheduler.cli.apiserver", "Serve an API server for experiments."),
     "version": LazyCommand("scheduler.cli.version", "Show the version."),

@@ -18,13 +18,13 @@ class NodeRow:
     """How many."""
     pods: int
     """Bound and assumed."""
-    requested: list[int]
+    requested: list[float]
     """In the order of `NodeList.resources`."""
-    allocatable: list[int]
+    allocatable: list[float]
 
 
 class NodeList(DebugPage, frozen=True, tag="NodeList"):
-    """`/debug/nodes`. Amounts of `cpu` are in thousandths of a core, of storage in bytes."""
+    """`/debug/nodes`. Amounts of `cpu` are in cores, of other native resources in bytes."""
 
     now: float
     leading: bool
@@ -48,7 +48,7 @@ class PodOnNode:
     priority: int
     state: str
     """`bound`, `assumed` (chosen, not yet confirmed) or `nominated` (waits for room)."""
-    requests: dict[str, int]
+    requests: dict[str, float]
 
 
 class NodePage(DebugPage, frozen=True, tag="Node"):
@@ -61,8 +61,8 @@ class NodePage(DebugPage, frozen=True, tag="Node"):
     unschedulable: bool
     taints: list[str]
     labels: dict[str, str]
-    allocatable: dict[str, int]
-    requested: dict[str, int]
+    allocatable: dict[str, float]
+    requested: dict[str, float]
     pods_total: int
     pods: list[PodOnNode]
     """At most `?pods=`, the highest priority first; nominated ones last."""

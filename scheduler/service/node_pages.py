@@ -20,6 +20,7 @@ from scheduler.framework import Clock, Rows
 from scheduler.pages import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.service.query_numbers import number_in
 
+MILLI: Final = 1000
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 DEFAULT_NODES: Final = 500
@@ -32,7 +33,7 @@ MAX_LABELS: Final = 100
 """Labels and taints of a node that are shown."""
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
-"""In the order of the rows of `NodeTable.allocatable`. CPU is in thousandths, the rest in bytes."""
+"""In the order of the rows of `NodeTable.allocatable`, which has thousandths of a core."""
 
 
 class NodePages:
@@ -130,6 +131,9 @@ def _node_rows(table: NodeTable, rows: Rows, extended: list[str]) -> Iterator[No
     )
     amounts = zip(rows.tolist(), requested.T.tolist(), allocatable.T.tolist(), strict=True)
     for row, used, total in amounts:
+        pods = used[len(NATIVE)]
+        used[0] /= MILLI
+        total[0] /= MILLI
         node = table.nodes[row]
         assert node is not None
         yield NodeRow(
@@ -137,7 +141,7 @@ def _node_rows(table: NodeTable, rows: Rows, extended: list[str]) -> Iterator[No
             zone=node.metadata.labels.get(ZONE_LABEL, ""),
             unschedulable=bool(table.unschedulable[row]),
             taints=len(node.spec.taints),
-            pods=used[len(NATIVE)],
+            pods=pods,
             requested=used,
             allocatable=total,
         )
@@ -155,7 +159,8 @@ def _pod_on_node(pod: Pod, state: str) -> PodOnNode:
     )
 
 
-def _amounts(resources: Resources) -> dict[str, int]:
-    native = (resources.milli_cpu, resources.memory, resources.ephemeral_storage)
-    found = dict(zip(NATIVE, native, strict=True)) | dict(resources.scalars[:MAX_LABELS])
+def _amounts(resources: Resources) -> dict[str, float]:
+    native = (resources.milli_cpu / MILLI, resources.memory, resources.ephemeral_storage)
+    found: dict[str, float] = dict(zip(NATIVE, native, strict=True))
+    found |= dict(resources.scalars[:MAX_LABELS])
     return {name: amount for name, amount in found.items() if amount}

@@ -27,6 +27,7 @@ GATES: Final = {
     "fmt",
     "envtest",
     "envtest-build",
+    "page",
     "e2e",
     "e2e-short",
     "e2e-build",

@@ -48,8 +48,8 @@ def test_a_node_has_its_zone_and_what_is_requested_of_it(world: World) -> None:
         unschedulable=False,
         taints=0,
         pods=1,
-        requested=[500, 0, 0, 1, 1],
-        allocatable=[8_000, 1 << 30, 0, 10, 4],
+        requested=[0.5, 0, 0, 1, 1],
+        allocatable=[8, 1 << 30, 0, 10, 4],
     )
     assert (second.zone, second.unschedulable, second.taints) == ("", True, 1)
 
@@ -77,15 +77,15 @@ def test_the_pods_of_a_node_come_by_priority_and_nominated_ones_last(world: Worl
     world.nominations.add_nominated_pod(gpu_pod(world, "next", priority=9), NominatingInfo("n1"))
     page = pages(world).node({"name": "n1"})
     found = [(pod.name, pod.state, pod.priority, pod.requests) for pod in page.pods]
-    wants = {"cpu": 500, GPU: 1}
+    wants = {"cpu": 0.5, GPU: 1}
     assert found == [
         ("assumed", "assumed", 7, wants),
         ("bound", "bound", 0, {}),
         ("next", "nominated", 9, wants),
     ]
     assert (page.pods_total, page.zone) == (2, "b")
-    assert page.allocatable == {"cpu": 8_000, "memory": 1 << 30, "pods": 10, GPU: 4}
-    assert page.requested == {"cpu": 500, "pods": 2, GPU: 1}
+    assert page.allocatable == {"cpu": 8, "memory": 1 << 30, "pods": 10, GPU: 4}
+    assert page.requested == {"cpu": 0.5, "pods": 2, GPU: 1}
 
 
 def test_pods_labels_and_taints_are_limited(world: World) -> None:

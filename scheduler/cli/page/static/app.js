@@ -1,0 +1,142 @@
+// The frame of the page: header, views by address, theme, and the time of a recorded run.
+
+import { render } from "./vendor/preact.js";
+import { useEffect, useState } from "./vendor/hooks.js";
+import { html } from "./html.js";
+import { useAnswer } from "./api.js";
+import { address, Pending } from "./parts.js";
+import { Text, clock, span, visible } from "./text.js";
+import { Decisions } from "./decisions.js";
+import { Nodes, Node } from "./nodes.js";
+import { Overview } from "./overview.js";
+import { Pod } from "./pod.js";
+import { Queue } from "./queue.js";
+
+const VIEWS = { overview: Overview, queue: Queue, nodes: Nodes, decisions: Decisions };
+
+/** Return the view of the address: its name and arguments. */
+function route() {
+  try {
+    const [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    if (name === "pod" && parts.length === 2 && parts.every(Boolean)) return { name, namespace: parts[0], pod: parts[1] };
+    if (name === "node" && parts.length === 1 && parts[0]) return { name, node: parts[0] };
+    if (name in VIEWS) return { name };
+  } catch {
+    // An address that cannot be decoded leads to the first view.
+  }
+  return { name: "overview" };
+}
+
+function useRoute() {
+  const [current, setCurrent] = useState(route);
+  useEffect(() => {
+    const changed = () => {
+      setCurrent(route());
+      // As after loading a page: what is read next is the heading of the new view.
+      requestAnimationFrame(() => document.querySelector("h1")?.focus());
+    };
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return current;
+}
+
+function titleOf(view) {
+  if (view.name === "pod") return `Pod ${visible(`${view.namespace}/${view.pod}`, 80)}`;
+  if (view.name === "node") return `Node ${visible(view.node, 80)}`;
+  return view.name[0].toUpperCase() + view.name.slice(1);
+}
+
+const THEMES = { "": "system", light: "light", dark: "dark" };
+
+function Theme() {
+  const [theme, setTheme] = useState("");
+  useEffect(() => {
+    if (theme) document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+    document.dispatchEvent(new Event("themechange"));
+  }, [theme]);
+  return html`<label class="theme">Theme <select value=${theme} onChange=${(event) => setTheme(event.target.value)}>
+    ${Object.entries(THEMES).map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
+  </select></label>`;
+}
+
+function FindPod() {
+  const [problem, setProblem] = useState("");
+  function onSubmit(event) {
+    event.preventDefault();
+    const text = new FormData(event.target).get("pod").trim();
+    const [namespace, name, ...more] = text.includes("/") ? text.split("/") : ["default", text];
+    const complete = namespace && name && !more.length;
+    setProblem(complete ? "" : "Write namespace/name.");
+    if (complete) location.hash = address("pod", namespace, name);
+  }
+  return html`<form class="find" role="search" aria-label="Find a pod" onSubmit=${onSubmit}>
+    <label>Pod <input name="pod" type="search" placeholder="namespace/name" maxlength="320" autocomplete="off"
+      aria-describedby="find-problem" /></label>
+    <button>Show</button> <span id="find-problem" class="problem" role="status">${problem}</span>
+  </form>`;
+}
+
+const STEPS = 1000;
+const FRAME_SECONDS = 0.5;
+
+/** The time of a recorded run: a slider, steps, and playing it in about a minute. */
+function Timeline({ source, at, setAt }) {
+  const [playing, setPlaying] = useState(false);
+  const length = Math.max(source.end - source.begin, 0.001);
+  const moved = (next) => setAt(Math.min(source.end, Math.max(source.begin, next)));
+  useEffect(() => {
+    if (!playing) return undefined;
+    if (at >= source.end) {
+      setPlaying(false);
+      return undefined;
+    }
+    const timer = setTimeout(() => moved(at + (length / 60) * FRAME_SECONDS), FRAME_SECONDS * 1000);
+    return () => clearTimeout(timer);
+  }, [playing, at]);
+  const told = `${clock(at)}, ${span(at - source.begin)} after the begin`;
+  return html`<section class="time" aria-label="Time of the run">
+    <button type="button" aria-pressed=${playing} onClick=${() => setPlaying(!playing)}>${playing ? "Pause" : "Play"}</button>
+    <label><span class="unseen">Time</span>
+      <input type="range" min="0" max=${STEPS} step="1" value=${Math.round(((at - source.begin) / length) * STEPS)}
+        aria-valuetext=${told} onInput=${(event) => moved(source.begin + (Number(event.target.value) / STEPS) * length)} /></label>
+    <output>${told} of ${span(length)}</output>
+  </section>`;
+}
+
+function View({ view, at, every }) {
+  const common = { at, every };
+  if (view.name === "pod") return html`<${Pod} key=${`${view.namespace}/${view.pod}`} namespace=${view.namespace} name=${view.pod} ...${common} />`;
+  if (view.name === "node") return html`<${Node} key=${view.node} name=${view.node} ...${common} />`;
+  return html`<${VIEWS[view.name]} key=${view.name} ...${common} />`;
+}
+
+function App() {
+  const view = useRoute();
+  const source = useAnswer("source", {}, 0);
+  const [chosen, setChosen] = useState(null);
+  const recorded = source.data?.kind === "recorded";
+  const at = recorded ? chosen ?? source.data.end : undefined;
+  useEffect(() => { document.title = `${titleOf(view)} · kubestow`; }, [view]);
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("h1")?.focus(); }}>Skip to content</a>
+    <header>
+      <p class="name">kubestow${" "}<span class="small">${source.data && html`<${Text} of=${source.data.title} limit=${80} />`}</span></p>
+      <nav aria-label="Views"><ul>
+        ${Object.keys(VIEWS).map((name) => html`<li key=${name}>
+          <a href=${address(name)} aria-current=${view.name === name ? "page" : undefined}>${titleOf({ name })}</a></li>`)}
+      </ul></nav>
+      <${FindPod} /><${Theme} />
+    </header>
+    <main id="main">
+      <${Pending} answer=${source} what="the scheduler" />
+      ${recorded && html`<${Timeline} source=${source.data} at=${at} setAt=${setChosen} />`}
+      ${source.data && html`<${View} view=${view} at=${at} every=${recorded ? 0 : undefined} />`}
+    </main>
+    <footer class="small">Read-only. Everything here comes from the scheduler, through kubestow ui on this machine.</footer>`;
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

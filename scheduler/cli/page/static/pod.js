@@ -1,0 +1,153 @@
+// A pod's story: where it stands, what every node says to it, and what was decided before.
+
+import { html } from "./html.js";
+import { useAnswer } from "./api.js";
+import { nextTry } from "./queue.js";
+import { outcome, score } from "./decisions.js";
+import { Badge, Facts, NodeLink, Pending, PLACES, PodLink, Standby, Table, podOf } from "./parts.js";
+import { LongText, Text, clock, number, plural, span, visible } from "./text.js";
+
+const EVERY = 5;
+const NODES = 20;
+
+function Standing({ pod }) {
+  const queue = pod.queue;
+  const place = queue && html`<${Badge} of=${PLACES[queue.place] ?? queue.place} kind=${queue.place} />${" "}
+    ${queue.position === null ? "" : `${plural(queue.position, "pod")} before it`}`;
+  const woken = queue && [queue.last_event, queue.last_hint && `hint of ${queue.last_hint}`].filter(Boolean).join(", ");
+  return html`<${Facts} facts=${[
+    ["State", html`<${Text} of=${pod.state} />`],
+    ["Node", pod.node && html`<${NodeLink} name=${pod.node} />`],
+    ["Since", pod.since && html`<${Text} of=${pod.since} />`],
+    ["Queue", place || ""],
+    ["Attempts", queue ? number(queue.attempts) : ""],
+    ["Waits", queue ? span(pod.now - (queue.waiting_since || queue.timestamp)) : ""],
+    ["Next try", queue ? nextTry(queue, pod.now) : ""],
+    ["Last event", woken ? html`<${Text} of=${woken} />` : ""],
+    ["Nominated to", queue?.nominated_node ? html`<${NodeLink} name=${queue.nominated_node} />` : ""],
+    ["Priority", number(pod.priority)],
+    ["Profile", html`<${Text} of=${pod.profile} />`],
+    ["Last message", queue?.message ? html`<${LongText} of=${queue.message} what="the last message" />` : ""],
+  ]} />`;
+}
+
+const NUMBERS = { title: "Numbers", cell: (each) => html`<${LongText} of=${each.detail} what="the numbers" />` };
+
+const REJECTIONS = [
+  { title: "Plugin", cell: (each) => html`<${Text} of=${each.plugin} />` },
+  { title: "Nodes", numeric: true, cell: (each) => number(each.nodes) },
+  { title: "Reason", cell: (each) => html`<${LongText} of=${each.reasons.join(", ")} what="the reason" />${each.only_nominated ? " (only beside nominated pods)" : ""}` },
+  { title: "For example", cell: (each) => each.examples.map((name, at) => html`${at ? ", " : ""}<${NodeLink} name=${name} />`) },
+];
+
+/** The columns of a table of scores: one for each plugin that gave any. */
+function scoreColumns(nodes) {
+  const plugins = [...new Set(nodes.flatMap((node) => node.scores.map((each) => each.plugin)))];
+  const cell = (plugin) => (node) => {
+    const found = node.scores.find((each) => each.plugin === plugin);
+    if (!found) return "";
+    const raw = found.raw === found.normalized ? "" : `raw ${found.raw}, normalized ${found.normalized}`;
+    return html`<span title=${raw}>${number(found.weighted)}</span>`;
+  };
+  return [
+    { title: "Node", cell: (node) => html`<${NodeLink} name=${node.node} />` },
+    { title: "Total", numeric: true, cell: (node) => html`<strong>${number(node.total)}</strong>` },
+    ...plugins.map((plugin) => ({ title: html`<${Text} of=${plugin} limit=${40} />`, numeric: true, cell: cell(plugin) })),
+  ];
+}
+
+const Scores = ({ nodes, caption }) => html`<${Table} caption=${caption} columns=${scoreColumns(nodes)} rows=${nodes}
+  id=${(node) => node.node} empty="Nothing was scored." />`;
+
+function Examination({ nodes }) {
+  const explained = Object.entries(nodes.explanations ?? {});
+  return html`<section aria-labelledby="now">
+    <h2 id="now">What the nodes say now</h2>
+    <p>It fits on ${number(nodes.feasible)} of ${plural(nodes.nodes, "node")}.</p>
+    ${nodes.error && html`<p class="problem">An attempt now would end with an error of <${Text} of=${nodes.error_plugin} />: <${Text} of=${nodes.error} limit=${2000} /></p>`}
+    ${nodes.notes.length > 0 && html`<ul>${nodes.notes.map((note) => html`<li><${Text} of=${note} limit=${1000} /></li>`)}</ul>`}
+    ${nodes.feasible > 0 && html`<h3>The best of those that fit</h3><${Scores} nodes=${nodes.best} caption="Best nodes with scores by plugin" />`}
+    ${nodes.rejections.length > 0 && html`<h3>Why not the others</h3>
+      <${Table} caption="Rejections by plugin and reason" columns=${nodes.rejections.some((each) => each.detail) ? [...REJECTIONS, NUMBERS] : REJECTIONS} rows=${nodes.rejections}
+        id=${(each) => `${each.plugin} ${each.reasons} ${each.only_nominated}`} />`}
+    ${explained.length > 0 && html`<h3>What plugins add</h3>
+      <ul>${explained.map(([plugin, texts]) => texts.map((text) => html`<li><strong><${Text} of=${plugin} /></strong>: <${LongText} of=${text} what="it" /></li>`))}</ul>`}
+  </section>`;
+}
+
+const PHASES = ["queued", "prefilter", "filter", "postfilter", "prescore", "score", "reserve", "permit", "prebind", "bind"];
+
+/** The durations of a decision as a bar; the list beside it says the same in words. */
+function Phases({ phases }) {
+  const known = Object.entries(phases).sort(([a], [b]) => PHASES.indexOf(a) - PHASES.indexOf(b)).slice(0, 20);
+  const whole = known.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
+  if (!known.length) return null;
+  return html`<div class="phases" aria-hidden="true">
+      ${known.map(([name, seconds], at) => html`<span class=${`phase phase-${at % 6}`} style=${{ flexGrow: Math.max(0.01, seconds / whole) }} title=${visible(name, 40)}></span>`)}
+    </div>
+    <p class="small">${known.map(([name, seconds]) => `${visible(name, 40)} ${span(seconds)}`).join(", ")}</p>`;
+}
+
+function Attempt({ decision }) {
+  const fits = decision.nodes
+    ? `fitted on ${number(decision.feasible)} of ${number(decision.evaluated)} nodes looked at (${number(decision.nodes)} in all)` : "";
+  const woken = [decision.event, decision.hint_plugin && `hint of ${decision.hint_plugin}`].filter(Boolean).join(", ");
+  const total = score(decision);
+  return html`<li>
+    <h3><time>${clock(decision.time)}</time> <${Badge} of=${decision.result} />${" "}
+      ${decision.result === "gated" ? "" : `attempt ${number(decision.attempt)}: `}<${outcomeOf} decision=${decision} /></h3>
+    <${Facts} facts=${[
+      ["Search", fits],
+      ["Score", total === null ? "" : number(total)],
+      ["Came from", decision.queue && html`<${Text} of=${decision.queue} />`],
+      ["Woken by", woken && html`<${Text} of=${woken} />`],
+      ["Evicted for it", decision.victims.length ? decision.victims.slice(0, 20).map((key, at) => html`${at ? ", " : ""}<${PodLink} ...${podOf(key)} />`) : ""],
+      ["Nominated to", decision.nominated_node && html`<${NodeLink} name=${decision.nominated_node} />`],
+      ["Bound", clock(decision.bound)],
+    ]} />
+    <${Phases} phases=${decision.phases} />
+    ${decision.rejections.length > 0 && html`<ul>${decision.rejections.slice(0, 20).map((each) => html`<li>
+      ${plural(each.nodes, "node")}: <${Text} of=${each.plugin} />, <${LongText} of=${each.reason} what="the reason" />
+      ${each.detail && html` (<${Text} of=${each.detail} limit=${1000} />)`}</li>`)}</ul>`}
+    ${decision.best.length > 0 && html`<details><summary>Scores of the best nodes</summary>
+      <${Scores} nodes=${decision.best} caption=${`Scores of attempt ${decision.attempt}`} /></details>`}
+  </li>`;
+}
+
+const outcomeOf = ({ decision }) => outcome(decision);
+
+function History({ answer }) {
+  const decisions = [...(answer.data?.decisions ?? [])].sort((a, b) => b.seq - a.seq);
+  return html`<section aria-labelledby="history">
+    <h2 id="history">What was decided before</h2>
+    <${Pending} answer=${answer} what="its history" />
+    ${answer.data && !decisions.length && html`<p class="empty">No attempt at it is remembered.</p>`}
+    <ol class="timeline" reversed>${decisions.map((each) => html`<${Attempt} key=${each.seq} decision=${each} />`)}</ol>
+  </section>`;
+}
+
+/** Changes that would place the pod, each tried by the scheduler. */
+function Remedies({ remedies }) {
+  if (!remedies?.length) return null;
+  return html`<section aria-labelledby="remedies">
+    <h2 id="remedies">What would make it fit</h2>
+    <ol>${remedies.slice(0, 20).map((each) => html`<li>
+      <${LongText} of=${each.text ?? each.summary ?? each.message} what="the remedy" />
+      ${each.node && html` (then on <${NodeLink} name=${each.node} />)`}</li>`)}</ol>
+  </section>`;
+}
+
+export function Pod({ namespace, name, at, every = EVERY }) {
+  const pod = `${namespace}/${name}`;
+  const answer = useAnswer("explain", { pod, nodes: NODES, at }, every);
+  const history = useAnswer("decisions", { pod, limit: 50, at }, every);
+  const found = answer.data?.pod;
+  return html`<h1 tabindex="-1">Pod <${Text} of=${pod} limit=${400} /></h1>
+    <${Pending} answer=${answer} what="its state" /><${Standby} page=${answer.data} />
+    ${found && html`
+      <p class="lead"><${Text} of=${found.summary} limit=${2000} /></p>
+      <${Standing} pod=${found} />
+      <${Remedies} remedies=${found.remedies ?? answer.data.remedies} />
+      ${found.nodes && html`<${Examination} nodes=${found.nodes} />`}`}
+    <${History} answer=${history} />`;
+}

@@ -1,0 +1,88 @@
+"""`kubestow ui`: a page in the browser about queue, pods, nodes and decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import webbrowser
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from scheduler.cli.endpoint import Endpoint, endpoint_options
+
+if TYPE_CHECKING:
+    from scheduler.cli.page.sources import Source
+
+HELP: Final = """\
+Open a page in the browser about a running scheduler.
+
+It shows the pods that wait and why, the story of a pod, the nodes as a heat map by zone, and
+decisions as they are made. It reads only, asks nobody but the scheduler, and works without the
+internet. The same access is needed as for `kubestow explain`.
+
+The page is served on this machine only, at an address with a secret: who knows the address sees
+what you may see, until the command ends.
+
+\b
+Through a tunnel, as the user of your kubeconfig:
+  kubectl -n kubestow-system port-forward deployment/kubestow 10259 &
+  kubestow ui --insecure-skip-tls-verify
+
+\b
+On a machine without a browser, seen from a laptop:
+  ssh -L 8642:127.0.0.1:8642 HOST kubestow ui --port 8642 --no-browser
+
+\b
+A finished run, with a slider for the time:
+  kubestow ui --simulate run.json
+"""
+
+
+@click.command("ui", help=HELP, short_help="Open a page about the scheduler in the browser.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="one that is free",
+    help="Port on 127.0.0.1 to serve the page at.",
+)
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option(
+    "--simulate",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="RUN",
+    help="Show this finished run instead of a running scheduler.",
+)
+@endpoint_options
+def command(*, endpoint: Endpoint, port: int, no_browser: bool, simulate: str | None) -> None:
+    """Serve the page until interrupted."""
+    # Imported here, so that an error of usage comes without the time to load them.
+    from scheduler.cli.page.recorded import RecordedSource
+    from scheduler.cli.page.sources import LiveSource
+
+    source: Source = RecordedSource.load(simulate) if simulate else LiveSource(endpoint)
+    asyncio.run(_serve(source, port, browser=not no_browser))
+
+
+async def _serve(source: Source, port: int, *, browser: bool) -> None:
+    from scheduler.cli.page.server import LOOPBACK, PageServer
+
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    try:
+        async with PageServer(source, port=port) as server:
+            click.echo(f"{server.url}\nCtrl-C ends it.")
+            if browser and not await asyncio.to_thread(webbrowser.open, server.ticket_url):
+                click.echo("No browser could be started: open the address yourself.", err=True)
+            await ended.wait()
+    except OSError as error:
+        reason = error.strerror or error
+        raise click.ClickException(
+            f"cannot listen on {LOOPBACK}:{port}: {reason}; choose another --port"
+        ) from error
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,1 @@
+"""The local server of `kubestow ui` over real sockets, without a browser (tests/page has one)."""

@@ -1,0 +1,1 @@
+"""The page of `kubestow ui` in a real Chromium (`make page`)."""

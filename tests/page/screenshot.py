@@ -1,0 +1,44 @@
+"""Draws docs/page.webp: `python -m tests.page.screenshot`, with Chromium installed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from scheduler.cli.page.server import PageServer
+from testing.page_libraries import ROOT
+from tests.page import chromium
+from tests.page.answers import Answers
+
+FILE: Final = ROOT / "docs" / "page.webp"
+
+
+async def draw() -> bytes:
+    """Return a picture of the view of nodes."""
+    answers = Answers(nodes=600)
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            PageServer(answers) as server,
+            chromium.chromium(Path(folder)) as devtools,
+            chromium.page(devtools) as page,
+        ):
+            await page.size(1200, 780)
+            await page.prefer(color_scheme="light")
+            await page.open(f"{server.url}#/nodes")
+            await page.until("document.querySelectorAll('canvas').length === 3")
+            await page.evaluate("document.querySelector('canvas').focus()")
+            return await page.screenshot()
+
+
+def main() -> int:
+    """Write the picture."""
+    FILE.write_bytes(asyncio.run(draw()))
+    print(f"{FILE.relative_to(ROOT)}: {FILE.stat().st_size >> 10} KiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

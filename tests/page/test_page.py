@@ -1,0 +1,220 @@
+"""The page in a real Chromium: what it shows and asks for, for eyes, keyboard and screen reader."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from scheduler.cli.page.questions import QuestionError
+from scheduler.cli.page.recorded import RecordedSource
+from scheduler.cli.page.server import PageServer
+from tests.page.answers import (
+    HOSTILE_MESSAGE,
+    HOSTILE_NAME,
+    Answers,
+    decision,
+    pod_view,
+)
+from tests.page.build import axe
+from tests.page.chromium import Page
+from tests.unit.cli.runs import example_run
+
+pytestmark = pytest.mark.browser
+
+#: A text that a view shows when its answers are there, by address.
+VIEWS: Final = {
+    "overview": "Resources of all nodes",
+    "queue": "pods shown of",
+    "decisions": "Pause",
+    "nodes": "nodes of 30",
+    "pod/team-a/web-1": "What the nodes say now",
+    "node/node-00001": "team-a/db-0",
+}
+
+
+async def show(page: Page, view: str, text: str) -> None:
+    """Go to a view and wait until it shows a text."""
+    await page.evaluate(f"location.hash = {json.dumps('#/' + view)}")
+    await page.until(f"document.body.innerText.includes({json.dumps(text)})")
+
+
+async def set_value(page: Page, selector: str, value: str, event: str) -> None:
+    """Change a control as a person would."""
+    await page.evaluate(
+        f"(() => {{ const control = document.querySelector({json.dumps(selector)});"
+        f" control.value = {json.dumps(value)};"
+        f" control.dispatchEvent(new Event({json.dumps(event)}, {{bubbles: true}})); }})()"
+    )
+
+
+async def test_all_views_show_without_a_fault_and_ask_this_machine_only(page: Page) -> None:
+    async with PageServer(Answers()) as server:
+        await page.open(server.url)
+        for view, text in VIEWS.items():
+            await show(page, view, text)
+    assert page.problems == []
+    hosts = {urlsplit(url).netloc for url in page.requests}
+    assert hosts == {f"127.0.0.1:{server.port}"}
+
+
+async def test_what_tenants_wrote_is_text_and_shows_its_hidden_characters(page: Page) -> None:
+    pods = [pod_view(HOSTILE_NAME, message=HOSTILE_MESSAGE), pod_view("web-1")]
+    answers = Answers(pods=pods)
+    answers.decisions = [
+        decision(1, f"team-a/{HOSTILE_NAME}", result="error", message=HOSTILE_MESSAGE)
+    ]
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        for view in ("queue", "decisions"):
+            await show(page, view, "<script>document.title='owned'</script>[U+202E]")
+            await page.until(
+                "document.body.innerText.includes('gnp.exe[U+2066] [U+001B][31mred[U+0007]')"
+            )
+            assert (
+                await page.evaluate("document.querySelectorAll('main img, main script').length")
+                == 0
+            )
+            # A name of a megabyte is neither in the document nor read out.
+            assert len(await page.text()) < 20_000
+        await page.evaluate("document.querySelector('main table a').click()")
+        await page.until("document.querySelector('h1')?.innerText.includes('[U+202E]')")
+        # No object can have this name, so it is not asked for.
+        await page.until(
+            "document.querySelector('[role=alert]')?.innerText.startsWith('pod: give')"
+        )
+        assert (await page.evaluate("document.title")).startswith("Pod team-a/<script>")
+    assert all("status of 400" in problem for problem in page.problems)
+
+
+async def test_the_policy_forbids_html_from_text(page: Page) -> None:
+    async with PageServer(Answers()) as server:
+        await page.open(server.url)
+        attempt = (
+            "(() => { try { document.body.innerHTML = '<b>'; } catch { return 'refused'; } })()"
+        )
+        assert await page.evaluate(attempt) == "refused"
+
+
+async def test_the_keyboard_alone_leads_to_the_story_of_a_pod(page: Page) -> None:
+    async with PageServer(Answers()) as server:
+        await page.open(server.url)
+        await page.until("document.querySelector('h1')")
+        await page.press("Tab")
+        assert await page.evaluate("document.activeElement.innerText") == "Skip to content"
+        await focus(page, "Queue")
+        await page.press("Enter")
+        # What is read next is the heading of the new view.
+        await page.until("document.activeElement.innerText === 'Queue'")
+        await page.until("document.querySelector('main table a')")
+        await focus(page, "team-a/web-1")
+        await page.press("Enter")
+        await page.until("document.activeElement.innerText === 'Pod team-a/web-1'")
+        await page.until("document.body.innerText.includes('wants 6, most free: 3.5')")
+
+
+async def focus(page: Page, text: str) -> None:
+    """Press Tab until what has the focus has this text."""
+    for _ in range(60):
+        await page.press("Tab")
+        if await page.evaluate("document.activeElement.innerText") == text:
+            return
+    pytest.fail(f"no Tab leads to {text!r}")
+
+
+async def test_a_pod_is_found_by_its_name(page: Page) -> None:
+    async with PageServer(Answers()) as server:
+        await page.open(server.url)
+        await page.evaluate("document.querySelector('.find input').focus()")
+        await page.type("a/b/c")
+        await page.press("Enter")
+        await page.until("document.querySelector('#find-problem')?.innerText")
+        await page.evaluate("document.querySelector('.find input').select()")
+        await page.type("team-a/web-9")
+        await page.press("Enter")
+        await page.until("document.querySelector('h1')?.innerText === 'Pod team-a/web-9'")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_it_is_accessible(page: Page, scheme: str) -> None:
+    source = axe()
+    if not source:
+        pytest.skip("axe-core is not there; make page fetches it")
+    async with PageServer(Answers()) as server:
+        await page.prefer(color_scheme=scheme, reduced_motion="reduce")
+        await page.open(server.url)
+        # The rules are put in by the debugger; the policy of the page would forbid them.
+        await page.call("Page.setBypassCSP", enabled=True)
+        await page.evaluate(f"{source};true")
+        for view, text in VIEWS.items():
+            await show(page, view, text)
+            found = await page.evaluate(
+                "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa',"
+                " 'best-practice']}).then((found) => found.violations.map((each) => each.id + ': '"
+                " + each.nodes.map((node) => node.html).join(' ').slice(0, 500)))"
+            )
+            assert found == [], view
+
+
+async def test_the_theme_follows_the_system_until_one_is_chosen(page: Page) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    async with PageServer(Answers()) as server:
+        await page.prefer(color_scheme="dark")
+        await page.open(server.url)
+        dark = await page.evaluate(ground)
+        await page.prefer(color_scheme="light")
+        light = await page.evaluate(ground)
+        assert light != dark
+        await page.until("document.querySelector('.theme select')")
+        await set_value(page, ".theme select", "dark", "change")
+        await page.until(f"{ground} === {json.dumps(dark)}")
+
+
+async def test_five_thousand_nodes_and_ten_thousand_pods_are_drawn_within_bounds(
+    page: Page,
+) -> None:
+    answers = Answers(pods=[pod_view(f"web-{number}") for number in range(10_000)], nodes=5_000)
+    async with PageServer(answers) as server:
+        await page.open(f"{server.url}#/queue")
+        await page.until("document.body.innerText.includes('10,000 pods shown')")
+        assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
+        await show(page, "nodes", "5,000 nodes of 5,000")
+        assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
+        asked = [query["from"] for path, query, _ in answers.asked if path == "/debug/nodes"]
+        assert asked[:5] == ["0", "1000", "2000", "3000", "4000"]
+        # The nodes of a zone are walked with arrow keys.
+        await page.evaluate("document.querySelector('canvas').focus()")
+        await page.press("ArrowRight")
+        await page.until("document.querySelector('.heatmap p')?.innerText.startsWith('node-00003')")
+        await page.press("Enter")
+        await page.until("document.querySelector('h1')?.innerText === 'Node node-00003'")
+    assert page.problems == []
+
+
+async def test_a_failure_is_said_and_what_was_known_stays(page: Page) -> None:
+    answers = Answers()
+    async with PageServer(answers) as server:
+        await page.open(f"{server.url}#/decisions")
+        await page.until("document.querySelector('main table')")
+        answers.failure = QuestionError(502, "cannot reach the scheduler\x1b")
+        await page.until("document.querySelector('[role=alert]')")
+        alert = await page.evaluate("document.querySelector('[role=alert]').innerText")
+        assert alert == "cannot reach the scheduler[U+001B] Shown is the last answer."
+        assert await page.evaluate("document.querySelectorAll('main table').length") == 1
+        answers.failure = None
+        await page.until("!document.querySelector('[role=alert]')")
+
+
+async def test_the_slider_moves_through_a_recorded_run(page: Page) -> None:
+    async with PageServer(RecordedSource(example_run(), "run.json")) as server:
+        await page.open(f"{server.url}#/queue")
+        await page.until("document.body.innerText.includes('0 pods shown of 0')")
+        await set_value(page, "input[type=range]", "150", "input")
+        await page.until("document.body.innerText.includes('1 pod shown of 1')")
+        await page.until(
+            "document.querySelector('main table').innerText.includes('Insufficient cpu')"
+        )
+        await show(page, "nodes", "2 nodes of 2")
+        assert page.problems == []
