@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -186,6 +187,28 @@ async def test_a_cancelled_caller_takes_its_connection_with_it() -> None:
             await call
         assert (await post(pool)).body == b"ok"
         assert server.connections == 2
+
+
+async def test_a_caller_cancelled_while_it_connects_closes_the_descriptor_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # uvloop before 0.23 closed it, and left it to the socket object, too: that closed it again, when
+    # it may have been another connection's (https://github.com/MagicStack/uvloop/issues/738).
+    sockets: list[socket.socket] = []
+    connect = ConnectionPool._connected_socket
+
+    async def cancel_next(self: ConnectionPool) -> socket.socket:
+        sockets.append(await connect(self))
+        asyncio.get_running_loop().call_soon(call.cancel)
+        return sockets[-1]
+
+    monkeypatch.setattr(ConnectionPool, "_connected_socket", cancel_next)
+    async with serving(hang) as server, pooled(server) as pool:
+        call = asyncio.create_task(post(pool))
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: server.ended == 1)
+        assert [each.fileno() for each in sockets] == [-1]
 
 
 class TestTheLimit:
