@@ -83,8 +83,8 @@ def command(
 
     Without FILE: the defaults. STATE is ok, missing (nothing can be scheduled), off (one feature
     is off), on-demand (missing, and needed by some pods only) or absent (the API server has no such
-    resource, so there are no objects).
-    The rules to add follow the table. To review another account you may create
+    resource, so there are no objects). Permission to create the Lease is needed only while there is
+    none. The rules to add follow the table. To review another account you may create
     subjectaccessreviews, as administrators may. Nothing in the cluster changes.
 
     Exit code 0: nothing is missing. 1: something required is, or the cluster does not answer.
@@ -114,17 +114,19 @@ def command(
 
 async def find(client: ApiClient, needed: Sequence[Permission], review: Review) -> list[Finding]:
     """Look up each needed permission for a resource."""
-    from scheduler.service.permissions.reviewer import absent_resources
+    from scheduler.service.permissions.reviewer import absent_resources, drop_needless_creation
     from scheduler.service.permissions.state import accesses
 
     absent = await absent_resources(client, needed)
-    findings = []
+    denied: dict[Permission, tuple[str, ...]] = {}
     for each in needed:
-        if not each.resource:
-            continue
-        denied = [a.verb for a in accesses(each) if not await review(client, a)]
-        findings.append(Finding(each, tuple(dict.fromkeys(denied)), each in absent))
-    return findings
+        verbs = [a.verb for a in accesses(each) if not await review(client, a)]
+        if verbs:
+            denied[each] = tuple(dict.fromkeys(verbs))
+    await drop_needless_creation(client, denied, needed)
+    return [
+        Finding(each, denied.get(each, ()), each in absent) for each in needed if each.resource
+    ]
 
 
 def _reviewer(service_account: str | None) -> Review:

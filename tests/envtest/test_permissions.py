@@ -153,13 +153,22 @@ def test_check_compares_a_cluster_with_a_configuration(
 
     def check(*more: str) -> tuple[int, dict[str, str]]:
         found = kubestow("check", account, kubeconfig, "-o", "json", *more)
-        states = {each["resource"]: each["state"] for each in json.loads(found.stdout)}
-        return found.returncode, {key: each for key, each in states.items() if each != "ok"}
+        findings = [each for each in json.loads(found.stdout) if each["state"] != "ok"]
+        return found.returncode, {each["resource"]: each["state"] for each in findings}
 
     lease = {"leases.coordination.k8s.io": "missing"}
     grant(control_plane, printed)
     code, states = check()
     assert (code, states) == (1, {**lease, "nodeclaims.karpenter.sh": "absent"})
+    renewal = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    grant(control_plane, [*printed, {**renewal, "verbs": ["get", "update"]}])
+    assert check()[1] == states
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kubestow-system/leases"
+    control_plane.admin.ensure("/api/v1/namespaces", {"metadata": {"name": "kubestow-system"}})
+    control_plane.admin.ensure(leases, {"metadata": {"name": "kubestow"}})
+    # It exists, so it need not be created.
+    assert check() == (0, {"nodeclaims.karpenter.sh": "absent"})
+    control_plane.admin.request("DELETE", f"{leases}/kubestow")
     grant(control_plane, without(printed, "nodes", "resourcequotas"))
     code, states = check()
     assert code == 1

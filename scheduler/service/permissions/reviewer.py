@@ -47,18 +47,9 @@ namespaces apply: a RoleBinding would make them look as if they held everywhere.
 class PermissionReviewer:
     """`run` in a task of its own."""
 
-    def __init__(
-        self,
-        client: ApiClient,
-        state: PermissionState,
-        random: Random,
-        *,
-        lease: tuple[str, str] | None = None,
-    ) -> None:
-        """Prepare; `lease` has name and namespace of the Lease, if there is an election."""
+    def __init__(self, client: ApiClient, state: PermissionState, random: Random) -> None:
         self._client = client
         self._state = state
-        self._lease = lease
         self._backoff = Backoff(random, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         # Whether the last review had no response, which is logged once.
         self._failed = False
@@ -105,7 +96,7 @@ class PermissionReviewer:
         try:
             reviewed = [each for each in declared if not each.on_demand]
             denied = await denied_permissions(self._client, reviewed)
-            await self._drop_creation(denied)
+            await drop_needless_creation(self._client, denied, declared)
             absent = await absent_resources(self._client, denied)
         except RequestError as error:
             if not self._failed:
@@ -116,19 +107,32 @@ class PermissionReviewer:
         if self._state.declared == declared:
             self._state.reviewed(denied, absent)
 
-    async def _drop_creation(self, denied: dict[Permission, tuple[str, ...]]) -> None:
-        """Drop the permission to create the Lease if it exists: nobody creates it again."""
-        for each in tuple(denied):
-            creates = each.resource == LEASES.plural and each.verbs == ("create",)
-            if creates and self._lease is not None and await self._exists(*self._lease):
-                del denied[each]
 
-    async def _exists(self, name: str, namespace: str) -> bool:
-        try:
-            await self._client.request("GET", LEASES.path(name, namespace))
-        except ApiError:
-            return False
-        return True
+async def drop_needless_creation(
+    client: ApiClient, denied: dict[Permission, tuple[str, ...]], declared: Iterable[Permission]
+) -> None:
+    """Drop the permission to create the Lease if it exists: nobody creates it again.
+
+    A Lease that may not be read counts as absent.
+
+    Raises:
+        RequestError: the API server did not respond.
+    """
+    leases = [each for each in declared if each.resource == LEASES.plural]
+    creation = next((each for each in leases if each.verbs == ("create",)), None)
+    named = next((each for each in leases if each.names), None)
+    if creation is None or creation not in denied or named is None:
+        return
+    if await _exists(client, named.names[0], named.namespace):
+        del denied[creation]
+
+
+async def _exists(client: ApiClient, name: str, namespace: str) -> bool:
+    try:
+        await client.request("GET", LEASES.path(name, namespace))
+    except ApiError:
+        return False
+    return True
 
 
 async def denied_permissions(

@@ -61,10 +61,7 @@ def build_reviewer(
         state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None)
     )
     return PermissionReviewer(
-        connections.derive("permissions"),
-        state.permissions,
-        connections.random,
-        lease=_lease(connections),
+        connections.derive("permissions"), state.permissions, connections.random
     )
 
 

@@ -33,6 +33,7 @@ BINDINGS = {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/binding"
 CREATION = Permission(
     group="coordination.k8s.io", resource="leases", verbs=("create",), namespace="n", purpose="L"
 )
+RENEWAL = replace(CREATION, verbs=("get", "update"), names=("kubestow",))
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/n/leases/kubestow"
 RULES, ACCESS = "selfsubjectrulesreviews", "selfsubjectaccessreviews"
 
@@ -98,7 +99,7 @@ def reviewer_of(server: Server) -> tuple[PermissionReviewer, PermissionState]:
     state = PermissionState(server.clock, Gauges())
     state.declare([BIND, BUDGETS])
     client: Any = server
-    return PermissionReviewer(client, state, Random(1), lease=("kubestow", "n")), state
+    return PermissionReviewer(client, state, Random(1)), state
 
 
 async def test_one_request_is_enough_where_all_is_granted(server: Server) -> None:
@@ -169,10 +170,13 @@ async def test_rules_are_listed_where_no_role_of_a_namespace_applies(server: Ser
 @pytest.mark.parametrize("exists", [True, False])
 async def test_a_lease_that_exists_need_not_be_created(server: Server, exists: bool) -> None:
     reviewer, state = reviewer_of(server)
-    state.declare([CREATION])
+    state.declare([CREATION, RENEWAL])
     server.lease, server.served = exists, ["leases"]
     await reviewer.review()
-    assert (CREATION not in state.missing) is exists
+    assert state.missing == {
+        RENEWAL: RENEWAL.verbs,
+        **({} if exists else {CREATION: CREATION.verbs}),
+    }
 
 
 async def test_the_core_group_is_never_absent(server: Server) -> None:
