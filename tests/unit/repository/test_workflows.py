@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -135,3 +137,26 @@ def test_nothing_is_published_before_what_it_needs_has_passed() -> None:
     assert "audit" in next(
         step["run"].split() for step in jobs["build"]["steps"] if ".ci/run" in step.get("run", "")
     )
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("v0.1.0", "--latest"),
+        ("v1.2.3.post1", "--latest"),
+        ("v1.2.0rc1", "--prerelease"),
+        ("v1.2.0a1", "--prerelease"),
+        ("v1.2.0.dev3", "--prerelease"),
+    ],
+)
+def test_a_pre_release_is_published_as_one(tag: str, expected: str, tmp_path: Path) -> None:
+    (script,) = [step["run"] for step in steps("release") if "gh release" in step.get("run", "")]
+    stand_in = tmp_path / "gh"
+    stand_in.write_text('#!/bin/sh\necho "$@"\n')
+    stand_in.chmod(0o755)
+    ran = subprocess.run(
+        ["/bin/bash", "-e", "-c", script],
+        env={"PATH": str(tmp_path), "GITHUB_REF_NAME": tag},
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.startswith(f"release create {tag} {expected} --verify-tag --title {tag} ")
