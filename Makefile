@@ -50,7 +50,7 @@ test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that
 	$(TOOLS)/bin/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(TOOLS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --group dev --editable ".[otel]"
-	$(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
+	KUBESTOW_REQUIRE_OTEL=1 $(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
 	  --ignore tests/unit/repository $(PYTEST_ARGS)
 
 .PHONY: conformance

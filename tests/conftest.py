@@ -20,6 +20,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.otlp_receiver import require_opentelemetry
+
 pytest_plugins = ["tests.envtest.fixtures"]
 
 settings.register_profile(
@@ -31,6 +33,11 @@ settings.register_profile(
 )
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure() -> None:
+    """Refuse to run without libraries that CI requires."""
+    require_opentelemetry()
 
 
 @pytest.fixture(autouse=True)

@@ -1,16 +1,21 @@
 """A collector for tests: receives traces by OTLP over HTTP, as protobuf, on a socket of 127.0.0.1.
 
 It runs in a thread with an event loop of its own, so that a test whose event loop stands still, or
-that has none, can read what arrived. Needs the packages of the extra `otel`.
+that has none, can read what arrived.
+
+Tests with it need the packages of the extra `otel` and are skipped without; with
+`KUBESTOW_REQUIRE_OTEL=1` pytest refuses to start instead, so that CI cannot pass by skipping.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, Literal
 
 import pytest
 from aiohttp import web
@@ -21,6 +26,18 @@ Json = dict[str, Any]
 
 PACKAGE = "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
 MISSING = "needs the extra otel: pip install 'kubestow[otel]'"
+REQUIRE_VARIABLE: Final = "KUBESTOW_REQUIRE_OTEL"
+DISTRIBUTIONS: Final = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+
+
+def require_opentelemetry() -> None:
+    """Refuse the session if the libraries are required and missing."""
+    try:
+        for each in DISTRIBUTIONS if os.environ.get(REQUIRE_VARIABLE) == "1" else ():
+            version(each)
+    except PackageNotFoundError:
+        text = f"{MISSING} ({REQUIRE_VARIABLE}=1 makes this an error)"
+        raise pytest.UsageError(text) from None
 
 
 class Receiver:

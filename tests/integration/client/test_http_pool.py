@@ -192,8 +192,8 @@ async def test_a_cancelled_caller_takes_its_connection_with_it() -> None:
 async def test_a_caller_cancelled_while_it_connects_closes_the_descriptor_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # uvloop before 0.23 closed it, and left it to the socket object, too: that closed it again, when
-    # it may have been another connection's (https://github.com/MagicStack/uvloop/issues/738).
+    # uvloop before 0.23 closed it and left it to the socket object, which closed it again when it
+    # might be that of another connection (https://github.com/MagicStack/uvloop/issues/738).
     sockets: list[socket.socket] = []
     connect = ConnectionPool._connected_socket
 

@@ -15,7 +15,8 @@ from config import TracingConfiguration
 from scheduler.framework import ConfigurationError
 from scheduler.service import tracing
 from scheduler.service.tracing.start import Tracing, start
-from tests.otlp_receiver import MISSING
+from tests import otlp_receiver
+from tests.otlp_receiver import MISSING, REQUIRE_VARIABLE, require_opentelemetry
 
 EVERY = TracingConfiguration(endpoint="127.0.0.1:1", sampling_rate_per_million=1_000_000)
 
@@ -146,3 +147,14 @@ def test_an_unknown_propagator_is_an_error() -> None:
     )
     assert "b5" in done.stdout
     assert "check the environment variables OTEL_" in done.stdout
+
+
+def test_missing_libraries_are_an_error_only_where_they_are_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp_receiver, "DISTRIBUTIONS", ("kubestow", "kubestow-no-such-library"))
+    monkeypatch.setenv(REQUIRE_VARIABLE, "")
+    require_opentelemetry()
+    monkeypatch.setenv(REQUIRE_VARIABLE, "1")
+    with pytest.raises(pytest.UsageError, match="needs the extra otel"):
+        require_opentelemetry()
