@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -288,12 +289,54 @@ def test_traces_are_configured_and_their_port_is_open(helm: Helm) -> None:
     )
     assert loaded.options.seed == 1
     assert pod_of(documents)["containers"][0]["env"] == [variable]
+    assert egress_ports(documents) == [443, 6443, 4318]
+
+
+TRACES = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+ALL_SIGNALS = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "variables", "port"),
+    [
+        ("http://collector:9999/team", {}, 9999),
+        ("collector:9999", {}, 9999),
+        ("http://[::1]:9999", {}, 9999),
+        ("http://[::1]/v1/traces", {}, 80),
+        ("http://collector/v1/traces", {}, 80),
+        ("https://collector", {}, 443),
+        ("", {}, 4318),
+        ("", {ALL_SIGNALS: None}, 4318),
+        ("", {ALL_SIGNALS: "http://collector:9999"}, 9999),
+        ("", {ALL_SIGNALS: "http://collector:1", TRACES: "http://collector:9999"}, 9999),
+        ("collector:9999", {TRACES: "http://collector:1"}, 9999),
+    ],
+)
+def test_egress_to_the_collector_is_allowed_at_the_port_that_is_used(
+    helm: Helm, endpoint: str, variables: dict[str, str | None], port: int
+) -> None:
+    source = {"secretKeyRef": {"name": "collector", "key": "url"}}
+    values = {
+        "tracing": {"enabled": True, "endpoint": endpoint},
+        "networkPolicy": {"egress": {"enabled": True, "ports": [6443]}},
+        "extraEnv": [
+            {"name": name, **({"value": value} if value else {"valueFrom": source})}
+            for name, value in variables.items()
+        ],
+    }
+    assert egress_ports(helm.objects(values)) == [6443, port]
+    without = {**values, "tracing": {"enabled": False, "endpoint": endpoint}}
+    assert egress_ports(helm.objects(without)) == [6443]
+
+
+def egress_ports(documents: Sequence[Document]) -> list[int]:
+    """Return the ports of the first rule of the policy that limits egress."""
     (egress,) = [
         each["spec"]["egress"]
         for each in documents
         if each["kind"] == "NetworkPolicy" and "egress" in each["spec"]
     ]
-    assert [port["port"] for port in egress[0]["ports"]] == [443, 6443, 4318]
+    return [port["port"] for port in egress[0]["ports"]]
 
 
 def test_a_change_replaces_the_pods(helm: Helm) -> None:

@@ -36,10 +36,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- toYaml (mergeOverwrite $base (deepCopy .Values.config)) -}}
 {{- end }}
 
-{{/* The port of the collector of traces; empty where the endpoint names none. */}}
+{{/*
+The port of the collector of traces; empty without tracing. Without an endpoint it is that of the variables in extraEnv,
+or, where they take it from elsewhere, that of OTLP over HTTP.
+*/}}
 {{- define "kubestow.tracingPort" -}}
 {{- if .Values.tracing.enabled -}}
-{{- regexFind "[0-9]+$" (regexFind "^([a-z]+://)?[^/]*:[0-9]+" .Values.tracing.endpoint) -}}
+{{- $variables := dict -}}
+{{- range .Values.extraEnv -}}
+{{- $_ := set $variables .name .value -}}
+{{- end -}}
+{{- $traces := get $variables "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" -}}
+{{- $endpoint := coalesce .Values.tracing.endpoint $traces (get $variables "OTEL_EXPORTER_OTLP_ENDPOINT") "http://:4318" -}}
+{{- $address := regexReplaceAll "\\[[^]]*\\]" $endpoint "ipv6" -}}
+{{- $port := regexFind "[0-9]+$" (regexFind "^([a-z]+://)?[^/]*:[0-9]+" $address) -}}
+{{- $port | default (ternary "443" "80" (hasPrefix "https:" $endpoint)) -}}
 {{- end -}}
 {{- end }}
 
