@@ -89,20 +89,36 @@ class PluginSet(Section, frozen=True):
 class Plugins(Section, frozen=True):
     """Plugin sets by extension point. `multiPoint` stands for every point a plugin implements."""
 
+    #: Plugins that admit a pod to the queue of those to schedule, or gate it.
     pre_enqueue: PluginSet = PluginSet()
+    #: The plugin that orders waiting pods: exactly one, the same in all profiles.
     queue_sort: PluginSet = PluginSet()
+    #: Plugins that prepare the filtering for a pod; they may reject it, or narrow it to some nodes.
     pre_filter: PluginSet = PluginSet()
+    #: Plugins that decide whether a pod can run on a node.
     filter: PluginSet = PluginSet()
+    #: Plugins that help a pod for which no node is feasible, as preemption does.
     post_filter: PluginSet = PluginSet()
+    #: Plugins that prepare the scoring of the feasible nodes.
     pre_score: PluginSet = PluginSet()
+    #: Plugins that score the feasible nodes; `weight` multiplies the scores of each.
     score: PluginSet = PluginSet()
+    #: Plugins that reserve something for a pod on its chosen node, and release it after a failure.
     reserve: PluginSet = PluginSet()
+    #: Plugins that allow the binding, reject it, or delay it for some time.
     permit: PluginSet = PluginSet()
+    #: Plugins that prepare the binding, for instance by binding volumes.
     pre_bind: PluginSet = PluginSet()
+    #: Plugins that bind a pod; they are asked in order until one does not skip it.
     bind: PluginSet = PluginSet()
+    #: Plugins that are notified when a pod is bound.
     post_bind: PluginSet = PluginSet()
+    #: Plugins at every extension point that they implement; the set of a point overrides it there.
     multi_point: PluginSet = PluginSet()
+    #: Plugins that propose placements of a whole group of pods in kube-scheduler, where this is off
+    #: by default. A plugin named here is refused.
     placement_generate: PluginSet = PluginSet()
+    #: Plugins that score such placements. A plugin named here is refused.
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
