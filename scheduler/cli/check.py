@@ -124,9 +124,7 @@ async def find(client: ApiClient, needed: Sequence[Permission], review: Review) 
         if verbs:
             denied[each] = tuple(dict.fromkeys(verbs))
     await drop_needless_creation(client, denied, needed)
-    return [
-        Finding(each, denied.get(each, ()), each in absent) for each in needed if each.resource
-    ]
+    return [Finding(each, denied.get(each, ()), each in absent) for each in needed if each.resource]
 
 
 def _reviewer(service_account: str | None) -> Review:

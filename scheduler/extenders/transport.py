@@ -39,18 +39,6 @@ _CLEANUP_TIMEOUT: Final = 1.0
 """Seconds for cancelled work to clean up when the process ends."""
 
 
-def http_clients(extenders: Sequence[Extender]) -> list[ExtenderHttp]:
-    """Return a client for each extender.
-
-    Raises:
-        ConfigurationError: lists every reason why an extender cannot be called.
-    """
-    problems = [f"{path}: {message}" for path, message in extender_problems(extenders)]
-    if problems:
-        raise ConfigurationError(problems)
-    return [_http_client(extender) for extender in extenders]
-
-
 def extender_problems(extenders: Sequence[Extender]) -> Iterator[tuple[str, str]]:
     """Yield a YAML path and a message for each extender that cannot be called."""
     for index, extender in enumerate(extenders):
@@ -135,14 +123,20 @@ class HttpExtenderTransport:
             ConfigurationError: lists every reason why an extender cannot be called.
         """
         present = list(self._clients.values())
-        clients = []
-        for each, http in zip(extenders, http_clients(extenders), strict=True):
+        clients: list[ExtenderClient] = []
+        problems: list[str] = []
+        for index, each in enumerate(extenders):
             same = next((one for one in present if one.extender == each), None)
-            if same is None:
-                clients.append(self._client(each, http))
-            else:
+            if same is not None:
                 present.remove(same)
                 clients.append(same)
+                continue
+            try:
+                clients.append(self._client(each, _http_client(each)))
+            except ClientConfigurationError as error:
+                problems.append(f"extenders[{index}]: {error}")
+        if problems:
+            raise ConfigurationError(problems)
         return clients
 
     def replace(self, clients: Sequence[ExtenderClient]) -> None:

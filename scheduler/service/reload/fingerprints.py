@@ -49,7 +49,8 @@ def of_folders(folders: Iterable[str]) -> Fingerprint:
 
 
 def _of_folder(folder: str) -> Iterator[Fingerprint]:
-    yield folder, os.path.realpath(folder), Path(folder).is_dir()
+    # `Path.is_dir` raises where a folder on the way may not be searched.
+    yield folder, os.path.realpath(folder), os.path.isdir(folder)  # noqa: PTH112
     for parent, below, names in os.walk(folder):
         # Hidden folders hold versions of a ConfigMap, to which links outside them point.
         below[:] = sorted(name for name in below if name[0] != "." and name != "__pycache__")

@@ -53,7 +53,7 @@ SLICE_SECONDS: Final = 0.005
 """Time for which new plugins hear of known objects before the event loop goes on."""
 
 SUCCESS, UNCHANGED = "success", "unchanged"
-INVALID, RESTART_REQUIRED = "invalid", "restart_required"
+INVALID, RESTART_REQUIRED, FAILED = "invalid", "restart_required", "failed"
 CHANGING: Final = "changing"
 
 HANGING: Final = (
@@ -68,6 +68,7 @@ _REASONS: Final = {
     SUCCESS: "ConfigurationReloaded",
     INVALID: "ConfigurationInvalid",
     RESTART_REQUIRED: "RestartRequired",
+    FAILED: "ReloadFailed",
 }
 _MAX_NOTE: Final = 1000
 """Characters of an Event's note; the API server accepts 1024 bytes."""
@@ -170,31 +171,51 @@ class Reloader:
             if seen[1] != self._folders_in_force:
                 imports = FreshImports(self._options.plugin_dirs)
             try:
-                result = await self._read_and_take_over(seen, imports)
+                prepared = await self._make_ready(seen, imports)
             except RestartRequiredError as required:
                 result = self._refuse(RESTART_REQUIRED, required.reasons)
             except ConfigurationError as error:
                 result = self._refuse(INVALID, error.problems)
+            except Exception as error:  # noqa: BLE001 - boundary
+                # Nothing is replaced yet, so a fault of ours costs this change only.
+                _log.exception("reload failed unexpectedly")
+                result = self._refuse(FAILED, [described(error, imports)])
+            else:
+                result = CHANGING if prepared is None else await self._take_over(prepared, seen)
             if imports is not None and result not in (SUCCESS, UNCHANGED):
                 imports.undo()
             return result
 
-    async def _read_and_take_over(self, seen: Seen, imports: FreshImports | None) -> str:
+    async def _make_ready(self, seen: Seen, imports: FreshImports | None) -> Prepared | None:
+        """Read the files, and let new plugins catch up; None: the files are not as seen any more.
+
+        Nothing is replaced yet. When it returns, no cycle is under way.
+        """
         found, seen_afterwards = await self._read(imports)
         if seen_afterwards != seen:
-            return CHANGING
+            return None
         if not isinstance(found, Read):
             raise ConfigurationError(found)
         pause = self.pause = LongestPause()
         with pause.part():
             prepared = self._prepare(found, imports)
+        if prepared.differs:
+            await self._catch_up(prepared, pause)
+        return prepared
+
+    async def _take_over(self, prepared: Prepared, seen: Seen) -> str:
+        """Replace the profiles; an exception from here on ends the process.
+
+        What is in force would be a mixture; after the restart it is whole again.
+        """
         if not prepared.differs:
             self._put_in_force(seen)
             self._metrics.configuration_reload(UNCHANGED, refused=False)
             _log.info("files changed, the configuration in force is the same")
             return UNCHANGED
-        declared = self.wiring.state.permissions.declared
-        added = await self._replace(prepared, pause)
+        declared, pause = self.wiring.state.permissions.declared, self.pause
+        with pause.part():
+            added = self._takeover.commit(prepared)
         self._put_in_force(seen)
         self.generation += 1
         self._metrics.configuration_reload(SUCCESS, refused=False)
@@ -243,8 +264,8 @@ class Reloader:
             # cancellation of ours.
             raise ConfigurationError(described(error, imports)) from error
 
-    async def _replace(self, prepared: Prepared, pause: LongestPause) -> list[str]:
-        """Let new plugins catch up in slices, and replace the profiles between two cycles."""
+    async def _catch_up(self, prepared: Prepared, pause: LongestPause) -> None:
+        """Let new plugins catch up in slices, and return between two cycles."""
         loop = self.wiring.scheduling.loop
         # Those of an earlier takeover.
         await self.wiring.state.extender_transport.close_removed()
@@ -264,8 +285,6 @@ class Reloader:
         except BaseException:
             self._takeover.abandon(prepared)
             raise
-        with pause.part():
-            return self._takeover.commit(prepared)
 
     async def _queue_known(self, scheduler_names: list[str]) -> None:
         """Queue the pending pods of new profiles that the informer knows already."""

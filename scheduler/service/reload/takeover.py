@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config import Configuration, needing_restart
+from config import Configuration, differences, needing_restart
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Framework
 from scheduler.extenders.transport import ExtenderClient
@@ -127,8 +127,8 @@ class Takeover:
             ),
         )
         self._require_watched(frameworks, registered, subscriptions)
-        differs = list(built.items()) != list(profiles.built.items()) or (
-            _settings(configuration) != _settings(self._configuration)
+        differs = list(built.items()) != list(profiles.built.items()) or bool(
+            differences(self._configuration, configuration)
         )
         return Prepared(
             configuration, built, hints, registered, subscriptions, shared, clients, differs

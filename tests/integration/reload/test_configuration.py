@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+from structlog.testing import capture_logs
+
+from scheduler.service.reload.takeover import Takeover
 from testing.embedded_service import BindLog
 from tests.integration.reload.running import HEADER, PROFILE, Running, running, until
 
@@ -76,6 +80,39 @@ async def test_key_that_needs_a_restart_is_named_and_nothing_is_taken_over(tmp_p
         assert "bindConcurrency" in await world.event("RestartRequired")
         shown = world.reloader.configz()["componentconfig"]
         assert shown["delayCacheUntilActive"] is False
+
+
+async def test_key_without_effect_is_taken_over_and_shown(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        assert await world.reload(f"{PROFILE}parallelism: 7\n") == "success"
+        assert world.reloader.configz()["componentconfig"]["parallelism"] == 7
+        assert world.reloader.configz()["kubestow"]["generation"] == 2
+        assert await world.reload(f"{PROFILE}parallelism: 7\n\n") == "unchanged"
+
+
+async def test_unexpected_error_is_told_and_costs_this_change_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        world.node("plain")
+        with monkeypatch.context() as patched, capture_logs() as logs:
+            patched.setattr(Takeover, "deliver_known", lambda *_: 1 / 0)
+            world.config.write_text(ONLY_LABELLED)
+            assert await looked(world) == 1
+            # The same files are not tried again.
+            assert await looked(world) == 1
+        assert [each["event"] for each in logs if each["log_level"] == "error"] == [
+            "reload failed unexpectedly",
+            "configuration not taken over, the one in force stays",
+        ]
+        assert "ZeroDivisionError" in world.problems()
+        assert "ZeroDivisionError" in await world.event("ReloadFailed")
+        assert world.reloader.configz()["kubestow"]["refused"]["result"] == "failed"
+        assert world.sample("kubestow_config_last_reload_successful") == 0
+        assert world.sample("kubestow_config_reloads_total") == 1
+        world.pod("next")
+        await until(lambda: world.node_of("next") == "plain")
+        assert await world.reload(TWO_PROFILES) == "success"
 
 
 async def test_pods_of_a_new_profile_that_are_known_already_are_scheduled(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.integration.extenders.extender import ExtenderServer, hanging, only
 from tests.integration.extenders.setup import BY_NAME, entry
@@ -57,6 +58,21 @@ async def test_extender_that_does_not_change_keeps_its_state(
         assert await world.reload(calling(second, first)) == "success"
         clients = transport.clients_of(world.reloader.configuration.effective.extenders)
         assert [each is kept for each in clients] == [False, True]
+
+
+async def test_no_client_is_made_for_an_extender_that_does_not_change(
+    tmp_path: Path, first: ExtenderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, calling(first)) as world:
+        transport = world.reloader.wiring.state.extender_transport
+        made: list[str] = []
+        monkeypatch.setattr(
+            "scheduler.extenders.transport.ExtenderHttp", lambda url, **_: made.append(url)
+        )
+        present = world.reloader.configuration.effective.extenders
+        other = replace(present[0], url_prefix="http://127.0.0.1:9")
+        transport.clients_of([other, *present])
+        assert made == ["http://127.0.0.1:9"]
 
 
 async def test_pod_that_an_extender_rejected_is_retried_without_it(

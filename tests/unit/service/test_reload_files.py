@@ -45,6 +45,11 @@ def afresh(folder: Path) -> Iterator[None]:
     imports.end()
 
 
+def test_folder_that_cannot_be_looked_at_has_a_fingerprint() -> None:
+    # As a folder below one that may not be searched: looking at it is an OSError.
+    assert of_folders(["x" * 300]) == of_folders(["x" * 300])
+
+
 def test_file_has_another_fingerprint_after_a_swap_of_a_link_on_its_path(tmp_path: Path) -> None:
     for version in ("v1", "v2"):
         (tmp_path / version).mkdir()
