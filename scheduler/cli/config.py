@@ -234,22 +234,37 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
 
 @command.command("rbac")
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--name", default="kubestow", show_default=True, help="Name of the ClusterRole.")
+@click.option("--name", help="Name of the ClusterRole. Default: kubestow, or kubestow-explainer.")
+@click.option(
+    "--explainer", is_flag=True, help="Of people who ask the scheduler, instead of its own."
+)
 @add_reading_options
-def rbac(file: str | None, *, name: str, **values: Any) -> None:
+def rbac(file: str | None, *, name: str | None, explainer: bool, **values: Any) -> None:
     """Print the ClusterRole, and the Role for the Lease, that FILE needs, as YAML.
 
     Without FILE: the defaults. A comment above each rule says who needs it, and what is off
     without it. To bind the roles to a ServiceAccount see manifests/rbac.yaml.
 
+    With --explainer: what a person needs for `kubestow explain` and the like. The Role leads to the
+    scheduler, and suffices for answers about namespaces whose pods the person may get.
+
     \b
-    Example:
+    Examples:
       kubestow config rbac profile.yaml | kubectl apply -f -
+      kubestow config rbac --explainer | kubectl apply -f -
     """  # noqa: D301 - click wants the character itself
+    from scheduler.service.permissions import declarations
     from scheduler.service.permissions.rbac import roles
 
     options = reading_options(file or "", **values)
-    click.echo(roles(needed_permissions(options), name), nl=False)
+    if explainer:
+        settings = read_configuration(options).effective.leader_election
+        lease = (settings.resource_name, settings.resource_namespace)
+        needed, suffix = declarations.explainer(lease), ""
+        name = name or "kubestow-explainer"
+    else:
+        needed, suffix = needed_permissions(options), "-leader-election"
+    click.echo(roles(needed, name or "kubestow", suffix=suffix), nl=False)
 
 
 @command.command("gates")

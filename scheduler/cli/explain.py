@@ -35,15 +35,12 @@ scores times weights. A cycle would take the node with the highest total.
 The running scheduler works this out when asked, from what it knows at that moment; nothing is
 scheduled, evicted or remembered. Preemption, Reserve and Permit are not tried.
 
-\b
-Through a tunnel, as the user of your kubeconfig:
-  kubectl -n kubestow-system port-forward deployment/kubestow 10259 &
-  kubestow explain default/web-0 --insecure-skip-tls-verify
+The leader is found by its Lease and asked through the API server, as the user of your kubeconfig.
 
 \b
-In the pod, as its service account:
-  kubectl -n kubestow-system exec deployment/kubestow -- \\
-      kubestow explain default/web-0 --insecure-skip-tls-verify
+Examples:
+  kubestow explain default/web-0
+  kubectl kubestow explain web-0 --namespace default --context production
 """
 
 _SCORE: Final = {"justify": "right", "overflow": "fold"}

@@ -25,20 +25,14 @@ in) or `in-flight` (being scheduled). # is how many pods go before it, HELD BY t
 rejected it or the gate, LAST EVENT what moved it last and the plugin whose hint said that this
 might help.
 
-\b
-Through a tunnel, as the user of your kubeconfig:
-  kubectl -n kubestow-system port-forward deployment/kubestow 10259 &
-  kubestow queue --insecure-skip-tls-verify
+The leader is found by its Lease and asked through the API server, as the user of your kubeconfig.
+Who may get the pods of a namespace may ask about that one.
 
 \b
-In the pod, as its service account:
-  kubectl -n kubestow-system exec deployment/kubestow -- \\
-      kubestow queue --insecure-skip-tls-verify
-
-\b
-As another user, who needs permission to get /debug/queue:
-  kubestow queue --ca-file kubestow.crt \\
-      --token "$(kubectl -n kubestow-system create token reader)"
+Examples:
+  kubestow queue
+  kubestow queue --namespace team-a
+  kubestow queue --token "$(kubectl -n kubestow-system create token reader)"
 """
 
 

@@ -30,6 +30,7 @@ from scheduler.client.leader_election import (
     LeadershipLostError,
     check_timing,
 )
+from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.lease_lock import LeaseLock
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
@@ -39,7 +40,13 @@ from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
-from scheduler.service.options import RunOptions, available_plugins, read_configuration, seconds
+from scheduler.service.options import (
+    RunOptions,
+    available_plugins,
+    own_pod,
+    read_configuration,
+    seconds,
+)
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
@@ -120,6 +127,8 @@ class Application:
         #: Takes over changes of the files; None before the parts are wired.
         self.reloader: Reloader | None = None
         self._heartbeat = LoopHeartbeat(LeaseClock())
+        #: Filled by the endpoints, published on the Lease by the leader.
+        self._address = LeaderAddress(own_pod())
 
     def request_stop(self) -> None:
         """Stop cleanly; a second call ends the process at once."""
@@ -211,6 +220,7 @@ class Application:
                 user_agent="kubestow/access",
                 metrics=self.metrics.client_recorder(transport.host),
             ),
+            self._address,
         )
         await self._unless_stopped(stack.enter_async_context(endpoints))
         try:
@@ -278,7 +288,7 @@ class Application:
         recorder = self.metrics.client_recorder(transport.host)
         metrics = PostedMetrics(recorder, asyncio.get_running_loop())
         client = ApiClient(transport, user_agent="kubestow/leader-election", metrics=metrics)
-        lock = LeaseLock(client, options.name, options.namespace)
+        lock = LeaseLock(client, options.name, options.namespace, self._address)
         elector = LeaderElector(lock, options, LeaseClock(), self._heartbeat, metrics=metrics)
         return LeaseThread(elector, transport)
 

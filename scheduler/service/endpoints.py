@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from config import Configuration
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import load_configuration
+from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_token
 from scheduler.client.transport import Transport
@@ -46,8 +47,10 @@ class Endpoints:
         wiring: Wiring,
         elector: LeaseThread | None,
         client: ApiClient,
+        address: LeaderAddress,
     ) -> None:
         self._options = options
+        self._address = address
         #: Of the start: what endpoints use needs a restart.
         self._configuration = configuration
         self._reloader = reloader
@@ -89,10 +92,15 @@ class Endpoints:
             Authenticator(partial(review_token, token_client), access),
             Authorizer(partial(review_access, access_client), access),
         )
-        tls = ServingTls(self._options.serving, client_ca_file=access.client_ca_file)
+        tls = ServingTls(
+            self._options.serving, access.client_ca_file, loaded=self._publish_certificate
+        )
         server = HttpsServer(handler, self._options.serving, tls)
         await self._stack.enter_async_context(server)
-        self.port = server.port
+        self.port = self._address.port = server.port
+
+    def _publish_certificate(self, sha256: str) -> None:
+        self._address.certificate_sha256 = sha256
 
     async def _review_client(self, kubeconfig: str) -> ApiClient:
         """Return the client of the cluster in `kubeconfig`; if empty, of our own."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -227,6 +228,17 @@ def own_namespace(
         return namespace_file.read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
     except OSError:
         return DEFAULT_NAMESPACE
+
+
+def own_pod(environ: Mapping[str, str] = os.environ, namespace_file: Path = NAMESPACE_FILE) -> str:
+    """Return the pod that this process runs in, as `namespace/name`; empty outside of a cluster.
+
+    Its name is POD_NAME, or else the host's, which is the pod's without `hostNetwork`.
+    """
+    name = environ.get("POD_NAME", "").strip()
+    if not name and "KUBERNETES_SERVICE_HOST" not in environ:
+        return ""
+    return f"{own_namespace(environ, namespace_file)}/{name or socket.gethostname()}"
 
 
 def _text(path: str) -> str:

@@ -22,6 +22,7 @@ def start_kubestow(
     feature_gates: Mapping[str, bool] | None = None,
     kubeconfig: Path | None = None,
     name: str = "kubestow",
+    environment: Mapping[str, str] | None = None,
 ) -> ManagedProcess:
     """Start kubestow and wait until it is ready.
 
@@ -33,6 +34,7 @@ def start_kubestow(
         feature_gates: gates to set.
         kubeconfig: the user to act as; the administrator by default.
         name: of the process and its log, to run more than one.
+        environment: in addition to what every component gets.
     """
     document: dict[str, Any] = {
         "apiVersion": API_VERSION,
@@ -53,4 +55,4 @@ def start_kubestow(
     if feature_gates:
         gates = ",".join(f"{gate}={str(on).lower()}" for gate, on in feature_gates.items())
         command.append(f"--feature-gates={gates}")
-    return control_plane.start_process(name, command, port=port)
+    return control_plane.start_process(name, command, port=port, environment=environment)

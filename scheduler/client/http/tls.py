@@ -137,6 +137,22 @@ class ClientTls:
             self._renew(material)
         self._issued = certificate, key
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a client certificate."""
+        return self._material.certificate is not None
+
+    def trusting(self, certificate: bytes) -> ssl.SSLContext:
+        """Return a context with our client certificate for one server, of any name.
+
+        It trusts `certificate` (DER) and no other; an authority is not needed.
+        """
+        pem = ssl.DER_cert_to_PEM_cert(certificate).encode()
+        material = _Material(pem, self._material.certificate, self._material.key)
+        context = _build(material, verify=True)
+        context.check_hostname = False
+        return context
+
     def _renew(self, material: _Material) -> None:
         self._context = _build(material, verify=self._settings.verify)
         self._material = material

@@ -58,6 +58,45 @@ SERVING: Final = (
         without="they need another account",
     ),
 )
+
+
+def explainer(lease: tuple[str, str]) -> tuple[Permission, ...]:
+    """Return what a person needs who asks a scheduler with this Lease (name, namespace)."""
+    name, namespace = lease
+    return (
+        Permission(
+            urls=tuple(f"/debug/{page}" for page in EXPLAINED),
+            verbs=("get",),
+            purpose="kubestow explain, queue and top about all namespaces and nodes",
+            without="there are answers about namespaces whose pods the user may get",
+        ),
+        Permission(
+            urls=("/debug/whatif",),
+            verbs=("post",),
+            purpose="kubestow whatif, which changes nothing",
+            without="it is refused",
+        ),
+        Permission(
+            group="coordination.k8s.io",
+            resource="leases",
+            verbs=("get",),
+            namespace=namespace,
+            names=(name,),
+            purpose="The way there: which pod leads, and the hash of its certificate",
+        ),
+        Permission(
+            resource="pods/portforward",
+            verbs=("get", "create"),
+            namespace=namespace,
+            purpose="The way there: the tunnel to that pod; API servers before 1.35 ask for get, "
+            "later ones for create as well",
+        ),
+    )
+
+
+EXPLAINED: Final = ("decisions", "explain", "node", "nodes", "queue", "summary")
+"""The debug pages that `kubestow explain` and the like read."""
+
 BRIDGE: Final = (
     Permission(
         on_demand=True,

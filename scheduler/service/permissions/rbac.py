@@ -36,20 +36,24 @@ def missing_rules(missing: Iterable[tuple[Permission, Iterable[str]]]) -> str:
     return "\n".join(f"- {{{rule(permission, verbs)}}}" for permission, verbs in missing)
 
 
-def roles(permissions: Iterable[Permission], name: str) -> str:
-    """Return a ClusterRole and, for each namespace, a Role, as YAML with comments."""
+def roles(permissions: Iterable[Permission], name: str, *, suffix: str = "-leader-election") -> str:
+    """Return a ClusterRole and, for each namespace, a Role, as YAML with comments.
+
+    The name of a Role ends with `suffix`.
+    """
     by_namespace: dict[str, list[Permission]] = {"": []}
     for each in permissions:
         by_namespace.setdefault(each.namespace, []).append(each)
     return "---\n".join(
-        _role(name, namespace, needed) for namespace, needed in by_namespace.items()
+        _role(f"{name}{suffix}" if namespace else name, namespace, needed)
+        for namespace, needed in by_namespace.items()
     )
 
 
 def _role(name: str, namespace: str, permissions: Iterable[Permission]) -> str:
     kind = "Role" if namespace else "ClusterRole"
     lines = [f"apiVersion: {API_VERSION}", f"kind: {kind}", "metadata:"]
-    lines.append(f"  name: {_scalar(f'{name}-leader-election' if namespace else name)}")
+    lines.append(f"  name: {_scalar(name)}")
     if namespace:
         lines.append(f"  namespace: {_scalar(namespace)}")
     lines.append("rules:")

@@ -8,9 +8,10 @@ interrupted and no file is watched.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -90,8 +91,11 @@ class CertificateSource(Protocol):
         """Return a value that changes when `load` would load another pair. Raises OSError."""
         ...
 
-    def load(self, context: ssl.SSLContext) -> None:
-        """Put the pair into `context`. Raises OSError, of which ssl.SSLError is one."""
+    def load(self, context: ssl.SSLContext) -> bytes:
+        """Put the pair into `context`; return the certificate as PEM.
+
+        Raises OSError, of which ssl.SSLError is one.
+        """
         ...
 
 
@@ -107,10 +111,12 @@ class FilePair:
         found = [path.stat() for path in (self.certificate, self.key)]
         return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
 
-    def load(self, context: ssl.SSLContext) -> None:
+    def load(self, context: ssl.SSLContext) -> bytes:
         """See `CertificateSource`."""
         # With a password an encrypted key is an error instead of a prompt on the terminal.
         context.load_cert_chain(self.certificate, self.key, password="")
+        # If it is replaced between the two reads, its stamp differs at the next look.
+        return self.certificate.read_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +129,28 @@ class SelfSigned:
         """Return the number of the half-life."""
         return self.clock.monotonic() // RENEW_AFTER_SECONDS
 
-    def load(self, context: ssl.SSLContext) -> None:
+    def load(self, context: ssl.SSLContext) -> bytes:
         """Make a pair; it is never written to a disk."""
-        with memory_file(b"".join(_new_pair(self.clock))) as path:
+        certificate, key = _new_pair(self.clock)
+        with memory_file(certificate + key) as path:
             context.load_cert_chain(path)
+        return certificate
 
 
 class ServingTls:
     """The SSL context of the server, kept up to date."""
 
     def __init__(
-        self, options: ServingOptions, client_ca_file: str = "", clock: Clock | None = None
+        self,
+        options: ServingOptions,
+        client_ca_file: str = "",
+        clock: Clock | None = None,
+        *,
+        loaded: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Build the context and load the first pair.
+
+        `loaded` gets the SHA-256 hash of each certificate (DER, hexadecimal) when it is in use.
 
         Raises:
             ServingError: a setting or file is unusable.
@@ -148,10 +163,12 @@ class ServingTls:
             self._source = _source(options, clock)
             self._stamp = self._source.stamp()
             self.context = self._make_context()
-            self._source.load(self.context)
+            certificate = self._source.load(self.context)
         except OSError as error:
             raise ServingError(f"serving certificate: {error}") from error
         self._next_check = clock.monotonic() + CHECK_SECONDS
+        self._loaded = loaded
+        loaded(certificate_sha256(certificate))
 
     def refresh(self) -> None:
         """Load a changed pair. Called for each connection; looks at files every ten seconds.
@@ -168,8 +185,9 @@ class ServingTls:
                 return
             # In two steps: a failed load would leave the context with a certificate and no key.
             self._source.load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-            self._source.load(self.context)
+            certificate = self._source.load(self.context)
             self._stamp = stamp
+            self._loaded(certificate_sha256(certificate))
         except OSError as error:
             _log.warning("cannot load the new serving certificate", error=str(error))
         else:
@@ -192,6 +210,18 @@ class ServingTls:
             # As Go: the file may hold the authority that issued them without the one above it.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
+
+
+def certificate_sha256(pem: bytes) -> str:
+    """Return the hash of the first certificate, which is the server's own, in a PEM file.
+
+    Empty for one in another armour (`BEGIN TRUSTED CERTIFICATE`), which OpenSSL reads as well.
+    """
+    begin = pem.find(ssl.PEM_HEADER.encode())
+    end = pem.find(ssl.PEM_FOOTER.encode(), begin) + len(ssl.PEM_FOOTER)
+    if begin < 0 or end < begin:
+        return ""
+    return sha256(ssl.PEM_cert_to_DER_cert(pem[begin:end].decode("ascii"))).hexdigest()
 
 
 def minimum_version(name: str) -> ssl.TLSVersion:

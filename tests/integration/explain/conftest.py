@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from config import FeatureGates
-from scheduler.cli.endpoint import Access, request
+from scheduler.cli.direct import Access, request
 from scheduler.cli.main import program
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from http.client import HTTPResponse
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from scheduler.cli import endpoint
+from scheduler.cli import direct, endpoint
 from scheduler.cli.main import program
 from testing.control_plane.ports import free_port
 from tests.integration.explain.conftest import READER, STRANGER, CommandResult, Open
@@ -58,7 +56,10 @@ async def test_a_token_overrides_the_kubeconfig(scheduling: Open, tmp_path: Path
 @pytest.mark.parametrize(
     ("token", "texts"),
     [
-        (STRANGER, ('User "stranger" cannot get path "/debug/queue"', "kubestow-reader")),
+        (
+            STRANGER,
+            ('User "stranger" cannot get path "/debug/queue"', "clusterrole=kubestow-explainer"),
+        ),
         ("nobody's", ("does not accept these credentials (the given token)", "create token")),
     ],
 )
@@ -129,7 +130,7 @@ async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_serve
         arguments = ("queue", "--server", site.server, "--kubeconfig", site.kubeconfig(), INSECURE)
         assert (await site.run(*arguments)).code == 0
         # The same server, as if it were on another machine.
-        monkeypatch.setattr(endpoint, "is_this_machine", lambda _: False)
+        monkeypatch.setattr(direct, "is_this_machine", lambda _: False)
         failed = await site.run(*arguments)
         assert failed.code == 6
         assert 'User "system:anonymous"' in failed.err
@@ -155,7 +156,7 @@ async def test_credentials_of_the_kubeconfig_are_not_sent_to_an_unverified_serve
     ],
 )
 def test_only_loopback_is_this_machine(server: str, here: bool) -> None:
-    assert endpoint.is_this_machine(server) is here
+    assert direct.is_this_machine(server) is here
 
 
 # -- bad arguments and bad responses -------------------------------------------------------------
@@ -198,7 +199,7 @@ def test_a_port_without_a_listener() -> None:
     result = run("queue", "--server", f"https://localhost:{free_port()}", "--token", "t")
     assert (result.code, result.out) == (5, "")
     assert "nothing listens there (connection refused)" in result.err
-    assert endpoint.TUNNEL in result.err
+    assert "leave --server out" in result.err
 
 
 def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,14 +233,21 @@ async def test_a_server_without_tls_has_an_error_of_its_own() -> None:
     assert (result.code, "no TLS there" in result.err) == (5, True)
 
 
-class Sent:
-    """A socket that delivers a response which was sent already."""
+class Delivering:
+    """A stream with a response that was sent already."""
 
-    def __init__(self, status: int, body: bytes, length: int) -> None:
-        self._bytes = b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, length) + body
+    def __init__(self, response: bytes) -> None:
+        self._response = response
 
-    def makefile(self, _: str) -> io.BytesIO:
-        return io.BytesIO(self._bytes)
+    def send(self, data: bytes) -> None:
+        del data
+
+    def receive(self) -> bytes:
+        sent, self._response = self._response, b""
+        return sent
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -247,14 +255,9 @@ def sending(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the response to every request."""
 
     def send(status: int, body: bytes, length: int | None = None) -> None:
-        @contextmanager
-        def exchange(*_: object) -> Iterator[HTTPResponse]:
-            sent = Sent(status, body, len(body) if length is None else length)
-            response = HTTPResponse(sent)  # type: ignore[arg-type]  # all that it uses
-            response.begin()
-            yield response
-
-        monkeypatch.setattr(endpoint, "exchange", exchange)
+        size = len(body) if length is None else length
+        head = b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, size)
+        monkeypatch.setattr(direct, "connect", lambda *_, **__: Delivering(head + body))
 
     return send
 
@@ -275,16 +278,16 @@ def test_other_responses(
     sending: Callable[..., None], status: int, body: bytes, code: int, text: str
 ) -> None:
     sending(status, body)
-    result = run("queue", "--token", "t")
+    result = run("queue", "--server", "localhost:1", "--token", "t")
     assert (result.code, result.out) == (code, "")
     assert text in result.err
 
 
 def test_an_answer_that_is_cut_is_no_answer(sending: Callable[..., None]) -> None:
     sending(200, b'{"now": 1', length=100)
-    result = run("queue", "--token", "t")
+    result = run("queue", "--server", "localhost:1", "--token", "t")
     assert (result.code, result.out) == (5, "")
-    assert "closed the connection within its answer" in result.err
+    assert "the connection ended within the answer" in result.err
 
 
 def test_a_response_is_read_in_pieces_and_a_body_is_posted(sending: Callable[..., None]) -> None:

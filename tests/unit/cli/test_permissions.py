@@ -26,6 +26,21 @@ def test_roles_are_printed_under_the_name_that_was_given(shell: Shell) -> None:
     assert names == ["mine", "mine-leader-election"]
 
 
+def test_the_roles_of_people_who_ask_are_for_the_lease_of_the_configuration(
+    shell: Shell, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+                    "leaderElection: {resourceName: l, resourceNamespace: n}\n")  # fmt: skip
+    ended = shell("config", "rbac", "--explainer", str(path))
+    assert ended.code == 0, ended.err
+    pages, way = yaml.safe_load_all(ended.out)
+    assert pages["kind"] == "ClusterRole"
+    assert {verb for rule in pages["rules"] for verb in rule["verbs"]} == {"get", "post"}
+    assert way["metadata"] == {"name": "kubestow-explainer", "namespace": "n"}
+    assert way["rules"][0]["resourceNames"] == ["l"]
+
+
 def test_an_invalid_file_is_reported_with_every_problem(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -34,8 +34,12 @@ def documents() -> list[Document]:
 
 
 def only(kind: str) -> Document:
-    """Return the one object of a kind."""
-    (found,) = [each for each in documents() if each["kind"] == kind]
+    """Return the one object of a kind, of those that are not for people."""
+    (found,) = [
+        each
+        for each in documents()
+        if each["kind"] == kind and not each["metadata"]["name"].endswith("-explainer")
+    ]
     return found
 
 

@@ -13,6 +13,7 @@ from config import API_VERSION, KIND, FeatureGates
 from scheduler.cli.permissions import needed_permissions
 from scheduler.framework import Permission
 from scheduler.service.options import RunOptions
+from scheduler.service.permissions.declarations import explainer
 from scheduler.service.permissions.rbac import missing_rules, roles
 from tests.unit.repository.tree import ROOT
 
@@ -65,6 +66,11 @@ def test_the_manifests_have_exactly_what_the_default_configuration_needs() -> No
     always = [each for each in permissions if not each.on_demand]
     assert printed(always) == set(grants(base))
     assert printed(on_demand) == set(grants(bridge))
+
+
+def test_the_manifests_have_exactly_what_people_who_ask_need() -> None:
+    base = yaml.safe_load_all((MANIFESTS / "explainer.yaml").read_text())
+    assert printed(explainer(("kubestow", "kubestow-system"))) == set(grants(base))
 
 
 def test_every_rule_has_its_reason_and_what_is_off_without_it() -> None:

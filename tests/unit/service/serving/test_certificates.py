@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import structlog
 from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving.certificates import (
@@ -105,6 +106,27 @@ def test_a_given_pair_is_served_and_its_successor_soon_after(tmp_path: Path) -> 
     clock.jump(10.1)
     tls.refresh()
     assert served(tls).serial_number == serial(tmp_path / "tls.crt") != first
+
+
+def test_the_hash_of_the_served_certificate_is_reported_at_each_renewal(tmp_path: Path) -> None:
+    clock, hashes = ManualClock(), list[str]()
+    options = files(tmp_path)
+    # A chain: the authority's certificate follows that of the server.
+    chain = tmp_path / "tls.crt"
+    chain.write_bytes(b"comment\n" + chain.read_bytes() + make_pair(NOW, VALID_FOR)[0])
+    tls = ServingTls(options, clock=clock, loaded=hashes.append)
+    write(tmp_path, NOW + timedelta(days=1))
+    expected = [served(tls).fingerprint(SHA256()).hex()]
+    clock.jump(10.1)
+    tls.refresh()
+    expected.append(served(tls).fingerprint(SHA256()).hex())
+    assert hashes == expected
+    made = list[str]()
+    own = ServingTls(ServingOptions(), clock=clock, loaded=made.append)
+    clock.jump(RENEW_AFTER_SECONDS)
+    own.refresh()
+    assert made[1:] == [served(own).fingerprint(SHA256()).hex()]
+    assert made[0] != made[1]
 
 
 def test_a_pair_that_cannot_be_used_changes_nothing_until_it_can(tmp_path: Path) -> None:

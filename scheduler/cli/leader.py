@@ -1,0 +1,243 @@
+"""The way to the leader with nothing but a kubeconfig.
+
+The Lease names the leader's pod, and has the hash of its certificate (`client.leader_record`). The
+API server forwards a port of the pod; within that, TLS goes from here to the scheduler. Nothing is
+sent before the certificate was found to have that hash: neither the API server nor a kubelet or
+whoever plays one can read or answer a question. Client certificates go to it only as well, in a
+second handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from scheduler.cli import leader_errors as errors
+from scheduler.cli.direct import failure
+from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
+from scheduler.cli.routes import Connection, NotConnectedError
+from scheduler.cli.streams import Stream, TlsStream, connect, exchange
+
+if TYPE_CHECKING:
+    from scheduler.client.http.tls import ClientTls
+    from scheduler.client.leader_record import LeaderRecord
+
+DEFAULT_LEASE: Final = "kubestow-system/kubestow"
+HOST: Final = "localhost"
+"""For which the scheduler signs its certificate, and the `Host` header."""
+
+MAX_LEASE_BYTES: Final = 1024 * 1024
+CLUSTER_SECONDS: Final = 60.0
+"""How long a loaded kubeconfig is used: a command that runs on must not send an expired token, or
+run a credential plugin for each request."""
+
+PUBLISHED_WITHIN: Final = 3.0
+"""A leader that renews its certificate publishes the hash with the next renewal of the Lease."""
+PUBLISHED_PAUSE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The API server, and the user's credentials for it."""
+
+    server: str
+    tls: ClientTls | None
+    server_name: str | None
+    proxy: str | None
+    authorization: str = field(repr=False)
+    source: str
+
+    def connect(self, timeout: float) -> Stream:
+        """Connect to the API server."""
+        context = None if self.tls is None else self.tls.current()
+        return connect(self.server, timeout, tls=context, name=self.server_name, proxy=self.proxy)
+
+    @property
+    def host(self) -> str:
+        """The `Host` header."""
+        return urlsplit(self.server).netloc
+
+    def get(self, target: str, timeout: float) -> tuple[int, bytes]:
+        """Get an object; return status and body."""
+        headers = {"User-Agent": "kubestow/cli", "Accept": "application/json"}
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        stream = self.connect(timeout)
+        try:
+            path = urlsplit(self.server).path.rstrip("/") + target
+            with exchange(stream, self.host, "GET", path, headers) as response:
+                return response.status, response.read(MAX_LEASE_BYTES)
+        finally:
+            stream.close()
+
+
+class LeaderRoute:
+    """The way through the API server; see `Route`. One for each Lease, used again and again."""
+
+    def __init__(self, *, kubeconfig: str, context: str, lease: str, token: str = "") -> None:
+        """Prepare; `lease` is `namespace/name`, `token` goes to the scheduler alone."""
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._lease = lease
+        self._token = token
+        self._loaded: tuple[float, Cluster] | None = None
+
+    def connect(self, timeout: float) -> Connection:
+        """See `Route`."""
+        cluster = self._cluster()
+        record = self._record(cluster, timeout)
+        deadline = time.monotonic() + PUBLISHED_WITHIN
+        while (stream := self._verified(cluster, record, timeout)) is None:
+            record = self._next_record(cluster, record, timeout, deadline)
+        if self._token:
+            authorization, credentials = f"Bearer {self._token}", "the given token"
+        elif cluster.authorization:
+            authorization, credentials = cluster.authorization, f"the token of {cluster.source}"
+        else:
+            authorization, credentials = "", f"the client certificate, if any, of {cluster.source}"
+        name = f"the leader, pod {record.pod},"
+        return Connection(stream, HOST, name, authorization, credentials, holder=record.holder)
+
+    def broken(self, connection: Connection, error: Exception) -> NotConnectedError:
+        """See `Route`."""
+        text = str(error) if isinstance(error, ForwardingError) else failure(error)
+        message = errors.BROKEN.format(name=connection.name, text=text, lease=self._lease)
+        return NotConnectedError(message, connection.holder)
+
+    def moved(self, holder: str) -> bool:
+        """See `Route`."""
+        try:
+            return self._record(self._cluster(), errors.LOOKUP_SECONDS).holder != holder
+        except CommandError:
+            return False
+
+    # -- the cluster and its Lease ---------------------------------------------------------------
+
+    def _cluster(self) -> Cluster:
+        """Return the cluster of the kubeconfig, loaded anew after a minute."""
+        now = time.monotonic()
+        if self._loaded is None or now > self._loaded[0]:
+            self._loaded = now + CLUSTER_SECONDS, asyncio.run(self._load())
+        return self._loaded[1]
+
+    async def _load(self) -> Cluster:
+        from scheduler.client.configuration import load_configuration
+        from scheduler.client.errors import ConfigurationError
+
+        try:
+            found = await load_configuration(
+                kubeconfig=self._kubeconfig or None, context=self._context or None
+            )
+            header = await found.authorization()
+            await found.credentials.close()
+        except ConfigurationError as error:
+            raise NotConnectedError(errors.NO_CLUSTER.format(text=error)) from error
+        return Cluster(
+            found.server, found.tls, found.server_hostname, found.proxy, header or "", found.source
+        )
+
+    def _record(self, cluster: Cluster, timeout: float) -> LeaderRecord:
+        """Read the Lease; return what its holder published."""
+        from scheduler.client.leader_record import leader_of
+
+        namespace, _, name = self._lease.partition("/")
+        target = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        try:
+            status, body = cluster.get(target, timeout)
+        except (OSError, HTTPException) as error:
+            text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
+            raise NotConnectedError(text) from error
+        if status != 200:
+            raise errors.lease_refused(self._lease, cluster.server, status, body)
+        record = leader_of(_object(body))
+        if record is None:
+            raise NotConnectedError(errors.NO_LEADER.format(lease=self._lease, namespace=namespace))
+        if not (record.pod and record.port and record.certificate_sha256):
+            text = errors.NO_ADDRESS.format(holder=record.holder, lease=self._lease)
+            raise NotConnectedError(text, record.holder)
+        return record
+
+    def _next_record(
+        self, cluster: Cluster, former: LeaderRecord, timeout: float, deadline: float
+    ) -> LeaderRecord:
+        """Wait for another record than the one whose certificate was not found."""
+        while time.monotonic() < deadline:
+            time.sleep(PUBLISHED_PAUSE)
+            record = self._record(cluster, timeout)
+            if record != former:
+                return record
+        raise NotConnectedError(errors.MISMATCH.format(pod=former.pod, lease=self._lease))
+
+    # -- the tunnel and the certificate ----------------------------------------------------------
+
+    def _verified(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> Stream | None:
+        """Connect and check the certificate; None if its hash is another than the Lease's."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Not by a name or an authority: the hash says which certificate it must be.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        stream = self._handshake(cluster, record, timeout, context)
+        if stream.certificate_sha256() != record.certificate_sha256:
+            stream.close()
+            return None
+        if self._token or cluster.authorization or cluster.tls is None:
+            return stream
+        if not cluster.tls.has_certificate:
+            return stream
+        certificate = stream.certificate()
+        stream.close()
+        return self._handshake(cluster, record, timeout, cluster.tls.trusting(certificate))
+
+    def _handshake(
+        self, cluster: Cluster, record: LeaderRecord, timeout: float, context: ssl.SSLContext
+    ) -> TlsStream:
+        tunnel = self._tunnel(cluster, record, timeout)
+        try:
+            return TlsStream(tunnel, context, HOST)
+        except (OSError, HTTPException) as error:
+            tunnel.close()
+            name = f"the leader, pod {record.pod},"
+            text = str(error) if isinstance(error, ForwardingError) else failure(error)
+            message = errors.BROKEN.format(name=name, text=text, lease=self._lease)
+            raise NotConnectedError(message, record.holder) from error
+
+    def _tunnel(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> PortForward:
+        try:
+            stream = cluster.connect(timeout)
+        except (OSError, HTTPException) as error:
+            text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
+            raise NotConnectedError(text) from error
+        try:
+            return PortForward(
+                stream,
+                cluster.host,
+                pod=record.pod,
+                port=record.port,
+                authorization=cluster.authorization,
+                prefix=urlsplit(cluster.server).path.rstrip("/"),
+            )
+        except UpgradeRefusedError as refusal:
+            stream.close()
+            raise errors.tunnel_refused(record, cluster.server, refusal) from refusal
+        except (OSError, HTTPException) as error:
+            stream.close()
+            text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
+            raise NotConnectedError(text) from error
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise CommandError("the API server answered with something else than a Lease")
+    return value

@@ -1,0 +1,119 @@
+"""Texts of `leader`: what failed on the way to the scheduler, and the command that helps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from scheduler.cli.exit_codes import NOT_PERMITTED, OTHER_ERROR, CommandError
+from scheduler.cli.routes import NotConnectedError
+
+if TYPE_CHECKING:
+    from scheduler.cli.port_forward import UpgradeRefusedError
+    from scheduler.client.leader_record import LeaderRecord
+
+LOOKUP_SECONDS: Final = 5.0
+"""For the Lease, when a connection broke."""
+
+NO_CLUSTER: Final = (
+    "cannot find the cluster: {text}\n"
+    "Without --server the command asks the API server of a kubeconfig for the leader."
+)
+NO_API_SERVER: Final = "cannot reach the API server {server}: {text}"
+NO_LEADER: Final = (
+    "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"
+    "otherwise look at its pods:  kubectl -n {namespace} get pods"
+)
+NO_ADDRESS: Final = (
+    "{holder}, which holds the Lease {lease}, does not publish how to reach it: it runs outside of "
+    "the cluster,\nserves no HTTPS, or is another program or an older version. Give --server URL."
+)
+NO_LEASE: Final = (
+    "there is no Lease {lease}: the scheduler was never started there, or its configuration has "
+    "another\nleaderElection.resourceNamespace or resourceName. Give --lease NAMESPACE/NAME."
+)
+BROKEN: Final = (
+    "{name} cannot be reached: {text}\n"
+    "The Lease {lease} still names it. If it is gone, another replica takes over within seconds."
+)
+MISMATCH: Final = (
+    "the certificate of pod {pod} is not the one that the leader published on its Lease {lease}.\n"
+    "Nothing was sent. Somebody between here and the pod may be reading along, or the pod is not "
+    "the leader."
+)
+NO_WEBSOCKET: Final = (
+    "{server} did not open a WebSocket to port {port} of pod {pod}: HTTP {status}: {text}\n"
+    "The API server, or a proxy before it, speaks no WebSocket. kubectl knows another protocol:\n"
+    "  kubectl -n {namespace} port-forward pod/{name} {port}\n"
+    "and beside it, the command with  --server https://localhost:{port} --insecure-skip-tls-verify"
+)
+NO_POD: Final = (
+    "pod {pod}, which leads, cannot be reached: {text}\n"
+    "If it is gone, another replica takes over within seconds."
+)
+UNAUTHENTICATED: Final = (
+    "{server} does not accept your credentials: {text}\nDoes kubectl work?  kubectl auth whoami"
+)
+MAY_NOT: Final = (
+    "{text}\n"
+    "To ask the scheduler, a user reads its Lease and forwards a port of its pods. An\n"
+    "administrator grants it with\n"
+    "  kubectl -n {namespace} create rolebinding kubestow-explainer-USER \\\n"
+    "      --role=kubestow-explainer --user=USER"
+)
+
+
+def lease_refused(lease: str, server: str, status: int, body: bytes) -> CommandError:
+    """Return the error for a Lease that could not be read."""
+    namespace, text = lease.partition("/")[0], status_message(body)
+    match status:
+        case 401:
+            return CommandError(UNAUTHENTICATED.format(server=server, text=text), NOT_PERMITTED)
+        case 403:
+            return CommandError(MAY_NOT.format(text=text, namespace=namespace), NOT_PERMITTED)
+        case 404:
+            return NotConnectedError(NO_LEASE.format(lease=lease))
+    return CommandError(f"{server} responded with {status}: {text}", OTHER_ERROR)
+
+
+def tunnel_refused(record: LeaderRecord, server: str, refusal: UpgradeRefusedError) -> CommandError:
+    """Return the error for a port that could not be forwarded."""
+    namespace, _, name = record.pod.partition("/")
+    text = status_message(refusal.body)
+    match refusal.status:
+        case 401:
+            return CommandError(UNAUTHENTICATED.format(server=server, text=text), NOT_PERMITTED)
+        case 403 if _is_status(refusal.body):
+            return CommandError(MAY_NOT.format(text=text, namespace=namespace), NOT_PERMITTED)
+        case 404 | 500 | 502 | 503 | 504 if _is_status(refusal.body):
+            return NotConnectedError(NO_POD.format(pod=record.pod, text=text), record.holder)
+    text = NO_WEBSOCKET.format(
+        server=server,
+        port=record.port,
+        pod=record.pod,
+        status=refusal.status,
+        text=text,
+        namespace=namespace,
+        name=name,
+    )
+    return NotConnectedError(text, record.holder)
+
+
+def status_message(body: bytes) -> str:
+    """Return the message of a Status, or the body as text."""
+    text = body.decode("utf-8", "replace").strip()
+    status = _decoded(body)
+    return str(status.get("message", text)) if isinstance(status, dict) else text
+
+
+def _is_status(body: bytes) -> bool:
+    """Whether it is the API server that answers, and not a proxy before it."""
+    status = _decoded(body)
+    return isinstance(status, dict) and status.get("kind") == "Status"
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

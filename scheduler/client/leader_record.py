@@ -1,0 +1,76 @@
+"""The address of the leader: an annotation on its Lease that only the leader writes.
+
+`kubestow explain` and the like read it, connect to the pod through the API server, and accept the
+one certificate whose hash is published here. So the right to update the Lease decides whom they
+trust; whoever has it could make itself the leader as well. Nothing in the annotation is secret.
+
+The annotation names the holder it belongs to. A process that takes the Lease over and does not know
+the annotation leaves it as it is; a reader then sees another holder in the spec, and ignores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+ANNOTATION: Final = "kubestow.io/leader"
+
+
+class LeaderRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The value of the annotation, as JSON."""
+
+    #: `holderIdentity` of the Lease.
+    holder: str
+    #: `namespace/name`; empty for a process outside of the cluster.
+    pod: str = ""
+    #: Where the pod serves HTTPS; 0 for nowhere.
+    port: int = 0
+    #: Hash of the serving certificate (DER), in lower-case hexadecimal digits.
+    certificate_sha256: str = msgspec.field(default="", name="certificateSHA256")
+
+
+class LeaderAddress:
+    """The part of the record that this process publishes when it leads.
+
+    The event loop of the process sets the attributes, that of the Lease reads them: each is
+    replaced as a whole, and an outdated one is replaced by the next renewal.
+    """
+
+    def __init__(self, pod: str = "") -> None:
+        """Prepare; `pod` is our own, as `namespace/name`."""
+        self.pod = pod
+        self.port = 0
+        self.certificate_sha256 = ""
+
+    def annotated(self, lease: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the Lease with our record as its annotation; without one if nobody holds it."""
+        metadata = dict(lease.get("metadata") or {})
+        annotations = dict(metadata.get("annotations") or {})
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder:
+            record = LeaderRecord(str(holder), self.pod, self.port, self.certificate_sha256)
+            annotations[ANNOTATION] = msgspec.json.encode(record).decode()
+        else:
+            annotations.pop(ANNOTATION, None)
+        return {**lease, "metadata": {**metadata, "annotations": annotations}}
+
+
+def leader_of(lease: Mapping[str, Any]) -> LeaderRecord | None:
+    """Return the record of the Lease's holder.
+
+    None if nobody holds the Lease. A holder that publishes nothing, or something else than such a
+    record, has a record with nothing but its identity.
+    """
+    spec, metadata = lease.get("spec"), lease.get("metadata")
+    holder = spec.get("holderIdentity") if isinstance(spec, Mapping) else None
+    if not holder:
+        return None
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    text = annotations.get(ANNOTATION, "") if isinstance(annotations, Mapping) else ""
+    try:
+        record = msgspec.json.decode(text, type=LeaderRecord)
+    except (ValueError, TypeError, RecursionError):
+        return LeaderRecord(str(holder))
+    return record if record.holder == holder else LeaderRecord(str(holder))

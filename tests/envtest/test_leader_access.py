@@ -1,0 +1,166 @@
+"""One command from a laptop: the Lease, a tunnel through the real API server, a pinned certificate.
+
+Two replicas run as processes; a fake kubelet forwards ports to them, as a node would.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scheduler.client.leader_record import leader_of
+from scheduler.service.options import ServingOptions
+from scheduler.service.serving.certificates import ServingTls
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.fake_kubelet import FakeKubelet
+from testing.control_plane.kubestow import start_kubestow
+from testing.control_plane.ports import LOOPBACK
+from tests.envtest.workload import until
+
+pytestmark = pytest.mark.envtest
+
+NAMESPACE: Final = "kubestow-system"
+LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/reached"
+ELECTION: Final = {
+    "leaderElect": True,
+    "resourceName": "reached",
+    "resourceNamespace": NAMESPACE,
+}
+NODE, OTHER = "reached-node-1", "other-namespace"
+REPLICAS: Final = ("reached-a", "reached-b")
+
+
+@dataclass
+class Site:
+    """Two replicas behind a fake kubelet."""
+
+    control_plane: ControlPlane
+    kubelet: FakeKubelet
+    replicas: dict[str, ManagedProcess] = field(default_factory=dict)
+
+    def leader(self) -> str:
+        """Return the pod of the leader; empty when there is none."""
+        record = leader_of(self.control_plane.admin.request("GET", LEASE))
+        return "" if record is None else record.pod.rpartition("/")[2]
+
+    def start(self, pod: str) -> None:
+        """Start a replica that stands for a pod."""
+        self.replicas[pod] = start_kubestow(
+            self.control_plane,
+            {"leaderElection": ELECTION},
+            name=pod,
+            environment={"POD_NAME": pod, "POD_NAMESPACE": NAMESPACE},
+        )
+
+    def ask(
+        self, *arguments: str, kubeconfig: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user would, with nothing but a kubeconfig."""
+        return subprocess.run(
+            [
+                sys.executable, "-m", "scheduler", *arguments, f"--lease={NAMESPACE}/reached",
+                f"--kubeconfig={kubeconfig or self.control_plane.kubeconfig}",
+            ],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: ControlPlane) -> Iterator[Site]:
+    admin = control_plane.admin
+    for namespace in (NAMESPACE, OTHER):
+        admin.ensure("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    with FakeKubelet() as kubelet:
+        admin.ensure("/api/v1/nodes", kubelet.node(NODE))
+        found = Site(control_plane, kubelet)
+        for pod in REPLICAS:
+            admin.ensure(f"/api/v1/namespaces/{NAMESPACE}/pods", _pod(pod, NODE))
+            found.start(pod)
+        until(lambda: bool(found.leader()), "a leader that publishes its address")
+        yield found
+        for process in found.replicas.values():
+            process.stop()
+        admin.request("DELETE", f"/api/v1/nodes/{NODE}")
+
+
+def _pod(name: str, node: str = "") -> dict[str, Any]:
+    spec = {"containers": [{"name": "main", "image": "image"}], "schedulerName": "kubestow"}
+    return {"metadata": {"name": name}, "spec": {**spec, **({"nodeName": node} if node else {})}}
+
+
+def test_a_kubeconfig_is_all_that_a_question_needs(site: Site) -> None:
+    found = site.ask("queue", "-o", "json")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert json.loads(found.stdout)["leading"] is True
+    assert site.kubelet.asked[-1] == f"{NAMESPACE}/{site.leader()}"
+
+
+@contextmanager
+def eavesdropper() -> Iterator[tuple[int, list[bytes]]]:
+    """Serve TLS with a certificate of its own, and keep what is sent."""
+    context, heard = ServingTls(ServingOptions()).context, list[bytes]()
+    listener = socket.create_server((LOOPBACK, 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    with context.wrap_socket(connection, server_side=True) as tls:
+                        heard.append(tls.recv(4096))
+                except (ssl.SSLError, OSError):
+                    heard.append(b"")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1], heard
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def test_a_man_in_the_middle_is_refused_before_anything_is_sent(site: Site) -> None:
+    port = site.replicas[site.leader()].port
+    with eavesdropper() as (elsewhere, heard), site.kubelet.redirect(port, elsewhere):
+        refused = site.ask("queue")
+    assert (refused.returncode, refused.stdout) == (5, "")
+    assert "is not the one that the leader published on its Lease" in refused.stderr
+    assert heard
+    assert b"".join(heard) == b""
+    assert site.ask("queue").returncode == 0
+
+
+def test_a_container_that_does_not_listen_is_reported(site: Site) -> None:
+    with socket.socket() as closed:
+        closed.bind((LOOPBACK, 0))
+        port = site.replicas[site.leader()].port
+        with site.kubelet.redirect(port, closed.getsockname()[1]):
+            failed = site.ask("queue")
+    assert (failed.returncode, failed.stdout) == (5, "")
+    assert "Connect call failed" in failed.stderr or "error forwarding port" in failed.stderr
+
+
+def test_when_the_leader_ends_the_next_one_is_asked(site: Site) -> None:
+    former = site.leader()
+    site.replicas[former].stop()
+    until(lambda: site.leader() not in ("", former), "another leader")
+    found = site.ask("queue", "-o", "json")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert site.kubelet.asked[-1] == f"{NAMESPACE}/{site.leader()}"
+    site.start(former)
