@@ -251,6 +251,8 @@ class SchedulingQueue(QueueIntrospection):
             self._events_ignored += 1
             return 0
         self._end_suppression()
+        if not self._sub_queues.unschedulable and not self._in_flight:
+            return 0
         happened = InFlightEvent(event, old, new, subscription.label, pre_check)
         self._in_flight.record(happened)
         return self._wakeups.start(happened, subscription)

@@ -7,6 +7,7 @@ objects anew, so that several worlds can be built of one reading.
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from typing import Any, Final, Protocol
 import msgspec
 import yaml
 
+from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
-from scheduler.client.resources import Resource
+from scheduler.client.resources import PODS, Resource
 from simulator.offline.editing import FINISHED, WorldError, resource_of
+from simulator.offline.virtual_time import no_collections
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".gz")
 """Files that are read of a folder."""
@@ -40,6 +43,9 @@ DECIDED_BY: Final[Mapping[str, str]] = {
     "resourcequotas": "no quota defers a pod",
 }
 """The difference that it makes when a dump has no object of a resource."""
+
+_ORDER: Final = {"nodes": 0, "pods": 2}
+"""The order of resources in a world; those not listed have 1."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -70,6 +76,11 @@ class _Document(msgspec.Struct, rename="camel"):
     kind: str = ""
     items: list[msgspec.Raw] | None = None
 
+
+_BEGINNING: Final = re.compile(
+    rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]+)"\s*,\s*"kind"\s*:\s*"([^"\\]+)"\s*,'
+).match
+"""The beginning of an object as kubectl writes it, so that it need not be read to its end twice."""
 
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 _decode_document: Final = msgspec.json.Decoder(_Document).decode
@@ -103,8 +114,9 @@ class Objects:
             WorldError: a file cannot be read; the text names it, and the line.
         """
         found = cls()
-        for path in _files(paths):
-            found._read_file(path)
+        with no_collections():
+            for path in _files(paths):
+                found._read_file(path)
         found.notes += [
             f"{kind}: {count} skipped, since scheduling reads no such objects"
             for kind, count in found._skipped.items()
@@ -112,21 +124,23 @@ class Objects:
         return found
 
     def fill(self, world: Filled) -> None:
-        """Put the objects into a world: pods last, those that are bound before the others.
+        """Put the objects into a world: nodes first, pending pods last, by their age.
 
         Raises:
             WorldError: an object is malformed; the text names file, line and object.
         """
-        pods: list[tuple[tuple[bool, str, str], _Source, Any]] = []
-        for source in sorted(self._sources, key=lambda each: each.resource.plural != "nodes"):
+        pending: list[tuple[tuple[str, str], _Source, Pod]] = []
+        for source in sorted(self._sources, key=lambda each: _ORDER.get(each.resource.plural, 1)):
             item = _decoded(world, source)
-            if source.resource.plural != "pods":
+            if source.resource is PODS and item.status.phase in FINISHED:
+                continue
+            if source.resource is not PODS or item.spec.node_name:
+                # At once: it then shares most of its content with others, and the rest is freed.
                 _put(world, source, item)
-            elif item.status.phase not in FINISHED:
-                created = item.metadata.creation_timestamp or ""
-                order = (not item.spec.node_name, created, item.key)
-                pods.append((order, source, item))
-        for _, source, item in sorted(pods, key=lambda each: each[0]):
+            else:
+                order = (item.metadata.creation_timestamp or "", item.key)
+                pending.append((order, source, item))
+        for _, source, item in sorted(pending, key=lambda each: each[0]):
             _put(world, source, item)
 
     def missing(self, needed: Iterable[str]) -> list[str]:
@@ -158,6 +172,11 @@ class Objects:
             before = data[: max(0, data.find(bytes(raw)))]
             return f"{path}:{before.count(10) + 1}"
 
+        begins = _BEGINNING(raw)
+        if begins is not None:
+            version, kind = begins[1].decode(), begins[2].decode()
+            self._add({"apiVersion": version, "kind": kind}, raw, where)
+            return
         try:
             head = _decode_head(raw)
         except msgspec.DecodeError as error:
@@ -231,7 +250,9 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        inside = sorted(
+            each for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file()
+        )
         if not inside:
             raise WorldError(f"{path}: the folder has no file ending in {', '.join(SUFFIXES)}")
         yield from inside

@@ -14,6 +14,7 @@ import logging
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -34,7 +35,7 @@ from simulator.offline.reading import Objects
 from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
 from simulator.offline.trace import Arrival
 from simulator.offline.trial import MAX_COPIES, Trial, explain
-from simulator.offline.virtual_time import START, rare_collections
+from simulator.offline.virtual_time import START, Agenda, no_collections, rare_collections
 
 PATIENCE: Final = 120.0
 """Seconds without a placement, an eviction or an end after which `schedule` gives up: longer than
@@ -99,8 +100,8 @@ class World(Editing):
         #: UIDs to the second when the pod was added, and to the seconds that it runs.
         self._added: dict[str, float] = {}
         self._durations: dict[str, float] = {}
-        #: Timers of the world itself: arrivals, ends of pods, and what `at` was given.
-        self._timers = 0
+        #: Arrivals, ends of pods, and what `at` was given.
+        self._agenda = Agenda(self._assembly.loop)
         self._placed: list[Placement] = []
         self._evicted: list[Eviction] = []
         self._finished = 0
@@ -121,7 +122,7 @@ class World(Editing):
 
     def _load(self, objects: Objects) -> None:
         self.notes += objects.notes
-        with rare_collections():
+        with no_collections():
             objects.fill(self)
             self._tables.deliver(self._assembly.handlers)
         self.notes += objects.missing(self._assembly.needed)
@@ -206,7 +207,7 @@ class World(Editing):
             return self._run(until, lambda _due: False)
 
         def over(due: float) -> bool:
-            if self._timers:
+            if self._agenda:
                 return False
             return quiet(self._assembly) or due - self._last_change > patience
 
@@ -222,13 +223,7 @@ class World(Editing):
         ...     world.run(until=120.0).placed[0].time >= 60.0
         True
         """
-        self._timers += 1
-
-        def act() -> None:
-            self._timers -= 1
-            action()
-
-        self._assembly.loop.call_at(max(time, self.now), act)
+        self._agenda.at(time, action)
 
     def _run(self, until: float, on_idle: Callable[[float], bool]) -> Result:
         self._begin()
@@ -382,7 +377,7 @@ class World(Editing):
         )
         duration = self._durations.pop(uid, None)
         if duration is not None:
-            self.at(self.now + duration, lambda: self._finish(pod))
+            self._agenda.at(self.now + duration, partial(self._finish, pod))
 
     def _finish(self, pod: Pod) -> None:
         self._last_change = self.now

@@ -166,9 +166,13 @@ def _loop_class(connections: Connections) -> type[SchedulingLoop]:
 
 
 def _budget(connections: Connections) -> CycleBudget:
-    limit = seconds(connections.configuration.options.cycle_time_budget) or float("inf")
+    monotonic = connections.clock.monotonic
+    limit = seconds(connections.configuration.options.cycle_time_budget)
+    if not limit:
+        # No CPU clock is read where nothing is limited.
+        return CycleBudget(monotonic, float("inf"))
     # Everything that touches queue and engine runs on this one thread.
-    return CycleBudget(connections.clock.monotonic, limit, time.thread_time, _full_collections)
+    return CycleBudget(monotonic, limit, time.thread_time, _full_collections)
 
 
 def _queue(
