@@ -18,6 +18,7 @@ from scheduler.cache import Cache
 from scheduler.framework import QueuedPodInfo
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue, build_hint_map
+from scheduler.service.node_pages import NodePages
 from scheduler.service.serving.json_body import encode
 from scheduler.service.summary_page import SummaryPages
 
@@ -39,7 +40,10 @@ def main(*, nodes: int, pods: int) -> None:
         cache, queue, SchedulerMetrics(process=False), clock=_Clock(), leading=lambda: True
     )
     click.echo(f"{nodes} nodes, {pods} placed pods, {pods} waiting pods; milliseconds of CPU")
+    nodes_pages = NodePages(cache, lambda _: (), clock=_Clock(), leading=lambda: True)
     for name, page in {
+        "nodes?limit=500": lambda: nodes_pages.nodes({"limit": "500"}),
+        "node": lambda: nodes_pages.node({"name": "node-0", "pods": "1000"}),
         "summary": lambda: pages.summary({}),
         "summary?rows=100": lambda: pages.summary({"rows": "100"}),
     }.items():

@@ -183,7 +183,7 @@ async def test_five_thousand_nodes_and_ten_thousand_pods_are_drawn_within_bounds
         await show(page, "nodes", "5,000 nodes of 5,000")
         assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
         asked = [query["from"] for path, query, _ in answers.asked if path == "/debug/nodes"]
-        assert asked[:5] == ["0", "1000", "2000", "3000", "4000"]
+        assert asked[:10] == [str(first) for first in range(0, 5_000, 500)]
         # The nodes of a zone are walked with arrow keys.
         await page.evaluate("document.querySelector('canvas').focus()")
         await page.press("ArrowRight")

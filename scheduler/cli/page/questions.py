@@ -51,7 +51,7 @@ def _text(name: str, text: str) -> str:
 
 QUESTIONS: Final[Mapping[str, Question]] = {
     "summary": Question("/debug/summary", {"rows": _number(0, 100)}),
-    "queue": Question("/debug/queue", {"namespace": _text, "limit": _number(1, 10_000)}),
+    "queue": Question("/debug/queue", {"namespace": _text, "limit": _number(1, 1000)}),
     "explain": Question(
         "/debug/explain",
         {"pod": _text, "node": _text, "nodes": _number(0, 1000), "examples": _number(0, 1000)},
@@ -60,7 +60,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "/debug/decisions",
         {"pod": _text, "limit": _number(1, 1000), "since": _number(0, 10**15)},
     ),
-    "nodes": Question("/debug/nodes", {"limit": _number(1, 1000), "from": _number(0, 10**8)}),
+    "nodes": Question("/debug/nodes", {"limit": _number(1, 500), "from": _number(0, 10**8)}),
     "node": Question("/debug/node", {"name": _text, "pods": _number(0, 1000)}),
 }
 

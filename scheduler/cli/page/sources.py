@@ -16,7 +16,7 @@ from scheduler.cli.exit_codes import BAD_INPUT, NO_SUCH_POD, NOT_PERMITTED, Comm
 from scheduler.cli.page.questions import QuestionError
 
 MAX_ANSWER_BYTES: Final = 32 << 20
-"""More than 10,000 pods of every sub-queue take; a browser would choke on more."""
+"""Far more than any answer has; a browser would choke on more."""
 
 _STATUS: Final = {BAD_INPUT: 400, NO_SUCH_POD: 404, NOT_PERMITTED: 403}
 """HTTP status by exit code of the commands; any other failure is 502."""

@@ -41,7 +41,7 @@ async def test_every_question_has_its_answer(scheduling: Open) -> None:
         running.cluster.create(pod("large", "64"))
         await until(lambda: bound_to(running.cluster, "fits") == "n1")
         summary = await ask(running, "summary", rows="20")
-        nodes = await ask(running, "nodes", limit="1000")
+        nodes = await ask(running, "nodes", limit="500")
         one = await ask(running, "node", name="n1")
         queue = await ask(running, "queue", limit="10")
         story = await ask(running, "explain", pod="default/large")

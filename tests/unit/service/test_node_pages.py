@@ -103,8 +103,8 @@ def test_pods_labels_and_taints_are_limited(world: World) -> None:
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ({"limit": "1001"}, "limit=1001: give a number from 1 to 1000"),
-        ({"limit": "0"}, "limit=0: give a number from 1 to 1000"),
+        ({"limit": "501"}, "limit=501: give a number from 1 to 500"),
+        ({"limit": "0"}, "limit=0: give a number from 1 to 500"),
         ({"from": "-1"}, "from=-1: not a number"),
     ],
 )

@@ -7,7 +7,8 @@ import { HeatMap, Legend } from "./heatmap.js";
 import { Badge, Facts, Meter, NodeLink, Pending, PodLink, Standby, Table } from "./parts.js";
 import { LongText, Text, amount, contains, number, plural, visible } from "./text.js";
 
-const CHUNK = 1000;
+const CHUNK = 500;
+const MOST_PODS = 1000;
 const MOST_NODES = 20_000;
 const MOST_ZONES = 30;
 const EVERY = 5;
@@ -114,7 +115,7 @@ const USE = (node) => [
 ];
 
 export function Node({ name, at, every = EVERY }) {
-  const answer = useAnswer("node", { name, pods: CHUNK, at }, every);
+  const answer = useAnswer("node", { name, pods: MOST_PODS, at }, every);
   const node = answer.data;
   const asked = [...new Set((node?.pods ?? []).flatMap((pod) => Object.keys(pod.requests)))].slice(0, 12);
   const names = node ? [...new Set([...Object.keys(node.allocatable), ...Object.keys(node.requested)])] : [];

@@ -7,7 +7,8 @@ import { Badge, Pending, PLACES, PodLink, Standby, Table } from "./parts.js";
 import { LongText, SHORT, Text, contains, number, plural, span, visible } from "./text.js";
 
 const FIRST_LIMIT = 200;
-const LAST_LIMIT = 10_000;
+// More would keep the scheduler from its work while it lists them.
+const LAST_LIMIT = 1_000;
 
 const EVERY = 3;
 
@@ -104,7 +105,8 @@ export function Queue({ at, every = EVERY }) {
       <p role="status">${plural(pods.length, "pod")} shown of ${number(total)} waiting.
         ${page.pods.length < total && limit < LAST_LIMIT && !namespace && html`${" "}
           <button type="button" class="link" onClick=${() => setLimit(Math.min(LAST_LIMIT, limit * 5))}>
-            Load more of each place</button>`}</p>
+            Load more of each place</button>`}
+        ${page.pods.length < total && limit === LAST_LIMIT && !namespace && html`${" "}Name a namespace to see others.`}</p>
       <${Table} caption="Waiting pods" columns=${columns(page.now)} rows=${pods} id=${(pod) => pod.uid}
         empty="No pod waits here." />
       <${Reasons} pods=${page.pods} chosen=${message} choose=${setMessage} />`}`;

@@ -1,0 +1,66 @@
+"""`kubestow ui` as a process, beside a scheduler and a real API server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from testing.control_plane.control_plane import ControlPlane
+from testing.control_plane.kubestow import start_kubestow
+from tests.envtest.workload import Workload
+
+pytestmark = pytest.mark.envtest
+
+Ask = Callable[..., Any]
+
+
+@contextmanager
+def page(control_plane: ControlPlane, port: int) -> Iterator[Ask]:
+    """Run the command as the administrator; give a function that asks a question there."""
+    command = [
+        *(sys.executable, "-m", "scheduler", "ui", "--no-browser"),
+        *("--kubeconfig", str(control_plane.kubeconfig)),
+        *("--server", f"https://localhost:{port}", "--insecure-skip-tls-verify"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+
+        def ask(question: str) -> Any:
+            with urllib.request.urlopen(f"{url}api/{question}", timeout=30) as response:
+                return json.load(response)
+
+        yield ask
+        process.terminate()
+        assert process.wait() == 0
+
+
+def test_a_person_finds_nodes_queue_and_the_story_of_a_pod(control_plane: ControlPlane) -> None:
+    scheduler = start_kubestow(control_plane, name="kubestow-page")
+    with Workload(control_plane, "page") as work:
+        work.node("page-1", labels={"topology.kubernetes.io/zone": "a"})
+        work.node("page-2", unschedulable=True)
+        work.pod("fits", cpu="1500m")
+        work.pod("large", cpu="64")
+        work.until_bound("fits")
+        work.until_rejected("large")
+        with page(control_plane, scheduler.port) as ask:
+            nodes = {node["name"]: node for node in ask("nodes?limit=500")["nodes"]}
+            node = ask("node?name=page-1")
+            queue = ask("queue?namespace=page")
+            story = ask("explain?pod=page/large")
+            summary = ask("summary")
+    scheduler.stop()
+    assert (nodes["page-1"]["zone"], nodes["page-2"]["unschedulable"]) == ("a", True)
+    assert [(pod["name"], pod["requests"]["cpu"]) for pod in node["pods"]] == [("fits", 1.5)]
+    assert [pod["name"] for pod in queue["pods"]] == ["large"]
+    reasons = {reason for each in story["pod"]["nodes"]["rejections"] for reason in each["reasons"]}
+    assert "Insufficient cpu" in reasons
+    assert summary["nodes"] >= 2
