@@ -20,7 +20,7 @@ from tests.page.answers import (
 )
 from tests.page.build import axe
 from tests.page.chromium import Page
-from tests.unit.cli.runs import example_run
+from tests.unit.decisions.runs import example_run
 
 pytestmark = pytest.mark.browser
 

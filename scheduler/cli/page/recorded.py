@@ -1,6 +1,6 @@
 """The source of the page about a finished run: answers as the scheduler gave, at any moment.
 
-Everything is derived from `run.Frame`; the last frame is kept, since a view asks several questions
+Everything is derived from `Frame`; the last frame is kept, since a view asks several questions
 about one moment. What only a living scheduler can tell, as what every node says to a pod now, is
 not there.
 """
@@ -18,9 +18,17 @@ import msgspec
 
 from scheduler.cli.exit_codes import BAD_INPUT, CommandError
 from scheduler.cli.page.questions import QuestionError
-from scheduler.cli.page.run import Frame, Run, RunError, RunNode, RunPod, frame_at, load_run
+from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
-from scheduler.decisions import Decision, DecisionResult
+from scheduler.decisions import (
+    Decision,
+    DecisionResult,
+    Frame,
+    Run,
+    RunNode,
+    RunPod,
+    frame_at,
+)
 from scheduler.pages import API_VERSION
 
 Json = dict[str, Any]

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from tests.unit.cli.runs import example_run
+from tests.unit.decisions.runs import example_run
 
 ROOT = Path(__file__).resolve().parents[3]
 

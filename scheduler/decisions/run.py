@@ -1,34 +1,24 @@
 """A finished run: nodes, pods and decisions over a span of time, and its state at any moment.
 
-It is what a simulation writes and a page with a time slider shows. The file is JSON, gzipped if its
-name ends in `.gz`; docs/page.md documents it. Reading is strict about types and ignores fields that
-are not known, so that later versions may add some.
+A simulation makes it, a bundle is turned into it, and the page of `kubestow ui` shows it with a
+slider for the time. Its fields are the keys of the file (docs/page.md), where those that are not
+known are ignored, so that later versions may add some.
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from scheduler.decisions import Decision, DecisionResult
+from scheduler.decisions.records import Decision, DecisionResult
 
-API_VERSION: Final = "run.kubestow.io/v1"
-MAX_RUN_BYTES: Final = 2 << 30
-"""Of a file after decompression."""
-
+RUN_API_VERSION: Final = "run.kubestow.io/v1"
 FOREVER: Final = float("inf")
-
-
-class RunError(Exception):
-    """A file that is no usable run; the text names the file, what is wrong, and what to do."""
 
 
 class RunNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +56,7 @@ class RunPod(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, kw_only=True, tag_field="kind", tag="Run", dict=True):
     """A run. Times are wall clock seconds, or virtual ones of a simulation."""
 
-    apiVersion: Literal["run.kubestow.io/v1"] = API_VERSION  # noqa: N815 - as in Kubernetes
+    apiVersion: Literal["run.kubestow.io/v1"] = RUN_API_VERSION  # noqa: N815 - as in Kubernetes
     title: str = ""
     begin: float
     end: float
@@ -128,31 +118,3 @@ def _chosen(last: Decision | None, pod: RunPod) -> str:
     if last is None or last.result is not DecisionResult.PLACED or last.time < pod.created:
         return ""
     return last.node
-
-
-def load_run(path: str) -> Run:
-    """Read a run.
-
-    Raises:
-        RunError: the file cannot be read, or is none.
-    """
-    try:
-        run = msgspec.json.decode(_content(Path(path)), type=Run)
-    except msgspec.DecodeError as error:
-        raise RunError(f"{path} is no run ({error}); docs/page.md describes the format") from error
-    if not run.begin <= run.end:
-        raise RunError(f"{path}: the run ends at {run.end}, before it begins at {run.begin}")
-    return run
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as file:
-            content = file.read(MAX_RUN_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise RunError(f"cannot read {path}: {error}") from error
-    if len(content) > MAX_RUN_BYTES:
-        raise RunError(f"{path} has more than {MAX_RUN_BYTES >> 30} GiB after decompression")
-    return content

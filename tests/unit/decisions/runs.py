@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.cli.page.run import Run, RunNode, RunPod
-from scheduler.decisions import Decision, DecisionResult, RejectionCount
+from scheduler.decisions import Decision, DecisionResult, RejectionCount, Run, RunNode, RunPod
 from scheduler.pages import NodeScore
 
 BEGIN, END = 1_000.0, 1_100.0
