@@ -19,15 +19,11 @@ Open a page in the browser about a running scheduler.
 
 It shows the pods that wait and why, the story of a pod, the nodes as a heat map by zone, and
 decisions as they are made. It reads only, asks nobody but the scheduler, and works without the
-internet. The same access is needed as for `kubestow explain`.
+internet. The leader is found by its Lease and asked through the API server, as the user of your
+kubeconfig; who may only ask about one namespace sees its queue and its pods.
 
 The page is served on this machine only, at an address with a secret: who knows the address sees
 what you may see, until the command ends.
-
-\b
-Through a tunnel, as the user of your kubeconfig:
-  kubectl -n kubestow-system port-forward deployment/kubestow 10259 &
-  kubestow ui --insecure-skip-tls-verify
 
 \b
 On a machine without a browser, seen from a laptop:

@@ -26,6 +26,7 @@ from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from testing.control_plane.fake_kubelet import FakeKubelet
 from testing.control_plane.kubestow import start_kubestow
 from testing.control_plane.ports import LOOPBACK
+from tests.envtest.page_process import page
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest
@@ -104,6 +105,12 @@ def test_a_kubeconfig_is_all_that_a_question_needs(site: Site) -> None:
     assert (found.returncode, found.stderr) == (0, "")
     assert json.loads(found.stdout)["leading"] is True
     assert site.kubelet.asked[-1] == f"{NAMESPACE}/{site.leader()}"
+
+
+def test_so_does_the_page(site: Site) -> None:
+    with page(site.control_plane.kubeconfig, f"--lease={NAMESPACE}/reached") as ask:
+        assert ask("source")["title"] == f"the leader of {NAMESPACE}/reached"
+        assert ask("queue")["leading"] is True
 
 
 @contextmanager

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 
 from testing.control_plane.control_plane import ControlPlane
 from testing.control_plane.kubestow import start_kubestow
+from tests.envtest.page_process import page
 from tests.envtest.workload import Workload
 
 pytestmark = pytest.mark.envtest
-
-Ask = Callable[..., Any]
-
-
-@contextmanager
-def page(control_plane: ControlPlane, port: int) -> Iterator[Ask]:
-    """Run the command as the administrator; give a function that asks a question there."""
-    command = [
-        *(sys.executable, "-m", "scheduler", "ui", "--no-browser"),
-        *("--kubeconfig", str(control_plane.kubeconfig)),
-        *("--server", f"https://localhost:{port}", "--insecure-skip-tls-verify"),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-
-        def ask(question: str) -> Any:
-            with urllib.request.urlopen(f"{url}api/{question}", timeout=30) as response:
-                return json.load(response)
-
-        yield ask
-        process.terminate()
-        assert process.wait() == 0
 
 
 def test_a_person_finds_nodes_queue_and_the_story_of_a_pod(control_plane: ControlPlane) -> None:
@@ -51,7 +21,8 @@ def test_a_person_finds_nodes_queue_and_the_story_of_a_pod(control_plane: Contro
         work.pod("large", cpu="64")
         work.until_bound("fits")
         work.until_rejected("large")
-        with page(control_plane, scheduler.port) as ask:
+        server = ("--server", f"https://localhost:{scheduler.port}", "--insecure-skip-tls-verify")
+        with page(control_plane.kubeconfig, *server) as ask:
             nodes = {node["name"]: node for node in ask("nodes?limit=500")["nodes"]}
             node = ask("node?name=page-1")
             queue = ask("queue?namespace=page")

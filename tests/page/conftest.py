@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -15,17 +14,19 @@ from tests.page.chromium import Page
 REQUIRED = os.environ.get("KUBESTOW_REQUIRE_BROWSER") == "1"
 
 
-@pytest.fixture(scope="session")
-def program() -> None:
-    """Skip without Chromium, unless it is required."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """Run one browser for all tests; skips them without Chromium, unless it is required."""
     if not chromium.installed():
         message = "there is no chromium; make page installs it"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
+    async with chromium.chromium(tmp_path_factory.mktemp("profile")) as devtools:
+        yield devtools
 
 
-@pytest_asyncio.fixture
-async def page(program: None, tmp_path: Path) -> AsyncIterator[Page]:
-    """A page of a browser of its own."""
-    async with chromium.chromium(tmp_path) as devtools, chromium.page(devtools) as opened:
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: str) -> AsyncIterator[Page]:
+    """Open a page of its own."""
+    async with chromium.page(browser) as opened:
         await opened.size(1280, 900)
         yield opened

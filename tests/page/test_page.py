@@ -22,7 +22,7 @@ from tests.page.build import axe
 from tests.page.chromium import Page
 from tests.unit.decisions.runs import example_run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 #: A text that a view shows when its answers are there, by address.
 VIEWS: Final = {

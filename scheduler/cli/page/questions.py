@@ -58,7 +58,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "decisions": Question(
         "/debug/decisions",
-        {"pod": _text, "limit": _number(1, 1000), "since": _number(0, 10**15)},
+        {"pod": _text, "limit": _number(1, 500), "since": _number(0, 999_999_999)},
     ),
     "nodes": Question("/debug/nodes", {"limit": _number(1, 500), "from": _number(0, 10**8)}),
     "node": Question("/debug/node", {"name": _text, "pods": _number(0, 1000)}),

@@ -20,15 +20,8 @@ from scheduler.cli.exit_codes import BAD_INPUT, CommandError
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
-from scheduler.decisions import (
-    Decision,
-    DecisionResult,
-    Frame,
-    Run,
-    RunNode,
-    RunPod,
-    frame_at,
-)
+from scheduler.decisions import Decision, DecisionResult
+from scheduler.decisions.run import Frame, Run, RunNode, RunPod, frame_at
 from scheduler.pages import API_VERSION
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.decisions import Run
+from scheduler.decisions.run import Run
 
 MAX_RUN_BYTES: Final = 2 << 30
 """Of a file after decompression."""

@@ -62,7 +62,8 @@ class LiveSource:
 
     def describe(self) -> Description:
         """Return the address."""
-        return Description("live", self._endpoint.server)
+        endpoint = self._endpoint
+        return Description("live", endpoint.server or f"the leader of {endpoint.lease}")
 
     def ask(self, path: str, query: Mapping[str, str], at: float | None) -> bytes:
         """Ask the scheduler; only its present can be asked for."""

@@ -15,7 +15,9 @@ export async function ask(question, query = {}, signal = undefined) {
   }
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
-  throw new Error(body.message || `kubestow ui answered with status ${response.status}`);
+  const error = new Error(body.message || `kubestow ui answered with status ${response.status}`);
+  error.status = response.status;
+  throw error;
 }
 
 // At most this part of the time is spent on answering a question again and again.
@@ -47,7 +49,7 @@ export function usePolled(fetcher, key, every) {
       } catch (error) {
         if (controller.signal.aborted) return;
         // What was known stays visible beside the error.
-        setState((before) => ({ ...(before.key === key ? before : { data: null, at: 0 }), key, error: error.message }));
+        setState((before) => ({ ...(before.key === key ? before : { data: null, at: 0 }), key, error: error.message, status: error.status }));
       }
       if (every) timer = setTimeout(round, Math.max(every * 1000, SHARE * (performance.now() - began)));
     }

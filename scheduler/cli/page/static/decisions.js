@@ -59,7 +59,7 @@ export function Decisions({ at, every = EVERY }) {
     <form class="filters" role="search" aria-label="Filter decisions" onSubmit=${(event) => event.preventDefault()}>
       <label>Result <select value=${result} onChange=${(event) => setResult(event.target.value)}>
         <option value="">all</option>
-        ${["placed", "unschedulable", "error", "gated"].map((each) => html`<option key=${each}>${each}</option>`)}
+        ${["placed", "unschedulable", "error", "gated", "dropped"].map((each) => html`<option key=${each}>${each}</option>`)}
       </select></label>
       <label>Words <input type="search" value=${words} maxlength="200" autocomplete="off"
         onInput=${(event) => setWords(event.target.value.trim())} /></label>

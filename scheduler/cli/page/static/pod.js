@@ -120,8 +120,8 @@ function History({ answer }) {
   const decisions = [...(answer.data?.decisions ?? [])].sort((a, b) => b.seq - a.seq);
   return html`<section aria-labelledby="history">
     <h2 id="history">What was decided before</h2>
-    <${Pending} answer=${answer} what="its history" />
-    ${answer.data && !decisions.length && html`<p class="empty">No attempt at it is remembered.</p>`}
+    ${answer.status === 404 ? html`<p class="empty"><${Text} of=${answer.error} limit=${1000} /></p>`
+      : html`<${Pending} answer=${answer} what="its history" />`}
     <ol class="timeline" reversed>${decisions.map((each) => html`<${Attempt} key=${each.seq} decision=${each} />`)}</ol>
   </section>`;
 }
