@@ -18,6 +18,7 @@ RELOADABLE: Final = (
     "podMaxBackoffSeconds",
     "extenders",
     "kubestow.pluginTimeBudget",
+    "kubestow.decisionHistory",
     # Without effect at any time.
     "parallelism",
     "enableContentionProfiling",

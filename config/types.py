@@ -265,6 +265,17 @@ class TracingConfiguration(Section, frozen=True):
     sampling_rate_per_million: Int32 | None = None
 
 
+class DecisionHistoryConfiguration(Section, frozen=True):
+    """Decisions that are remembered, for `kubestow explain` and `/debug/decisions`."""
+
+    #: Number of pods whose decisions are remembered, those decided about last; 0 remembers nothing.
+    #: Together they use at most 2 KiB for each, 39 MiB by default; where texts are long, fewer pods
+    #: are remembered.
+    pods: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 20_000
+    #: Number of decisions that are remembered of one pod, the last ones.
+    attempts_per_pod: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+
+
 class KubestowConfiguration(Section, frozen=True):
     """Options that kube-scheduler does not have."""
 
@@ -325,6 +336,7 @@ class KubestowConfiguration(Section, frozen=True):
     node_provisioning_bridge: NodeProvisioningBridgeConfiguration = (
         NodeProvisioningBridgeConfiguration()
     )
+    decision_history: DecisionHistoryConfiguration = DecisionHistoryConfiguration()
     #: Traces of scheduling attempts, which need the optional dependencies `kubestow[otel]`. By
     #: default, nothing is traced.
     tracing: TracingConfiguration | None = None

@@ -257,7 +257,9 @@ class DefaultPreemption:
             return 0, _no_candidate(finding)
         victims = self._start_evictions(pod, finding.chosen, info)
         nominated = NominatingInfo(finding.chosen.node_name)
-        return victims, PostFilterResult(None, nominated, PostFilterOutcome.NOMINATED)
+        keys = tuple(victim.key for victim in finding.chosen.victims)
+        outcome = PostFilterOutcome.NOMINATED
+        return victims, PostFilterResult(None, nominated, outcome, keys)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for deleted pods, so that the event reaches a held preemptor.

@@ -13,13 +13,16 @@ from typing import ClassVar, Final
 import numpy as np
 
 from plugins.arguments import Arguments, require_valid
+from plugins.details import MAX_ITEMS, condition, listed
 from plugins.node_matching import matches_required, node_selector_mask, required_mask, term_mask
 from plugins.normalization import default_normalize
 from plugins.queueing_hints import queue_if
 from plugins.row_selection import is_node, no_scores, selector
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import (
+    METADATA_NAME,
     CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
     PreferredTerms,
     compile_node_selector,
     compile_preferred_terms,
@@ -42,6 +45,7 @@ from scheduler.framework import (
     NodeTableView,
     PreFilterResult,
     QueueingHint,
+    RejectedNodes,
     ReuseRule,
     Rows,
     Status,
@@ -144,6 +148,27 @@ class NodeAffinity:
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return the rejection by the profile's or by the pod's affinity."""
         return ENFORCED_MISMATCH if code == _ENFORCED_CODE else MISMATCH
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return for each condition on labels how many of the nodes meet it."""
+        required = pod.signature.required_node_affinity
+        rows = rejected.rows
+        if required is None or not len(rows) or rejected.status.reasons != MISMATCH.reasons:
+            return ""
+        conditions = dict.fromkeys(required.node_selector.requirements)
+        for term in required.selector.terms[:MAX_ITEMS] if required.selector else ():
+            conditions |= dict.fromkeys((*term.labels, *term.fields))
+        texts = []
+        for each in list(conditions)[:MAX_ITEMS]:
+            named = each.key == METADATA_NAME
+            term = CompiledNodeSelectorTerm(() if named else (each,), (each,) if named else ())
+            mask = term_mask(term, table, rows, rows)
+            met = len(rows) * mask if isinstance(mask, bool) else int(mask.sum())
+            texts.append((met, f"{condition(each)}: {met} of {len(rows)}"))
+        texts.sort()
+        return listed((text for _, text in texts), len(conditions), "; ")
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from plugins.details import listed
 from plugins.queueing_hints import is_placed, queue_if
 from plugins.row_selection import FEW, all_pass
 from scheduler.api.pod import Pod
-from scheduler.api.ports import ANY_IP, conflicts
+from scheduler.api.ports import ANY_IP, HostPort, conflicts
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -29,6 +30,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     QueueingHint,
+    RejectedNodes,
     ReuseRule,
     Rows,
     Status,
@@ -100,6 +102,22 @@ class NodePorts:
         """Return the only rejection there is."""
         return NO_FREE_PORT
 
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return which ports are in use on how many of the nodes, and on one node by which pod."""
+        used, rows = table.host_ports, rejected.rows.tolist()
+        texts = []
+        for ip, protocol, port in pod.signature.host_ports:
+            by_row = used.get((protocol, port), {})
+            taken = [row for row in rows if _taken(by_row.get(row), ip)]
+            if taken:
+                owner = _owner(table.node_info(taken[0]), ip, protocol, port)
+                texts.append(
+                    f"{protocol} {port} on {len(taken)}, on {table.names[taken[0]]} by {owner}"
+                )
+        return listed(texts, len(texts), "; ")
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for deleted pods that held a requested port, and for added nodes."""
         return (
@@ -115,6 +133,15 @@ class NodePorts:
 def _taken(holders: Mapping[str, int] | None, ip: str) -> bool:
     """Whether `holders` of a port exclude `ip`; the wildcard address excludes every other."""
     return bool(holders and (ip == ANY_IP or ip in holders or ANY_IP in holders))
+
+
+def _owner(node: NodeInfo, ip: str, protocol: str, port: int) -> str:
+    """Return the pod that holds a port."""
+    wanted = HostPort(ip, protocol, port)
+    for pod in node.pods:
+        if conflicts(pod.signature.host_ports, wanted):
+            return pod.key
+    return "another pod"
 
 
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from plugins.details import listed
 from plugins.normalization import default_normalize
 from plugins.queueing_hints import after_own_update, queue_if
 from plugins.row_selection import FEW, selector
@@ -33,6 +34,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     QueueingHint,
+    RejectedNodes,
     ReuseRule,
     Rows,
     Status,
@@ -76,6 +78,20 @@ class TaintToleration:
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return the only rejection there is."""
         return UNTOLERATED
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return which taints are not tolerated, and how many of the nodes have each."""
+        sets, counts = np.unique(table.taint_set[rejected.rows], return_counts=True)
+        nodes: dict[str, int] = {}
+        for number, count in zip(sets.tolist(), counts.tolist(), strict=True):
+            for taint in self._rules.untolerated(table.taint_sets[number], pod.signature):
+                value = f"={taint.value}" if taint.value else ""
+                text = f"{taint.key}{value}:{taint.effect}"
+                nodes[text] = nodes.get(text, 0) + count
+        ordered = sorted(nodes.items(), key=lambda each: (-each[1], each[0]))
+        return listed((f"{text} on {count}" for text, count in ordered), len(ordered))
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -152,6 +168,10 @@ class TaintRules:
             taint.effect in SCHEDULING_EFFECTS and not self._tolerated(signature, taint)
             for taint in taints
         )
+
+    def untolerated(self, taints: Sequence[Taint], signature: PodSignature) -> list[Taint]:
+        """Return the NoSchedule and NoExecute taints that are not tolerated."""
+        return [each for each in taints if self.rejects((each,), signature)]
 
     def count_preferences(self, taints: Sequence[Taint], signature: PodSignature) -> int:
         """Count the PreferNoSchedule taints that are not tolerated."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from plugins.details import listed
 from plugins.queueing_hints import queue_if
 from plugins.row_selection import all_pass
 from plugins.volume_binding.claims import (
@@ -42,6 +43,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     QueueingHint,
+    RejectedNodes,
     ReuseRule,
     Rows,
     Status,
@@ -123,6 +125,17 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 exclusive.add(name)
         return frozenset(exclusive)
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return which claim for one pod only is in use, and where."""
+        found: _State | None = state.get(_STATE)
+        texts = []
+        for name in sorted(found.exclusive) if found else ():
+            users = self._pods.claim_users.get(f"{pod.metadata.namespace}/{name}", {})
+            texts += [f"claim {name} is in use on {table.names[row]}" for row in users]
+        return listed(texts, len(texts), "; ")
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """Count the claims of a pod that a what-if adds."""

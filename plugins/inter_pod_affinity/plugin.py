@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from plugins.arguments import Arguments, require_valid
+from plugins.inter_pod_affinity.conflicts import conflict
 from plugins.inter_pod_affinity.filtering import (
     AFFINITY,
     ANTI_AFFINITY,
@@ -31,6 +32,7 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    RejectedNodes,
     Rows,
     Status,
     TableWithoutVictims,
@@ -140,6 +142,13 @@ class InterPodAffinity:
         if code == AFFINITY:
             return AFFINITY_UNMET
         return ANTI_AFFINITY_VIOLATED if code == ANTI_AFFINITY else EXISTING_VIOLATED
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return which term is in the way, and which pod it matches."""
+        required: RequiredState | None = state.get(_REQUIRED)
+        return "" if required is None else conflict(required, pod, table, rejected)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows

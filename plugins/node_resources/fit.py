@@ -26,6 +26,7 @@ from plugins.node_resources.arguments import (
 )
 from plugins.node_resources.requeueing import fit_events
 from plugins.node_resources.scoring import Scorer
+from plugins.node_resources.shortages import shortages
 from plugins.row_selection import FEW, selector
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, is_extended_resource_name
@@ -39,6 +40,7 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    RejectedNodes,
     ReuseRule,
     Rows,
     Status,
@@ -127,6 +129,18 @@ class NodeResourcesFit:
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return a status with every shortage of the mask, in order."""
         return _status(code, pod.signature.requests)
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return what is short: how much the pod wants, and where most of it is free."""
+        reasons = rejected.status.reasons
+        short = [
+            each
+            for each in self._demands(pod.signature.requests)
+            if INSUFFICIENT.format(resource=each.name) in reasons
+        ]
+        return shortages(table, rejected, short)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows

@@ -99,6 +99,8 @@ class Domains:
     values: LabelValues
     #: Pods per value id; the last entry, for nodes without the label, is 0.
     counts: Int64Column
+    #: Value ids of the domains.
+    registered: Rows
     #: Whether there are at least `minDomains` domains.
     enough: bool
     #: 1 if the incoming pod matches the constraint's selector, else 0.
@@ -247,7 +249,8 @@ def hard_state(
         registered = np.flatnonzero(present)
         smallest.append(Smallest.of(registered, counts[registered]))
         enough = len(registered) >= constraint.min_domains
-        domains.append(Domains(constraint, values, counts, enough, int(constraint.matches(pod))))
+        own = int(constraint.matches(pod))
+        domains.append(Domains(constraint, values, counts, registered, enough, own))
     return HardState(tuple(domains), smallest, [{} for _ in domains])
 
 

@@ -24,6 +24,7 @@ from plugins.pod_topology_spread.constraints import (
     Constraints,
 )
 from plugins.pod_topology_spread.decision import Decision
+from plugins.pod_topology_spread.domain_table import domain_table
 from plugins.pod_topology_spread.fallback import GATE, Fallback
 from plugins.pod_topology_spread.fallback_annotation import ANNOTATION
 from plugins.pod_topology_spread.filtering import MISSING, HardState, hard_state
@@ -44,6 +45,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     QueuedPodInfo,
+    RejectedNodes,
     Rows,
     Status,
     TableWithoutVictims,
@@ -179,6 +181,13 @@ class PodTopologySpread:
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return the rejection for the skew or for the missing label."""
         return MISSING_LABEL if code == MISSING else SKEWED
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return the pods by domain of each constraint, and the skew that the pod would make."""
+        hard: HardState | None = state.get(_HARD)
+        return "" if hard is None else domain_table(hard)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows

@@ -364,6 +364,22 @@ class Ledger:
         found = self._namespaces.get(namespace)
         return 0 if found is None else len(found.wait_queues)
 
+    def ahead_of(self, uid: str) -> list[str]:
+        """Return the held pods of the namespace that are let in before this one, in order.
+
+        Their keys, for people; O(held pods).
+        """
+        record = self._pods.get(uid)
+        if record is None or record.order is None:
+            return []
+        order = record.order
+        ahead = [
+            (each.order, each.pod.key)
+            for each in record.namespace.wait_queues
+            if each.order is not None and each.order < order
+        ]
+        return [key for _, key in sorted(ahead)]
+
     def reserved(self) -> Iterator[str]:
         """Yield UIDs of pods between Reserve and the observed binding, and of nominated ones."""
         for uid, record in self._pods.items():

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from plugins.arguments import require_valid
+from plugins.details import listed
 from plugins.resource_quota.accounts import QuotaMode
 from plugins.resource_quota.arguments import API, ResourceQuotaArgs, argument_problems
 from plugins.resource_quota.deferral import (
@@ -44,6 +45,7 @@ from scheduler.framework import (
     NodeTableView,
     Permission,
     QueuedPodInfo,
+    RejectedNodes,
     Status,
     plugin_names,
     unresolvable,
@@ -214,8 +216,22 @@ class ResourceQuota:
         """Return the violations of the pod now."""
         if self.enforcement is None:
             return ()
-        violations = self.enforcement.ledger.violations(pod)
-        return (f"held by quota: {message(violations)}",) if violations else ()
+        ledger = self.enforcement.ledger
+        violations = ledger.violations(pod)
+        if not violations:
+            return ()
+        held = f"held by quota: {message(violations)}"
+        ahead = ledger.ahead_of(pod.uid)
+        return (held, f"behind {listed(ahead, len(ahead))}") if ahead else (held,)
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return the held pods of the namespace that get quota first."""
+        if self.enforcement is None:
+            return ""
+        ahead = self.enforcement.ledger.ahead_of(pod.uid)
+        return f"behind {listed(ahead, len(ahead))}" if ahead else ""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return no events: the ledger reacts to freed quota and to changes of the pod itself.

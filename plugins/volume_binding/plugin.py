@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from plugins.arguments import require_valid
+from plugins.details import listed
 from plugins.volume_binding.arguments import (
     DEFAULT_SHAPE,
     SCORING_GATE,
@@ -55,6 +56,7 @@ from scheduler.framework import (
     NodeTableView,
     Permission,
     PreBindPreFlightResult,
+    RejectedNodes,
     ReuseRule,
     Rows,
     Status,
@@ -186,6 +188,22 @@ class VolumeBinding:
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return all reasons whose bits are set."""
         return unresolvable(*(reason for bit, reason in REASONS if code & bit))
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return the volumes of bound claims, and what unbound ones ask for."""
+        claims: Claims = state.get(_STATE) or _NO_CLAIMS
+        texts = [
+            f"claim {each.metadata.name} is bound to volume {each.spec.volume_name}"
+            for each in claims.bound
+        ]
+        texts += [
+            f"claim {each.metadata.name} of class {each.spec.storage_class_name or 'none'} "
+            f"wants {each.spec.resources.requests.get('storage', '0')}"
+            for each in (*claims.delayed, *claims.immediate)
+        ]
+        return listed(texts, len(texts), "; ")
 
     def plan(self, state: CycleState, node: NodeInfo) -> Plan:
         """Return the plan for a node in this attempt; PreFilter must have succeeded."""

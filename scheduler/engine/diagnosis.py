@@ -57,8 +57,22 @@ class RejectedRows:
     def by_status(self) -> Iterator[tuple[Status, Rows]]:
         """Yield each pair of filter and code as its status, with the rows that have it."""
         pairs = (self.filters.astype(np.int64) << 32) | self.codes.astype(np.int64)
-        for pair in np.unique(pairs).tolist():
-            yield self.status_of(pair >> 32, pair & 0xFFFFFFFF), self.rows[pairs == pair]
+        # Scalar plugins give every node a code of its own: no pass over all nodes for each.
+        order = np.argsort(pairs, kind="stable")
+        ordered = pairs[order]
+        for part in np.split(order, np.flatnonzero(np.diff(ordered)) + 1 if len(order) else []):
+            if len(part):
+                pair = int(pairs[part[0]])
+                yield self.status_of(pair >> 32, pair & 0xFFFFFFFF), self.rows[part]
+
+    def by_reasons(self) -> list[tuple[Status, Rows]]:
+        """Return one status of each `RejectionGroup` with the group's rows, the largest first."""
+        parts: dict[RejectionGroup, tuple[Status, list[Rows]]] = {}
+        for status, rows in self.by_status():
+            parts.setdefault(rejection_group(status), (status, []))[1].append(rows)
+        groups = [(status, np.sort(np.concatenate(rows))) for status, rows in parts.values()]
+        groups.sort(key=lambda each: -len(each[1]))
+        return groups
 
 
 class TableStatuses(NodeToStatus):
@@ -119,6 +133,8 @@ class Diagnosis:
     #: PodScheduled reason, when every rejecting status has the same one.
     condition_reason: str = ""
     skip_post_filter: bool = False
+    #: The PreFilter plugins that left nodes out.
+    narrowed_by: tuple[str, ...] = ()
 
     def add(self, status: Status) -> None:
         """Count a rejecting status towards plugins and options."""
@@ -156,15 +172,16 @@ class Diagnosis:
     def reasons(self) -> dict[str, int]:
         """Return reason to number of nodes; a node with two reasons counts twice."""
         counts: dict[str, int] = {}
-        seen = 0
-        for status, number in self._groups():
-            seen += number
+        for status, number in self.rejections():
             for reason in status_reasons(status):
                 counts[reason] = counts.get(reason, 0) + number
-        if seen < self.node_count:
-            for reason in status_reasons(self.statuses.absent):
-                counts[reason] = counts.get(reason, 0) + self.node_count - seen
         return counts
+
+    def rejections(self) -> list[tuple[Status, int]]:
+        """Return each distinct status and its number of nodes, those without their own last."""
+        groups = self._groups()
+        left = self.node_count - sum(number for _, number in groups)
+        return [*groups, (self.statuses.absent, left)] if left > 0 else groups
 
     def _groups(self) -> list[tuple[Status, int]]:
         if self.rejected is not None:
@@ -181,6 +198,15 @@ def fit_message(nodes: int, counts: Mapping[str, int]) -> str:
     if counts:
         text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in counts.items()))}."
     return text
+
+
+RejectionGroup = tuple[str, Code, tuple[str, ...]]
+"""Plugin, code and reasons: what rejections that are shown together have in common."""
+
+
+def rejection_group(status: Status) -> RejectionGroup:
+    """Return what a rejection is shown under."""
+    return status.plugin, status.code, status_reasons(status)
 
 
 def status_reasons(status: Status) -> tuple[str, ...]:

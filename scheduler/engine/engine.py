@@ -68,6 +68,8 @@ class Attempt:
     #: The pod with its node name, once assumed.
     pod: Pod
     result: ScheduleResult | None = None
+    #: The node that the cycle chose, also after a failure that cleared `result`.
+    chosen: ScheduleResult | None = None
     failure: Failure | None = None
     waiting: WaitingPod | None = None
     #: `Cache.external_changes` when the chosen node was last found to fit.
@@ -80,6 +82,8 @@ class Attempt:
     cost: float = 0.0
     #: That of `framework`.
     algorithm: SchedulingAlgorithm | None = None
+    #: Seconds that the binding cycle has spent at Permit, PreBind and Bind so far.
+    binding_seconds: dict[str, float] | None = None
 
     @property
     def node_name(self) -> str:
@@ -231,15 +235,17 @@ class Engine:
         assert algorithm is not None
         outcome = await algorithm.schedule(attempt.state, attempt.pod)
         if isinstance(outcome, Unschedulable):
-            attempt.failure = failure.from_fit_error(
+            rejected = failure.from_fit_error(
                 outcome.error,
                 outcome.nominating,
                 outcome.post_filter,
                 attempt.state,
                 framework.unschedulable_reason(attempt.pod),
             )
+            victims = outcome.victims
+            attempt.failure = replace(rejected, victims=victims) if victims else rejected
         else:
-            attempt.result = outcome
+            attempt.result = attempt.chosen = outcome
 
     def _begin(self, info: QueuedPodInfo) -> Attempt:
         clock, pod = self._clock, info.pod

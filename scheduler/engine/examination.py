@@ -22,6 +22,7 @@ from scheduler.engine.diagnosis import Diagnosis, status_reasons
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import Search, rejected_by_pre_filter
@@ -118,6 +119,7 @@ class _CompleteSearch(Search):
 
     def __init__(self, framework: Framework, table: NodeTable, nominator: Nominator) -> None:
         super().__init__(framework, table, nominator, percentage=None, reuse=False)
+        self._details = RejectionDetails(framework, table)
 
     def examine(self, state: CycleState, pod: Pod, examples: int) -> _Outcome:
         """Return the results of all nodes. Raises AttemptError when a plugin fails."""
@@ -135,7 +137,8 @@ class _CompleteSearch(Search):
         if left.rejections:
             diagnosis = rejected_by_pre_filter(left, Diagnosis(table.node_count)).diagnosis
             status = _attributed(diagnosis.statuses.absent, diagnosis.unschedulable_plugins)
-            groups.add(status, [names[row] for row in table.rows])
+            detail = self._details.of(state, pod, diagnosis.statuses.absent, table.rows)
+            groups.add(status, [names[row] for row in table.rows], detail=detail)
             return _Outcome(rejections=groups.sorted())
         rows = table.rows
         if left.names is not None:
@@ -144,9 +147,10 @@ class _CompleteSearch(Search):
             groups.add(_attributed(left.left_out(), left.plugins), others)
         statuses = self.filtering.evaluate(state, pod, rows)
         only_nominated = self._filter_the_rest(state, pod, statuses)
-        for status, rejected in self.rejected(state, pod, statuses).by_status():
+        for status, rejected in self.rejected(state, pod, statuses).by_reasons():
             beside = np.isin(rejected, only_nominated)
-            groups.add(status, [names[row] for row in rejected[~beside]])
+            detail = self._details.of(state, pod, status, rejected)
+            groups.add(status, [names[row] for row in rejected[~beside]], detail=detail)
             groups.add(status, [names[row] for row in rejected[beside]], only_nominated=True)
         feasible = np.flatnonzero(statuses.rejected_by == 0)
         row = self._fitting_nominated_row(state, pod)
@@ -183,12 +187,16 @@ class _Groups:
     def __init__(self, examples: int) -> None:
         self._examples = examples
         self._groups: dict[tuple[str, str, tuple[str, ...], bool], list[str]] = {}
+        self._details: dict[tuple[str, str, tuple[str, ...], bool], str] = {}
 
-    def add(self, status: Status, nodes: list[str], *, only_nominated: bool = False) -> None:
+    def add(
+        self, status: Status, nodes: list[str], *, only_nominated: bool = False, detail: str = ""
+    ) -> None:
         """Count nodes that have this status."""
         if nodes:
             key = (status.plugin, status.code.label, status_reasons(status), only_nominated)
             self._groups.setdefault(key, []).extend(nodes)
+            self._details.setdefault(key, detail)
 
     def sorted(self) -> tuple[Rejection, ...]:
         """Return all groups, the largest first."""
@@ -201,6 +209,7 @@ class _Groups:
                 nodes=len(nodes),
                 examples=tuple(sorted(nodes)[: self._examples]),
                 only_nominated=only_nominated,
+                detail=self._details[plugin, label, reasons, only_nominated],
             )
             for (plugin, label, reasons, only_nominated), nodes in order
         )

@@ -5,10 +5,10 @@ Follows schedule_one.go: handleSchedulingFailure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.engine.diagnosis import FitError
+from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.framework import (
     CLEAR_NOMINATION,
     CycleState,
@@ -58,6 +58,10 @@ class Failure:
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
     #: The end of `message` that plugins added (`note_failure`); kube-scheduler writes none.
     note: str = ""
+    #: What rejected the pod, for the record of the decision; None after an error.
+    diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
+    #: `namespace/name` of the pods that preemption evicts.
+    victims: tuple[str, ...] = ()
     #: Seconds to wait at least before the next attempt, beyond the ordinary backoff.
     pause: float = 0.0
 
@@ -112,6 +116,7 @@ def from_fit_error(
         requeue_after=diagnosis.requeue_after,
         post_filter=post_filter,
         note=note,
+        diagnosis=diagnosis,
     )
 
 

@@ -14,7 +14,7 @@ FINISHED_LATE: Final = "finished_late"
 SET_ASIDE: Final = "set_aside"
 """No cycle ran, because that of a pod of the same template had used up its budget."""
 
-_POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
+POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
 
 
 class EngineMetrics(Protocol):
@@ -55,7 +55,7 @@ class NoMetrics(EngineMetrics):
 class Stopwatch:
     """Measures what one profile does, on the clock and for the metrics that were handed in."""
 
-    __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile")
+    __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile", "timers")
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class Stopwatch:
         #: The budget of the present cycle.
         self.cycle = cycle or CycleBudget(monotonic, float("inf"))
         #: Context managers that measure one run of an extension point, by its label.
-        self.points: Final = {label: PointTimer(self, label) for label in _POINTS}
+        self.points: Final = {label: PointTimer(self, label) for label in POINTS}
+        self.timers: Final = tuple(self.points.values())
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
         """Report a columnar call on `count` rows; `started` is None unless the cycle is sampled."""
@@ -93,12 +94,14 @@ class PointTimer:
     One for all cycles of a profile, because they run one at a time.
     """
 
-    __slots__ = ("_point", "_started", "_stopwatch", "status")
+    __slots__ = ("_point", "_stopwatch", "seconds", "started", "status")
 
     def __init__(self, stopwatch: Stopwatch, point: str) -> None:
         self._stopwatch = stopwatch
         self._point = point
-        self._started = 0.0
+        #: Monotonic time of the last run, and its duration.
+        self.started = 0.0
+        self.seconds = 0.0
         #: The label to report, `Error` if the attempt fails within.
         self.status = "Success"
 
@@ -106,7 +109,7 @@ class PointTimer:
         """Start. Raises CycleBudgetError when the cycle has used its budget up."""
         cycle = self._stopwatch.cycle
         self.status = "Success"
-        self._started = now = self._stopwatch.monotonic()
+        self.started = now = self._stopwatch.monotonic()
         if now > cycle.deadline:
             cycle.check_cpu_time(now)
         return self
@@ -115,9 +118,8 @@ class PointTimer:
         """Report the duration."""
         stopwatch = self._stopwatch
         status = self.status if kind is None or not issubclass(kind, AttemptError) else "Error"
-        stopwatch.metrics.extension_point(
-            self._point, status, stopwatch.profile, stopwatch.monotonic() - self._started
-        )
+        self.seconds = seconds = stopwatch.monotonic() - self.started
+        stopwatch.metrics.extension_point(self._point, status, stopwatch.profile, seconds)
 
 
 def no_stopwatch() -> Stopwatch:

@@ -15,12 +15,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.engine.leaders import Leaders
 from scheduler.engine.ties import Ties
 from scheduler.framework import Codes, Int64Column, Rows
 
 NOT_A_NODE = -1
 NarrowCodes = NDArray[np.signedinteger[Any]]
 """`Codes`, perhaps in a narrower type."""
+FinalScores = NDArray[np.int8]
+"""Scores after NormalizeScore, which are 0 to 100."""
 
 _LIMITS: Final = {1: 127, 2: 32767}
 """By bytes of a code the largest that is kept in so many; int32 holds them all."""
@@ -66,6 +69,9 @@ class CachedResult:
     base_dirty: bool = True
     #: Weighted sum of the normalised scores of each of `normalized_rows`; None: zeros.
     normalized: Int64Column | None = None
+    #: By index of the plugin, the part of each of `normalized_rows`; plugins without an entry gave
+    #: zeros.
+    normalized_scores: dict[int, FinalScores] = field(default_factory=dict)
     #: The feasible rows of the last cycle: scores are normalised over them.
     normalized_rows: Rows | None = None
     normalized_dirty: bool = True
@@ -73,6 +79,9 @@ class CachedResult:
     total: Int64Column | None = None
     #: Rows with the highest total; None unless totals change by single rows.
     ties: Ties | None = None
+    #: The best rows of the `total` they hold, and the lowest total of the best that were asked for.
+    leaders: Leaders | None = None
+    lowest_of_best: int | None = None
 
     def __post_init__(self, filters: int, scores: int) -> None:
         self.codes, self.raw = [None] * filters, [None] * scores
@@ -93,7 +102,7 @@ class CachedResult:
         held = self.recorded_bytes
         if self.normalized_rows is not None and self.normalized_rows is not self.feasible:
             held += self.normalized_rows.nbytes
-        for each in (*self.codes, *self.raw, *own):
+        for each in (*self.codes, *self.raw, *self.normalized_scores.values(), *own):
             if each is not None:
                 held += each.nbytes
         return held

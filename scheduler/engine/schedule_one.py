@@ -79,6 +79,14 @@ class Unschedulable:
     error: FitError
     nominating: NominatingInfo | None
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
+    #: `namespace/name` of the pods that PostFilter evicts.
+    victims: tuple[str, ...] = ()
+
+
+ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, Rows | None]
+"""Nodes with their totals as `score` returns them, the scores of extenders added, and the positions
+of the highest total; those are None where `CachedResult.ties` has them. For the record of the
+decision."""
 
 
 class SchedulingAlgorithm:
@@ -111,6 +119,8 @@ class SchedulingAlgorithm:
             clock.monotonic, metrics, framework.profile_name, plugin_time_budget, cycle_budget
         )
         self.scoring = Scoring(framework, table, self.stopwatch)
+        #: The nodes that the last cycle scored; None when it chose without scores.
+        self.scored: ScoredNodes | None = None
         self.search = Search(
             framework,
             table,
@@ -134,6 +144,7 @@ class SchedulingAlgorithm:
 
         Raises NoNodesError in an empty cluster, AttemptError when a plugin or an extender failed.
         """
+        self.scored = None
         if not self._table.node_count:
             raise NoNodesError(self.framework.unschedulable_reason(pod))
         search, transport, extenders = self.search, self._transport, None
@@ -171,7 +182,11 @@ class SchedulingAlgorithm:
         ties = None
         if where is None and nodes.entry is not None:
             ties = self.scoring.ties(nodes.entry, state)
-        row = self._best(totals, where) if ties is None else self._choose_one(ties.rows)
+        if ties is not None:
+            self.scored = nodes, totals, where, None
+            row = self._choose_one(ties.rows)
+        else:
+            row = self._best(nodes, totals, where)
         return self._result(row, feasible + nodes.rejected, feasible)
 
     async def _select_host_with_extenders(
@@ -192,7 +207,8 @@ class SchedulingAlgorithm:
             totals = totals.copy()
             added = np.array([scores.get(name, 0) for name in candidates], dtype=np.int64)
             totals[rows if where is None else slice(None)] += added
-        return self._result(self._best(totals, where), feasible + nodes.rejected, feasible)
+        row = self._best(nodes, totals, where)
+        return self._result(row, feasible + nodes.rejected, feasible)
 
     def score(
         self, state: CycleState, pod: Pod, nodes: FeasibleNodes
@@ -215,10 +231,12 @@ class SchedulingAlgorithm:
                 return scoring.totals(state, pod, entry, rows), None
             return scoring.subset_totals(state, pod, entry, rows), rows
 
-    def _best(self, totals: Int64Column, rows: Rows | None) -> int:
+    def _best(self, nodes: FeasibleNodes, totals: Int64Column, rows: Rows | None) -> int:
         """Return a row with the highest total, ties broken at random."""
         highest = totals.max()
-        position = self._choose_one(np.flatnonzero(totals == highest))
+        equal = np.flatnonzero(totals == highest)
+        self.scored = nodes, totals, rows, equal
+        position = self._choose_one(equal)
         assert highest != INFEASIBLE or rows is not None
         return position if rows is None else int(rows[position])
 
@@ -249,7 +267,8 @@ class SchedulingAlgorithm:
             status = result.status or Status(Code.SUCCESS)
             point.status = status.code.label
         diagnosis.post_filter_message = status.message
-        return Unschedulable(fit_error, result.nominating, result.outcome or _outcome(status))
+        outcome = result.outcome or _outcome(status)
+        return Unschedulable(fit_error, result.nominating, outcome, result.victims)
 
 
 def _outcome(status: Status) -> PostFilterOutcome:

@@ -51,8 +51,12 @@ class Scoring:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = score_slots(framework)
-        self._reusable = tuple(slot for slot in self.slots if slot.reusable)
+        #: Plugins whose raw scores are kept for the signature.
+        #: Plugins whose raw scores are kept for the signature.
+        self.reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)
+        #: (plugin, raw, normalised) of each of the rows scored last, for plugins without reuse.
+        self.fresh: Sequence[tuple[ScoreSlot, Int64Column, Int64Column]] = ()
         self.all_columnar = all(slot.columnar for slot in self.slots)
 
     # -- totals with reuse -----------------------------------------------------------------------
@@ -69,6 +73,7 @@ class Scoring:
             total[feasible] = _reusable_sum(entry, feasible)
             entry.total, entry.ties = total, None
         if all_reusable:
+            self.fresh = ()
             return total
         uncacheable = self._summed(self._uncacheable, state, pod, feasible)
         if uncacheable is not None:
@@ -115,7 +120,7 @@ class Scoring:
         changes = changed_rows(table, entry.score_sequence)
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.score_sequence = -1
-        for slot in self._reusable:
+        for slot in self.reusable:
             if slot.name in state.skip_score:
                 if entry.scored[slot.index] or entry.raw[slot.index] is not None:
                     entry.scored[slot.index] = False
@@ -205,7 +210,7 @@ class Scoring:
         A column that holds such a score anywhere is scored again next time: its row may be feasible
         then.
         """
-        for slot in self._reusable:
+        for slot in self.reusable:
             if entry.scored[slot.index] or slot.name in state.skip_score:
                 continue
             raw = entry.raw[slot.index]
@@ -233,7 +238,12 @@ class Scoring:
             entry.ties = None
         elif entry.ties is None:
             entry.ties = Ties(total)
-        ties = entry.ties
+        ties, leaders = entry.ties, entry.leaders
+        if leaders is not None and leaders.totals is not total:
+            leaders = entry.leaders = None
+        if leaders is not None:
+            for row in changed:
+                leaders.packed.pop(row, None)
         for row in changed:
             before = int(base[row])
             base[row] = after = sum([weight * int(column[row]) for weight, column in parts])
@@ -245,25 +255,29 @@ class Scoring:
             total[row] = value + after - before
             if ties is not None:
                 ties.change(row, value, value + after - before)
+            if leaders is not None:
+                leaders.change(row, value, value + after - before)
         if ties is not None and not ties.rows:
             entry.ties = None
 
     def _base_parts(self, entry: CachedResult) -> list[tuple[int, Int64Column]]:
         return [
             (slot.weight, column)
-            for slot in self._reusable
+            for slot in self.reusable
             if slot.normalizer is None and (column := entry.raw[slot.index]) is not None
         ]
 
     def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows) -> None:
         total: Int64Column | None = None
-        for slot in self._reusable:
+        entry.normalized_scores = kept = {}
+        for slot in self.reusable:
             if slot.normalizer is None or slot.name in state.skip_score:
                 continue
             raw = entry.raw[slot.index]
             scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]
             scores, highest = self._normalized(slot, state, pod, rows, scores)
             if highest:
+                kept[slot.index] = scores.astype(np.int8)
                 weighted = scores * slot.weight
                 total = weighted if total is None else total + weighted
         entry.normalized, entry.normalized_rows, entry.normalized_dirty = total, rows, False
@@ -281,10 +295,14 @@ class Scoring:
     ) -> Int64Column | None:
         """Return the weighted sum of new scores of each of `rows`, None for zeros."""
         total: Int64Column | None = None
+        fresh = []
         for slot in slots:
             if slot.name not in state.skip_score:
-                weighted = slot.weight * self.scores_of(slot, state, pod, rows)[1]
+                raw, normalized = self.scores_of(slot, state, pod, rows)
+                fresh.append((slot, raw, normalized))
+                weighted = slot.weight * normalized
                 total = weighted if total is None else total + weighted
+        self.fresh = fresh
         return total
 
     def scores_of(

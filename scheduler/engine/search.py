@@ -157,6 +157,7 @@ class Search:
         """Filter the nodes that PreFilter left; all of them if `complete`, else enough of them."""
         if pre_filtered.names is not None:
             diagnosis.statuses = NodeToStatus(absent=pre_filtered.left_out())
+            diagnosis.narrowed_by = tuple(pre_filtered.plugins)
             rows = self._rows_of(pre_filtered.names)
         elif entry is not None:
             return self._filter_cached(state, pod, entry, diagnosis, complete=complete)

@@ -29,7 +29,7 @@ from scheduler.framework.handle import (
     WaitingPod,
     WhatIf,
 )
-from scheduler.framework.node_status import NodeToStatus
+from scheduler.framework.node_status import NodeToStatus, RejectedNodes
 from scheduler.framework.nodes import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -176,6 +176,7 @@ __all__ = [
     "QueuedPodInfo",
     "QueueingHint",
     "Registry",
+    "RejectedNodes",
     "RelaxingPlugin",
     "ReservePlugin",
     "ReuseRule",

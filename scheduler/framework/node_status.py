@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
+from scheduler.framework.nodes import Rows
 from scheduler.framework.status import Code, Status
 
 _ABSENT_DEFAULT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
@@ -49,3 +51,17 @@ class NodeToStatus:
     def _explicit(self) -> dict[str, Status]:
         """Return the explicit statuses by node name; a subclass may build them when first read."""
         return self._statuses
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedNodes:
+    """Nodes that one plugin rejected with the same status, for `explain_rejection`."""
+
+    status: Status
+    rows: Rows
+    find_otherwise_fit: Callable[[], Rows]
+
+    @property
+    def otherwise_fit(self) -> Rows:
+        """Those of `rows` that pass every other filter; runs these filters."""
+        return self.find_otherwise_fit()

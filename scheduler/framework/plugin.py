@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Protocol
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework.events import ClusterEventWithHint
-from scheduler.framework.node_status import NodeToStatus
+from scheduler.framework.node_status import NodeToStatus, RejectedNodes
 from scheduler.framework.nodes import (
     BoolColumn,
     Codes,
@@ -429,10 +429,16 @@ class UnschedulableReasonPlugin(Plugin, Protocol):
 
 
 class ExplainingPlugin(Plugin, Protocol):
-    """Adds lines to `kubestow explain`. Not upstream."""
+    """Adds to `kubestow explain`, by either method. Not upstream."""
 
     def explain(self, pod: Pod) -> Sequence[str]:
         """Return lines about a pending pod; must have no side effects."""
+        ...
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return the numbers behind a rejection; must not change `state`."""
         ...
 
 
@@ -485,6 +491,8 @@ class PostFilterResult:
     nominating: NominatingInfo | None = None
     #: The outcome for plugins that react to it; None: derived from the status.
     outcome: PostFilterOutcome | None = None
+    #: `namespace/name` of the pods that are evicted, for the record of the decision.
+    victims: tuple[str, ...] = ()
 
 
 PluginFactory = Any

@@ -68,6 +68,8 @@ class QueuedPodInfo:
     #: Label of the event that moved the pod last, and the plugin whose hint decided it.
     last_event: str = ""
     last_hint: str = ""
+    #: Whether the pod was popped from the backoff queue last, before its backoff had ended.
+    popped_early: bool = False
     #: Number of times that a gated pod passed PreEnqueue.
     gate_openings: int = 0
     #: State that plugins keep about the pod, by plugin name; dropped with the record.

@@ -194,6 +194,14 @@ class SchedulerMetrics:
         self._result_cache[profile, "hit"].value = hits
         self._result_cache[profile, "miss"].value = misses
 
+    def decision_history(self, *, pods: int, decisions: int, held: int, evicted: int) -> None:
+        """Set the size of the decision history, `held` bytes of it, and the pods it let go."""
+        sizes = self._families.gauge("kubestow_decision_history_size")
+        sizes["pods",].set(pods)
+        sizes["decisions",].set(decisions)
+        self._families.gauge("kubestow_decision_history_bytes")[()].set(held)
+        self._families.counter("kubestow_decision_history_evicted_pods_total")[()].value = evicted
+
     def trace_spans(self, *, exported: int, failed: int, dropped: int) -> None:
         """Set the spans of traces since the start, from the statistics of their export."""
         self._trace_spans["exported",].value = exported

@@ -6,6 +6,7 @@ starts in the time that NumPy alone would take to load. Their field names are th
 are wall clock seconds, and values of enumerations are stable codes.
 """
 
+from scheduler.pages.decision import Decision, DecisionList, DecisionResult, RejectionCount
 from scheduler.pages.explanation import (
     Examination,
     ExplainPage,
@@ -23,6 +24,9 @@ from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, Sum
 __all__ = [
     "API_VERSION",
     "DebugPage",
+    "Decision",
+    "DecisionList",
+    "DecisionResult",
     "Examination",
     "ExplainPage",
     "IndexPage",
@@ -42,6 +46,7 @@ __all__ = [
     "QueueStatistics",
     "Rates",
     "Rejection",
+    "RejectionCount",
     "ResourceUse",
     "SummaryPage",
     "internals",

@@ -23,6 +23,8 @@ class Rejection:
     examples: tuple[str, ...]
     #: They would fit without the pods that are nominated to them.
     only_nominated: bool = False
+    #: Numbers behind the reasons, where the plugin knows them.
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,10 +171,12 @@ class SubQueues:
         info = self.active.pop()
         if info is not None:
             self._left(info, QueueState.ACTIVE)
+            info.popped_early = False
         elif self.active.pop_again:
             return None
         elif early and (info := self.backoff.pop_early(suppressor)) is not None:
             self._left(info, QueueState.BACKOFF)
+            info.popped_early = True
             self._metrics.incoming_pods(QueueState.ACTIVE, POP_FROM_BACKOFF)
         return info
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from scheduler.client.binding import PodMovedOnError
+from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, Failure, WaitingPod
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.errors import AttemptError, failed
@@ -59,6 +60,7 @@ class BindingCycle:
         metrics: SchedulerMetrics,
         slots: BindingSlots,
         inbox: Inbox,
+        decisions: DecisionRecorder,
         recheck: NodeRecheck | None = None,
         extenders: ExtenderBinder | None = None,
     ) -> None:
@@ -77,6 +79,7 @@ class BindingCycle:
         self._metrics = metrics
         self._slots = slots
         self._inbox = inbox
+        self._decisions = decisions
         self._recheck = recheck
         #: Replaced when the configuration is.
         self.extenders = extenders
@@ -250,7 +253,9 @@ class BindingCycle:
             status = await _end_of(waiting, self._clock)
         finally:
             self._inbox.submit(partial(self._engine.waiting_pods.remove, attempt.info.uid))
-        self._metrics.permit_wait(status.code.label, self._clock.monotonic() - started)
+        waited = self._clock.monotonic() - started
+        self._metrics.permit_wait(status.code.label, waited)
+        _add_seconds(attempt, "Permit", waited)
         if status.success:
             return None
         if status.rejected:
@@ -309,12 +314,15 @@ class BindingCycle:
             "Binding",
             f"Successfully assigned {pod.key} to {attempt.node_name}",
         )
+        score = self._decisions.bound(attempt, now)
+        self._failures.log.placed(attempt, score, self._clock.monotonic() - attempt.started)
         self._subscriptions.publish_bind(pod, attempt.node_name)
         self._failures.activate_pods_of(attempt)
 
     def _failed(self, attempt: Attempt, failure: Failure) -> None:
         pod = attempt.pod
         forgotten = self._engine.abandon(attempt)
+        self._decisions.failed(attempt, failure)
         if forgotten and not failure.rejected:
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
         self._failures.handle(attempt, failure)
@@ -326,9 +334,17 @@ class BindingCycle:
 
     def _observe(self, point: str, status: Status | None, attempt: Attempt, started: float) -> None:
         label = "Success" if status is None else status.code.label
-        self._metrics.engine.extension_point(
-            point, label, attempt.framework.profile_name, self._clock.monotonic() - started
-        )
+        spent = self._clock.monotonic() - started
+        self._metrics.engine.extension_point(point, label, attempt.framework.profile_name, spent)
+        _add_seconds(attempt, point, spent)
+
+
+def _add_seconds(attempt: Attempt, point: str, spent: float) -> None:
+    """Count the time of a step, in which several plugins may have a part."""
+    seconds = attempt.binding_seconds
+    if seconds is None:
+        seconds = attempt.binding_seconds = {}
+    seconds[point] = seconds.get(point, 0.0) + spent
 
 
 async def _maybe_await(result: Any) -> Any:

@@ -17,6 +17,7 @@ from scheduler.client.transport import Transport
 from scheduler.metrics import build_info
 from scheduler.pages import internals
 from scheduler.service import logs
+from scheduler.service.decision_pages import DecisionPages
 from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
@@ -150,12 +151,18 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=self._leading,
         )
+        decisions = DecisionPages(
+            wiring.scheduling.decisions.history,
+            clock=wiring.connections.clock,
+            leading=self._leading,
+        )
         summary = SummaryPages(
             wiring.state.cache,
             wiring.scheduling.queue,
             wiring.connections.metrics,
             clock=wiring.connections.clock,
             leading=self._leading,
+            placements=decisions.placements,
         )
         summary.start()
         self._stack.callback(summary.stop)
@@ -163,6 +170,7 @@ class Endpoints:
             "statistics": lambda _: internals("Statistics", wiring.statistics()),
             "queue": pods.queue,
             "explain": pods.explain,
+            "decisions": decisions.decisions,
             "summary": summary.summary,
             "cache": lambda _: internals(
                 "CacheStatistics", asdict(wiring.state.cache.statistics())

@@ -15,6 +15,7 @@ from scheduler.engine import Attempt, Failure
 from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
+from scheduler.service.decision_log import DecisionLog
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.listers import PodLister, pending_pod
 from scheduler.service.plugin_conditions import ConditionSource
@@ -47,7 +48,10 @@ class FailureHandler:
         conditions for the same write.
         """
         self._conditions = conditions
-        self._queue = queue
+        #: Lines about placements and rejections.
+        self.log = DecisionLog(clock)
+        #: That of the pods which are handled.
+        self.queue = queue
         self._newest = newest
         self._events = events
         self._statuses = statuses
@@ -65,7 +69,7 @@ class FailureHandler:
             return
         named = (key.partition("/") for key in keys)
         pods = (self._newest(namespace, name) for namespace, _, name in named)
-        self._queue.activate([pod for pod in pods if pod is not None])
+        self.queue.activate([pod for pod in pods if pod is not None])
         keys.clear()
 
     def still_wanted(self, info: QueuedPodInfo) -> Pod | None:
@@ -93,31 +97,25 @@ class FailureHandler:
         pod = info.pod
         newest = self._newest(pod.metadata.namespace, pod.metadata.name)
         if newest is None:
-            self._queue.done(info.uid)
+            self.queue.done(info.uid)
         elif newest.metadata.uid != info.uid or newest.spec.node_name:
             # The name belongs to another pod now, or the pod is bound after all: the condition
             # would be wrong. (Upstream writes it even to a bound pod.)
-            self._queue.done(info.uid)
+            self.queue.done(info.uid)
             return
-        elif not self._queue.serves(newest):
+        elif not self.queue.serves(newest):
             # Its profile disappeared from the configuration during the attempt.
-            self._queue.done(info.uid)
+            self.queue.done(info.uid)
             return
         else:
             info.pod = newest
             self._requeue(info)
-            self._queue.nominator.add_nominated_pod(newest, failure.nominating)
+            self.queue.nominator.add_nominated_pod(newest, failure.nominating)
         if not failure.message:
             return
         # Errors of plugins and extenders may hold credentials; events and conditions are public.
         message = redact_message(failure.message)
-        _log.info(
-            "pod not scheduled",
-            pod=pod.key,
-            reason=failure.reason,
-            attempts=info.attempts,
-            message=message,
-        )
+        self.log.rejected(info, failure.reason, message)
         self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, message)
         if newest is not None:
             self._write_status(info, newest, failure, message)
@@ -140,7 +138,7 @@ class FailureHandler:
 
     def _requeue(self, info: QueuedPodInfo) -> None:
         try:
-            self._queue.add_unschedulable_if_not_present(info)
+            self.queue.add_unschedulable_if_not_present(info)
         except AlreadyQueuedError as error:
             # An event requeued the pod during its binding cycle, after it was no longer assumed. It
             # is queued, which is what matters.

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from scheduler.api.pod import Pod
+from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.queue import SchedulingQueue
@@ -47,6 +48,7 @@ class SchedulingLoop:
         slots: BindingSlots,
         wake: asyncio.Event,
         inbox: Inbox,
+        decisions: DecisionRecorder,
         timed: Sequence[TimedWork],
     ) -> None:
         """Subscribe to the queue and to `timed` work; `wake` is set when there may be work.
@@ -63,6 +65,7 @@ class SchedulingLoop:
         self._slots = slots
         self._wake = wake
         self._inbox = inbox
+        self._decisions = decisions
         self._timed = timed
         self._pauses = 0
         self._steady = asyncio.Event()
@@ -151,7 +154,9 @@ class SchedulingLoop:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""
         if self._skip(info, info.pod):
             return None
-        return self._outcome(self._engine.attempt(info))
+        attempt = self._engine.attempt(info)
+        self._decisions.record(attempt)
+        return self._outcome(attempt)
 
     async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a pod whose cycle may wait for an extender or an async plugin.
@@ -178,13 +183,20 @@ class SchedulingLoop:
         newest = self._failures.still_wanted(info)
         if newest is None or self._stopping:
             # Deleted, replaced or bound by another scheduler while the cycle was suspended.
+            self._decisions.dropped(info)
             self._queue.done(info.uid)
             return None
         if self._skip(info, newest):
+            self._decisions.dropped(info)
             return None
         if attempt.failure is None:
-            self._engine.commit(attempt)
+            self._commit(attempt)
         return self._outcome(attempt)
+
+    def _commit(self, attempt: Attempt) -> None:
+        self._engine.commit(attempt)
+        if attempt.failure is not None:
+            self._decisions.failed(attempt, attempt.failure)
 
     async def _decide(self, info: QueuedPodInfo) -> Attempt:
         try:
@@ -194,6 +206,7 @@ class SchedulingLoop:
             if task is not None and task.cancelling():
                 raise
             attempt = self._engine.aborted(info, error)
+        self._decisions.record(attempt)
         # No cycle begins while a relist is being applied, and so none ends then.
         await self._steady.wait()
         return attempt

@@ -52,6 +52,13 @@ class Wiring:
         cache = self.state.cache.statistics()
         metrics.cache_size(nodes=cache.nodes, pods=cache.pods, assumed_pods=cache.assumed_pods)
         metrics.deferred_namespaces(len(self.scheduling.queue.statistics().deferred_namespaces))
+        history = self.scheduling.decisions.history.statistics()
+        metrics.decision_history(
+            pods=history.pods,
+            decisions=history.decisions,
+            held=history.bytes,
+            evicted=history.evicted_pods,
+        )
         for name, reuse in self.scheduling.engine.statistics()["reuse"].items():
             metrics.result_cache(name, hits=reuse.hits, misses=reuse.misses)
 
@@ -71,6 +78,7 @@ class Wiring:
             "signatures": state.signatures,
             "selectors": state.cache.table.selector_counts,
             "terms": state.cache.table.terms,
+            "decisions": scheduling.decisions.history,
             "dispatcher": self.connections.dispatcher,
             "events": self.connections.recorder,
             **optional,

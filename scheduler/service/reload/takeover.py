@@ -193,6 +193,9 @@ class Takeover:
         )
         connect_handles(wiring.connections, state, wiring.profiles, scheduling)
         scheduling.conditions.replace(wiring.profiles.frameworks)
+        scheduling.decisions.replace_frameworks(wiring.profiles.frameworks)
+        limits = prepared.configuration.options.decision_history
+        scheduling.decisions.history.resize(limits.pods, limits.attempts_per_pod)
         for each in prepared.subscriptions:
             each.attach()
         for work in state.subscriptions.timed:

@@ -11,11 +11,12 @@ from datetime import timedelta
 import structlog
 
 from scheduler.api.pod import Pod
+from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Engine, Evaluator, Framework
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
-from scheduler.framework import ActionType
+from scheduler.framework import ActionType, QueuedPodInfo, Status
 from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.queue.queueing_hints import QueueingHintMap
@@ -23,6 +24,7 @@ from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.handle import SchedulingParts
+from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import seconds
 from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.scheduling_loop import SchedulingLoop
@@ -32,6 +34,7 @@ from scheduler.service.stages.state import State
 from scheduler.service.status_writer import StatusWriter
 
 _log = structlog.get_logger(__name__)
+_errors = LimitedLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Scheduling:
     conditions: PluginConditions
     #: What the plugins of each profile registered; replaced in place.
     hints: dict[str, QueueingHintMap]
+    decisions: DecisionRecorder
 
 
 def build_scheduling(
@@ -87,7 +91,8 @@ def build_scheduling(
         gates=gates,
         conditions=conditions,
     )
-    binding = _binding(connections, state, profiles, engine, queue, failures, statuses)
+    decisions = _decisions(connections, state, profiles, queue, gates)
+    binding = _binding(connections, state, profiles, engine, failures, statuses, decisions)
     loop = _loop_class(connections)(
         engine,
         queue,
@@ -99,11 +104,12 @@ def build_scheduling(
         slots=state.slots,
         wake=state.wake,
         inbox=state.inbox,
+        decisions=decisions,
         timed=state.subscriptions.timed,
     )
     scheduling = Scheduling(
         queue, registered, features, engine, gates, failures, binding, loop, budget, conditions,
-        hints,
+        hints, decisions,
     )  # fmt: skip
     connect_handles(connections, state, profiles, scheduling)
     return scheduling
@@ -158,6 +164,31 @@ def _gates(
     # Before the plugins' own work.
     state.subscriptions.timed.insert(0, gates)
     return gates
+
+
+def _decisions(
+    connections: Connections,
+    state: State,
+    profiles: Profiles,
+    queue: SchedulingQueue,
+    gates: GateReporter,
+) -> DecisionRecorder:
+    """Build the recorder, and let it hear of gated pods before `gates`."""
+    limits, clock = connections.configuration.options.decision_history, connections.clock
+    decisions = DecisionRecorder(
+        DecisionHistory(limits.pods, limits.attempts_per_pod),
+        state.cache.table,
+        clock.monotonic,
+        _log_recording_error,
+    )
+    decisions.replace_frameworks(profiles.frameworks)
+
+    def gated(info: QueuedPodInfo, status: Status) -> None:
+        decisions.gated(info, status, clock.now())
+        gates.held(info, status)
+
+    queue.signals.on_gated = gated
+    return decisions
 
 
 def _loop_class(connections: Connections) -> type[SchedulingLoop]:
@@ -264,15 +295,15 @@ def _binding(
     state: State,
     profiles: Profiles,
     engine: Engine,
-    queue: SchedulingQueue,
     failures: FailureHandler,
     statuses: StatusWriter,
+    decisions: DecisionRecorder,
 ) -> BindingCycle:
     tracing = connections.tracing
     binding_cycle = BindingCycle if tracing is None else tracing.binding_cycle
     return binding_cycle(
         engine,
-        queue,
+        failures.queue,
         failures,
         events=connections.events,
         statuses=statuses,
@@ -281,6 +312,7 @@ def _binding(
         metrics=connections.metrics,
         slots=state.slots,
         inbox=state.inbox,
+        decisions=decisions,
         recheck=profiles.recheck,
         extenders=extender_binder(connections, state, profiles),
     )
@@ -304,6 +336,10 @@ def extender_binder(
 
 def _full_collections() -> int:
     return int(gc.get_stats()[-1]["collections"])
+
+
+def _log_recording_error(pod: Pod, problem: Exception) -> None:
+    _errors.exception("recording a decision failed", problem, pod=pod.key)
 
 
 def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:

@@ -48,7 +48,7 @@ ENCODED = base64.b64encode(KEY.encode()).decode()
 PAGES = (
     *("/configz", "/metrics", "/metrics/resources", "/metrics/slis", "/version", "/debug"),
     *("/debug/queue", "/debug/statistics", "/debug/cache", "/debug/summary"),
-    *("/debug/nodes", "/debug/node?name=n1"),
+    *("/debug/nodes", "/debug/node?name=n1", "/debug/decisions"),
     *("/debug/explain?pod=default/raises", "/readyz?verbose", "/readyz/shutdown"),
     *("/debug/explain?pod=default/extender", "/debug/explain?pod=default/nope"),
 )

@@ -28,6 +28,7 @@ def read(text: str) -> Configuration:
         ("percentageOfNodesToScore: 50", []),
         ("parallelism: 3", []),
         ("kubestow: {pluginTimeBudget: 20ms}", []),
+        ("kubestow: {decisionHistory: {pods: 0, attemptsPerPod: 2}}", []),
         ("podInitialBackoffSeconds: 2", []),
         ("kubestow: {seed: 1, pluginTimeBudget: 20ms}", ["kubestow.seed"]),
         ("leaderElection: {leaderElect: false}", ["leaderElection.leaderElect"]),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from scheduler.engine import Rejection
+from scheduler.engine import Examination, Rejection
 from scheduler.framework import SKIP, NominatingInfo, PreFilterResult, unschedulable
 from tests.unit.engine.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 from tests.unit.engine.harness import plugin
+
+
+def without_details(found: Examination) -> tuple[Rejection, ...]:
+    return tuple(replace(each, detail="") for each in found.rejections)
 
 
 def taint(key: str) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def test_nodes_are_grouped_by_the_first_plugin_that_rejects_and_its_reasons() ->
     )
     found = world.examined(examples=2)
     assert (found.nodes, found.feasible, found.best) == (8, 0, ())
-    assert found.rejections == (
+    assert without_details(found) == (
         Rejection(
             "NodeResourcesFit", "UnschedulableAndUnresolvable", ("Insufficient cpu",), 5,
             ("small0", "small1"),
@@ -75,7 +79,7 @@ def test_nodes_that_pre_filter_left_out_have_its_reason() -> None:
     )
     found = world.examined()
     assert [score.node for score in found.best] == ["n2"]
-    assert found.rejections == (
+    assert without_details(found) == (
         Rejection(
             "NodeAffinity", "UnschedulableAndUnresolvable",
             ("node(s) didn't satisfy plugin(s) [NodeAffinity]",), 2, ("n1", "n3"),

@@ -15,6 +15,7 @@ from typing import Any
 from scheduler.api import Pod
 from scheduler.client.dispatcher import Dispatcher, NominationWritten
 from scheduler.client.status_patch import PodStatusPatch
+from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
 from scheduler.metrics import SchedulerMetrics
@@ -141,6 +142,8 @@ class Service:
         self.wake = asyncio.Event()
         self.slots = BindingSlots(100, self.wake)
         self.inbox = Inbox()
+        self.decisions = DecisionRecorder(DecisionHistory(), self.cache.table, self.clock.monotonic)
+        self.decisions.replace_frameworks(self.engine.frameworks)
         self.binding = self._make_binding()
         self.loop = self._make_loop()
         self.handlers = self._make_handlers()
@@ -172,6 +175,7 @@ class Service:
             metrics=self.metrics,
             slots=self.slots,
             inbox=self.inbox,
+            decisions=self.decisions,
         )
 
     def _make_loop(self) -> SchedulingLoop:
@@ -186,6 +190,7 @@ class Service:
             slots=self.slots,
             wake=self.wake,
             inbox=self.inbox,
+            decisions=self.decisions,
             timed=(self.gates,),
         )
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.pages import NodeScore
+import msgspec
+
+from scheduler.pages.explanation import NodeScore
+from scheduler.pages.page import DebugPage
 
 
 class DecisionResult(StrEnum):
@@ -24,6 +27,8 @@ class DecisionResult(StrEnum):
     ERROR = "error"
     #: No attempt: a PreEnqueue plugin keeps the pod from the queue.
     GATED = "gated"
+    #: The pod was deleted, replaced or bound by another scheduler before the attempt had ended.
+    DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +101,17 @@ class Decision:
     def seconds(self) -> float:
         """From the pop to the binding; 0 while there is none."""
         return self.bound - self.time if self.bound else 0.0
+
+
+class DecisionList(DebugPage, frozen=True, tag="DecisionList"):
+    """`/debug/decisions`."""
+
+    now: float
+    leading: bool
+    """False on a replica that stands by: it decides nothing."""
+    last_seq: int = msgspec.field(name="lastSeq")
+    """The number of the last decision of this process; the next page begins behind it."""
+    remembered_pods: int = msgspec.field(name="rememberedPods")
+    """Pods that decisions are remembered of; 0 also where `kubestow.decisionHistory` is off."""
+    decisions: tuple[Decision, ...]
+    """The oldest first."""

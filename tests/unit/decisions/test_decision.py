@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.decisions import Decision, DecisionResult, RejectionCount
-from scheduler.engine import NodeScore, PluginScore
+from scheduler.pages import NodeScore, PluginScore
 
 PLACED: Final = Decision(
     seq=1,

@@ -1,0 +1,38 @@
+"""The pods in each domain of hard constraints, for people."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plugins.details import MAX_ITEMS, listed
+from plugins.pod_topology_spread.filtering import Domains, HardState
+
+
+def domain_table(state: HardState) -> str:
+    """Return each constraint with its domains, the emptiest first, and the skew in each.
+
+    The skew is that with the pod there: a domain whose skew is above maxSkew rejects it.
+    """
+    texts = (_of(state, index, domain) for index, domain in enumerate(state.domains))
+    return listed(texts, len(state.domains), "; ")
+
+
+def _of(state: HardState, index: int, domain: Domains) -> str:
+    constraint, minimum = domain.constraint, state.minimum(index)
+    key = constraint.topology_key
+    counts = domain.counts[:-1]
+    known = domain.registered
+    if not len(known):
+        return f"{key}: no node that counts has this label"
+    order = known[np.lexsort((known, counts[known]))]
+    # The emptiest set the limit, the fullest are over it.
+    shown = (
+        order if len(order) <= MAX_ITEMS else np.concatenate((order[:2], order[2 - MAX_ITEMS :]))
+    )
+    rows = ", ".join(
+        f"{domain.values.values[value]} {count} (skew {count + domain.own - minimum})"
+        for value, count in zip(shown.tolist(), counts[shown].tolist(), strict=True)
+    )
+    more = f", {len(order) - len(shown)} between" if len(shown) < len(order) else ""
+    few = "" if domain.enough else f", fewer than minDomains {constraint.min_domains}"
+    return f"{key}, maxSkew {constraint.max_skew}: {rows}{more}{few}"

@@ -1,0 +1,300 @@
+"""DecisionRecorder: turns attempts into remembered decisions, as they end.
+
+Only reads what an attempt left behind. It draws no random number, and no decision depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.decisions.history import DecisionHistory
+from scheduler.decisions.remembered import BINDING, BINDING_POINTS, NUMBERS, Reason, Remembered
+from scheduler.decisions.scores import PackedScores, ScorePacker
+from scheduler.engine import Attempt, Failure
+from scheduler.engine.diagnosis import (
+    Diagnosis,
+    RejectionGroup,
+    rejection_group,
+    status_reasons,
+)
+from scheduler.engine.metrics import POINTS
+from scheduler.engine.rejection_details import RejectionDetails
+from scheduler.engine.runtime import Framework
+from scheduler.framework import QueuedPodInfo, Status
+from scheduler.pages import Decision, DecisionResult, RejectionCount
+
+MAX_MESSAGE: Final = 1024
+"""Characters of a message; the rest is cut off, as of an Event's note."""
+MAX_REJECTIONS: Final = 20
+"""Groups of rejections of one attempt that are kept, the largest."""
+MAX_VICTIMS: Final = 50
+DETAILS_SHARE: Final = 50
+"""One part in this number of the time may go into details of rejections."""
+DETAILS_SECONDS: Final = 1.0
+"""How long details serve for equal rejections of pods of the same signature."""
+_MAX_DETAILS: Final = 256
+
+_DROPPED: Final = Reason(
+    DecisionResult.DROPPED,
+    "the pod was deleted, replaced or bound by another scheduler before the attempt had ended",
+)
+_UNBOUND: Final = Reason(
+    DecisionResult.DROPPED, "the binding ended without a result: the pod is gone or bound already"
+)
+_NO_TIMES: Final = (-1.0,) * len(POINTS)
+
+
+class DecisionRecorder:
+    """Records the attempts of one engine. Touched from its owner's loop only."""
+
+    def __init__(
+        self,
+        history: DecisionHistory,
+        table: NodeTable,
+        monotonic: Callable[[], float],
+        on_error: Callable[[Pod, Exception], None] | None = None,
+    ) -> None:
+        """Record into `history`.
+
+        `monotonic` limits the time that goes into details. `on_error` hears of a fault of the
+        recording, which costs the record of one attempt and nothing else.
+        """
+        self._on_error = on_error
+        self.history = history
+        self._table = table
+        self._monotonic = monotonic
+        self._packers: dict[str, ScorePacker] = {}
+        self._details: dict[str, RejectionDetails] = {}
+        self._known: dict[tuple[str, int, str], tuple[float, Mapping[RejectionGroup, str]]] = {}
+        self._next_details = 0.0
+
+    # -- attempts --------------------------------------------------------------------------------
+
+    def record(self, attempt: Attempt) -> None:
+        """Record an attempt right after its scheduling cycle, before anything else has changed."""
+        if not self.history.enabled:
+            return
+        try:
+            self._record(attempt)
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._on_error(attempt.pod, error)
+
+    def _record(self, attempt: Attempt) -> None:
+        info, chosen, failure = attempt.info, attempt.chosen, attempt.failure
+        scores = None
+        if chosen is not None:
+            node, nodes = chosen.node_name, self._table.node_count
+            evaluated, feasible = chosen.evaluated_nodes, chosen.feasible_nodes
+            if feasible > 1:
+                scores = self._scores(attempt, chosen.row)
+        else:
+            node, nodes, feasible = "", self._table.node_count, 0
+            evaluated = _evaluated(failure)
+        now, algorithm, started = attempt.state.now, attempt.algorithm, attempt.started
+        times = (
+            _NO_TIMES
+            if algorithm is None
+            else [
+                timer.seconds if timer.started >= started else -1.0
+                for timer in algorithm.stopwatch.timers
+            ]
+        )
+        history = self.history
+        numbers = NUMBERS.pack(
+            history.seq + 1,
+            now,
+            nodes,
+            evaluated,
+            feasible,
+            now - info.timestamp,
+            *times,
+            info.popped_early,
+        )
+        history.record(
+            info.key,
+            Remembered(
+                info.pod.metadata.uid,
+                attempt.framework.profile_name,
+                info.attempts,
+                info.last_event,
+                info.last_hint,
+                node,
+                numbers,
+                scores,
+                None if failure is None else self._reason(attempt, failure),
+            ),
+        )
+
+    def _scores(self, attempt: Attempt, row: int) -> PackedScores | None:
+        algorithm = attempt.algorithm
+        assert algorithm is not None
+        scored = algorithm.scored
+        if scored is None:
+            return None
+        packer = self._packers.get(attempt.framework.profile_name)
+        if packer is None or packer.scoring is not algorithm.scoring:
+            packer = ScorePacker(algorithm.scoring)
+            self._packers[attempt.framework.profile_name] = packer
+        return packer.pack(scored, row, self._table.names, attempt.state.skip_score)
+
+    def failed(self, attempt: Attempt, failure: Failure) -> None:
+        """Record that an attempt failed after the choice of a node."""
+        remembered = self._last(attempt.info)
+        if remembered is not None:
+            reason = self._reason(attempt, failure) if failure.message else _UNBOUND
+            self._end(attempt, remembered, 0.0)
+            self.history.explain(remembered, reason)
+
+    def dropped(self, info: QueuedPodInfo) -> None:
+        """Record that the pod went away during the attempt."""
+        remembered = self._last(info)
+        if remembered is not None:
+            self.history.explain(remembered, _DROPPED)
+
+    def bound(self, attempt: Attempt, now: float) -> int | None:
+        """Record that the pod is bound since `now`; return the total score of its node, if any."""
+        remembered = self._last(attempt.info)
+        if remembered is None:
+            return None
+        self._end(attempt, remembered, now)
+        if remembered.scores is None:
+            return None
+        _, numbers, layout = remembered.scores
+        return layout.first_total(numbers)
+
+    def gated(self, info: QueuedPodInfo, status: Status, now: float) -> None:
+        """Record that a PreEnqueue plugin holds a pod; one that is held already is updated."""
+        history = self.history
+        if not history.enabled:
+            return
+        remembered = self._last(info)
+        reason = Reason(
+            DecisionResult.GATED if status.rejected else DecisionResult.ERROR,
+            status.message[:MAX_MESSAGE],
+            (RejectionCount(info.gating_plugin, status.code.label, _reasons(status), 0),),
+        )
+        if remembered is not None and remembered.reason is not None:
+            if remembered.reason == reason:
+                return
+            if remembered.reason.result is DecisionResult.GATED:
+                history.explain(remembered, reason)
+                return
+        numbers = NUMBERS.pack(
+            history.seq + 1, now, self._table.node_count, 0, 0, -1.0, *_NO_TIMES, False
+        )
+        profile = info.pod.spec.scheduler_name
+        event, hint = info.last_event, info.last_hint
+        history.record(
+            info.key,
+            Remembered(info.uid, profile, info.attempts, event, hint, "", numbers, None, reason),
+        )
+
+    def last_decision(self, info: QueuedPodInfo) -> Decision | None:
+        """Return the record of the attempt under way or just ended; None if it is forgotten."""
+        remembered = self._last(info)
+        return None if remembered is None else remembered.decision(info.key)
+
+    def replace_frameworks(self, frameworks: Mapping[str, Framework]) -> None:
+        """Ask the plugins of these profiles for details from now on."""
+        self._details = {
+            name: RejectionDetails(framework, self._table) for name, framework in frameworks.items()
+        }
+        self._known.clear()
+        self._packers.clear()
+
+    def _last(self, info: QueuedPodInfo) -> Remembered | None:
+        return self.history.last(info.key, info.pod.metadata.uid, info.attempts)
+
+    def _end(self, attempt: Attempt, remembered: Remembered, now: float) -> None:
+        spent = attempt.binding_seconds
+        if spent is None and not now:
+            return
+        seconds = [-1.0 if spent is None else spent.get(point, -1.0) for point in BINDING_POINTS]
+        self.history.bind(remembered, BINDING.pack(now, *seconds))
+
+    # -- reasons ---------------------------------------------------------------------------------
+
+    def _reason(self, attempt: Attempt, failure: Failure) -> Reason:
+        rejected = failure.result != "error"
+        nominating = failure.nominating
+        victims = failure.victims
+        if len(victims) > MAX_VICTIMS:
+            victims = (*victims[:MAX_VICTIMS], f"and {len(victims) - MAX_VICTIMS} more")
+        return Reason(
+            DecisionResult.UNSCHEDULABLE if rejected else DecisionResult.ERROR,
+            failure.message[:MAX_MESSAGE],
+            self._rejections(attempt, failure),
+            victims,
+            "" if nominating is None else nominating.node_name,
+        )
+
+    def _rejections(self, attempt: Attempt, failure: Failure) -> tuple[RejectionCount, ...]:
+        diagnosis = failure.diagnosis
+        if diagnosis is None:
+            return ()
+        groups: dict[RejectionGroup, int] = {}
+        for status, nodes in diagnosis.rejections():
+            group = rejection_group(status)
+            groups[group] = groups.get(group, 0) + nodes
+        # The largest first; among equals, as the profile has its plugins.
+        largest = sorted(groups.items(), key=lambda each: -each[1])[:MAX_REJECTIONS]
+        details = self._details_of(attempt, failure, diagnosis)
+        return tuple(
+            RejectionCount(
+                group[0] or ", ".join(diagnosis.narrowed_by),
+                group[1].label,
+                ", ".join(group[2])[:MAX_MESSAGE],
+                nodes,
+                details.get(group, ""),
+            )
+            for group, nodes in largest
+        )
+
+    def _details_of(
+        self, attempt: Attempt, failure: Failure, diagnosis: Diagnosis
+    ) -> Mapping[RejectionGroup, str]:
+        """Return what the plugins know about the rejections, within the share of time for it."""
+        profile = attempt.framework.profile_name
+        details = self._details.get(profile)
+        if details is None or attempt.chosen is not None:
+            return {}
+        now = self._monotonic()
+        key = (profile, attempt.pod.signature.id, failure.message)
+        known = self._known.get(key)
+        if known is not None and now < known[0] + DETAILS_SECONDS:
+            return known[1]
+        if now < self._next_details:
+            return {}
+        found: dict[RejectionGroup, str] = {}
+        rejected = diagnosis.rejected
+        if rejected is None:
+            absent = diagnosis.statuses.absent
+            rows = self._table.rows
+            found[rejection_group(absent)] = details.of(attempt.state, attempt.pod, absent, rows)
+        else:
+            for status, rows in rejected.by_reasons()[:MAX_REJECTIONS]:
+                text = details.of(attempt.state, attempt.pod, status, rows)
+                found[rejection_group(status)] = text
+        if len(self._known) >= _MAX_DETAILS:
+            self._known.clear()
+        self._known[key] = now, found
+        ended = self._monotonic()
+        self._next_details = ended + (ended - now) * DETAILS_SHARE
+        return found
+
+
+def _reasons(status: Status) -> str:
+    return ", ".join(status_reasons(status))[:MAX_MESSAGE]
+
+
+def _evaluated(failure: Failure | None) -> int:
+    """Return how many nodes a search looked at that found none."""
+    diagnosis = None if failure is None else failure.diagnosis
+    if diagnosis is None or diagnosis.rejected is None:
+        return 0
+    return len(diagnosis.rejected.rows)

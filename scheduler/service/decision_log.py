@@ -1,0 +1,82 @@
+"""DecisionLog: one line for each placement and one for each rejection.
+
+A pod that is rejected again and again, or created again under its name, must not fill the log: a
+pod gets a line at most once a second, and a rejection that differs from the last one in numbers
+only at most once a minute. What was left out is counted in the next line (`suppressed`). After
+thousands of other pods the last line of a pod is forgotten, and it gets its next one at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import structlog
+
+from scheduler.engine import Attempt
+from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.service.gate_reporter import message_class
+
+_log = structlog.get_logger(__name__)
+
+BETWEEN_LINES: Final = 1.0
+"""Seconds between two lines about one pod."""
+BETWEEN_EQUAL_LINES: Final = 60.0
+_BOUND: Final = "bound"
+MAX_PODS: Final = 10_000
+"""Pods whose last line is known."""
+
+
+class DecisionLog:
+    """Writes the lines of one scheduler. Touched from its event loop only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: By pod: when its last line was written, what it said, and how many were left out since.
+        self._last: OrderedDict[str, tuple[float, str, int]] = OrderedDict()
+
+    def placed(self, attempt: Attempt, score: int | None, seconds: float) -> None:
+        """Log that a pod is bound, `seconds` after its pop."""
+        self._write(
+            "pod bound",
+            attempt.info.key,
+            _BOUND,
+            node=attempt.node_name,
+            score=score,
+            attempts=attempt.info.attempts,
+            seconds=round(seconds, 6),
+        )
+
+    def rejected(self, info: QueuedPodInfo, reason: str, message: str) -> None:
+        """Log that an attempt failed, with the text of the condition."""
+        self._write(
+            "pod not scheduled",
+            info.key,
+            message_class(message),
+            reason=reason,
+            attempts=info.attempts,
+            message=message,
+        )
+
+    def _write(self, event: str, pod: str, kind: str, **fields: Any) -> None:
+        now = self._clock.monotonic()
+        last = self._last.get(pod)
+        if last is not None:
+            written, before, suppressed = last
+            if now < written + _quiet(before, kind):
+                self._last[pod] = written, before, suppressed + 1
+                return
+            if suppressed:
+                fields["suppressed"] = suppressed
+            self._last.move_to_end(pod)
+        self._last[pod] = now, kind, 0
+        if len(self._last) > MAX_PODS:
+            self._last.popitem(last=False)
+        _log.info(event, pod=pod, **fields)
+
+
+def _quiet(before: str, kind: str) -> float:
+    """Return the seconds between two lines; a pod that is bound after rejections gets its own."""
+    if kind == _BOUND:
+        return BETWEEN_LINES if before == _BOUND else 0.0
+    return BETWEEN_EQUAL_LINES if kind == before else BETWEEN_LINES

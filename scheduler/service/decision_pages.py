@@ -1,0 +1,88 @@
+"""The debug page `/debug/decisions`: what was decided lately, from the decision history.
+
+Runs on the loop between cycles. It makes at most `MAX_DECISIONS` records, which takes some 10 us
+each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from scheduler.decisions import DecisionHistory
+from scheduler.framework import Clock
+from scheduler.pages import Decision, DecisionList, DecisionResult, Placement
+from scheduler.service.query_numbers import number_in
+
+DEFAULT_DECISIONS: Final = 50
+MAX_DECISIONS: Final = 500
+_MAX_SEQ: Final = 999_999_999
+
+
+class DecisionPages:
+    """The page of one process."""
+
+    def __init__(
+        self, history: DecisionHistory, *, clock: Clock, leading: Callable[[], bool]
+    ) -> None:
+        self._history = history
+        self._clock = clock
+        self._leading = leading
+
+    def decisions(self, query: Mapping[str, str]) -> DecisionList:
+        """Return the decisions about `?pod=NAMESPACE/NAME`, or the last ones about all pods.
+
+        Of these at most `?limit=`, after the one of number `?since=`, of `?namespace=`.
+
+        Raises:
+            LookupError: nothing is remembered about the pod.
+            ValueError: the pod is not named in full, or a number is out of range.
+        """
+        limit = number_in(query, "limit", DEFAULT_DECISIONS, 1, MAX_DECISIONS)
+        since = number_in(query, "since", 0, 0, _MAX_SEQ)
+        if "pod" in query:
+            found = self._of_pod(query["pod"], since)[-limit:]
+        else:
+            found = self._history.latest(limit, since, query.get("namespace", ""))
+        return DecisionList(
+            now=self._clock.now(),
+            leading=self._leading(),
+            last_seq=self._history.seq,
+            remembered_pods=len(self._history),
+            decisions=found,
+        )
+
+    def placements(self, limit: int) -> Sequence[Placement]:
+        """Return the last pods that got a node, newest first; see `SummaryPages`."""
+        # Among the last decisions of a busy queue many are rejections.
+        decisions = self._history.latest(min(10 * limit, MAX_DECISIONS))
+        placed = [
+            Placement(
+                time=each.time,
+                pod=each.pod,
+                node=each.node,
+                attempt=each.attempt,
+                score=each.score,
+                seconds=each.seconds,
+            )
+            for each in reversed(decisions)
+            if each.result is DecisionResult.PLACED
+        ]
+        return placed[:limit]
+
+    def _of_pod(self, pod: str, since: int) -> tuple[Decision, ...]:
+        namespace, slash, name = pod.partition("/")
+        if not (namespace and slash and name):
+            raise ValueError("say which pod: /debug/decisions?pod=NAMESPACE/NAME")
+        found = self._history.of_pod(namespace, name)
+        if not found:
+            raise LookupError(self._unknown(pod))
+        return tuple(each for each in found if each.seq > since)
+
+    def _unknown(self, pod: str) -> str:
+        if not self._history.enabled:
+            return f'no decision about pod "{pod}": kubestow.decisionHistory.pods is 0'
+        return (
+            f'no decision about pod "{pod}" is remembered: there was none since this process '
+            "started, or it is too long ago"
+        )

@@ -1,0 +1,66 @@
+"""Decisions remembered of a burst on a real API server: each names the node of its pod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
+from tests.envtest.test_endpoints import get
+from tests.envtest.workload import Workload, until
+
+pytestmark = pytest.mark.envtest
+
+PODS = 120
+
+
+@pytest.fixture(scope="module")
+def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
+    process = start_kubestow(
+        control_plane,
+        {"clientConnection": {"qps": 1000, "burst": 1000}},
+        name="kubestow-decisions",
+    )
+    yield process
+    process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
+def test_every_decision_of_a_burst_names_the_node_of_its_pod(
+    control_plane: ControlPlane, kubestow: ManagedProcess
+) -> None:
+    def page(query: str) -> dict[str, Any]:
+        status, body = get(kubestow, f"/debug/decisions{query}", control_plane.admin_token)
+        assert status == 200, body
+        return dict(json.loads(body))
+
+    with Workload(control_plane, "decisions") as work:
+        for index in range(4):
+            work.node(f"decisions-{index}", cpu="8")
+        for index in range(PODS):
+            work.pod(f"p{index}", cpu="100m")
+        work.pod("big", cpu="64")
+        bound = work.until_bound(*(f"p{index}" for index in range(PODS)))
+        nodes = {f"{work.namespace}/{name}": node for name, node in bound.items()}
+        decided = until(
+            lambda: _all_bound(page(f"?namespace={work.namespace}&limit=500"), PODS), "recorded"
+        )
+        assert {pod: each["node"] for pod, each in decided.items()} == nodes
+        for each in decided.values():
+            assert each["best"][0]["node"] == each["node"]
+            assert each["phases"]["bind"] > 0
+        rejected = page(f"?pod={work.namespace}/big")["decisions"][-1]
+        assert rejected["result"] == "unschedulable"
+        (rejection,) = [
+            each for each in rejected["rejections"] if each["plugin"] == "NodeResourcesFit"
+        ]
+        assert rejection["detail"].startswith("wants 64 cpu, most free on a node")
+
+
+def _all_bound(page: dict[str, Any], count: int) -> dict[str, dict[str, Any]]:
+    bound = {each["pod"]: each for each in page["decisions"] if each["bound"]}
+    return bound if len(bound) == count else {}
