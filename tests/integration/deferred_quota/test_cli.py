@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +14,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from scheduler.cli.quota import command
+from testing.markdown import blocks
 from tests.integration.deferred_quota.server import GATES, QUOTAS, Server
 from tests.integration.simulator.client import PODS, until
+from tests.unit.repository.tree import ROOT
 
 PREFIX: Final = "deferred.kubestow.io/"
 CPU: Final = f"{PREFIX}requests.cpu-millis"
@@ -68,6 +71,22 @@ async def test_set_creates_then_changes_and_keeps_the_rest(stock: Server, run: R
     changed = await run("set", "--cpu", "1500m", "--gpu", "nvidia.com/gpu=none")
     assert "changed in default" in changed.output
     assert _quota(stock)["spec"]["hard"] == {CPU: "1500", f"{PREFIX}requests.memory": "64Gi"}
+
+
+async def test_the_commands_of_the_readme_limit_a_namespace(stock: Server, run: Run) -> None:
+    (block,) = [each for each in blocks(ROOT / "README.md", ROOT) if "kubestow quota" in each.text]
+    demo, *lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
+    assert demo == ["kubestow", "demo", "gpu-queue"], "executed in tests/integration/demo"
+    stock.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
+    assert [line[:3] for line in lines] == [["kubestow", "quota", each] for each in ("set", "show")]
+    printed = [(await run(*line[2:])).output for line in lines]
+    assert "resourcequota/team-a-deferred created in team-a" in printed[0]
+    rows = [row.split() for row in printed[1].splitlines()]
+    assert {(row[0], row[2], row[4]) for row in rows[1:]} == {
+        ("team-a", "requests.cpu", "10"),
+        ("team-a", "requests.memory", "64Gi"),
+        ("team-a", "requests.nvidia.com/gpu", "8"),
+    }
 
 
 async def test_set_labels_the_namespace_on_request(stock: Server, run: Run) -> None:
