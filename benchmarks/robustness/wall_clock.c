@@ -14,7 +14,6 @@ static volatile long long *offset;
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void prepare(void) {
-    real_clock_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     const char *name = getenv("WALL_CLOCK_OFFSET_FILE");
     int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
@@ -26,6 +25,9 @@ __attribute__((constructor)) static void prepare(void) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
+    /* Not in `prepare`: the constructor of another library may read the clock before. */
+    if (!real_clock_gettime)
+        real_clock_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int status = real_clock_gettime(clock, now);
     if (status == 0 && offset && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
         long long shifted = now->tv_sec * 1000000000LL + now->tv_nsec + *offset;
