@@ -92,7 +92,8 @@ class Editing(ABC):
         try:
             item = resource.decode(msgspec.json.encode(obj))
         except (TypeError, ValueError) as error:
-            name = (obj.get("metadata") or {}).get("name", "?")
+            metadata = obj.get("metadata")
+            name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
             raise WorldError(f"{resource.kind} {name}: {error}") from error
         self.complete(resource, item)
         return resource, item

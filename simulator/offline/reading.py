@@ -82,6 +82,9 @@ _BEGINNING: Final = re.compile(
 ).match
 """The beginning of an object as kubectl writes it, so that it need not be read to its end twice."""
 
+_PLACE: Final = re.compile(r"\(byte (\d+)\)").search
+"""Where msgspec's text of a syntax error says the place."""
+
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 _decode_document: Final = msgspec.json.Decoder(_Document).decode
 
@@ -158,7 +161,10 @@ class Objects:
         data = _content(path)
         try:
             document = _decode_document(data)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError) as error:
+            if ".json" in path.suffixes and data.lstrip()[:1] in (b"{", b"["):
+                # As YAML a large file would take minutes, only to be refused there as well.
+                raise WorldError(f"{path}{_json_line(data, error)}: {error}") from error
             self._read_yaml(path, data)
             return
         if document.items is None:
@@ -217,6 +223,13 @@ class Objects:
             self._skipped[name] = self._skipped.get(name, 0) + 1
             return
         self._sources.append(_Source(resource, data, where))
+
+
+def _json_line(data: bytes, error: Exception) -> str:
+    """Return the line of a syntax error as msgspec locates it, `:12`; the last without a place."""
+    found = _PLACE(str(error))
+    end = len(data.rstrip()) if found is None else int(found[1])
+    return f":{data.count(10, 0, end) + 1}"
 
 
 def _decoded(world: Filled, source: _Source) -> Any:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError, Task
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,22 @@ class World(Editing):
             objects.fill(self)
             self._tables.deliver(self._assembly.handlers)
         self.notes += objects.missing(self._assembly.needed)
+        self.notes += self._others()
+
+    def _others(self) -> Iterator[str]:
+        """Yield a line about pending pods that no profile is for, if there are any."""
+        frameworks = self._assembly.profiles.frameworks
+        others = Counter(
+            each.spec.scheduler_name
+            for each in self._tables.stores["pods"].list()
+            if not each.spec.node_name and each.spec.scheduler_name not in frameworks
+        )
+        if others:
+            names = ", ".join(f"{name} ({count})" for name, count in sorted(others.items()))
+            yield (
+                f"pending pods of other schedulers are left alone: {names}; with adopt=True they "
+                f"are scheduled as pods of {self._default_scheduler}"
+            )
 
     # -- state -----------------------------------------------------------------------------------
 

@@ -120,6 +120,52 @@ def test_a_malformed_file_is_named_with_its_line(tmp_path: Path, content: str, t
         offline.World.load(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('{"kind": "List",\n"items": [\n{"kind" 3}]}', r"dump\.json:3: JSON is malformed"),
+        ('{"kind": "List",\n"items": [\n', r"dump\.json:2: Input data was truncated"),
+        ("[\n{}]", r"dump\.json:\d: Expected `object`, got `array`"),
+    ],
+)
+def test_malformed_json_is_not_read_again_as_yaml(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(content)
+    with pytest.raises(offline.WorldError, match=text):
+        offline.World.load(path)
+
+
+def test_yaml_in_a_file_that_is_named_json_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(yaml.safe_dump(NODE))
+    (tmp_path / "folder.json").mkdir()
+    with offline.World.load(tmp_path) as world:
+        assert world.how_many_fit(offline.pod()).total > 0
+
+
+@pytest.mark.parametrize("first", [{}, {"kind": "Pod"}, {"apiVersion": "v1", "extra": 1}])
+def test_the_order_of_the_fields_of_an_object_does_not_matter(
+    tmp_path: Path, first: dict[str, Any]
+) -> None:
+    pod = offline.pod("web", node="n1")
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed({**first, **pod})))
+    with offline.World.load(path) as world:
+        assert world.placements() == {"default/web": "n1"}
+
+
+def test_pending_pods_of_other_schedulers_are_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    other = {"schedulerName": "other"}
+    pods = [offline.pod(f"p{i}", spec=other) for i in range(3)]
+    path.write_text(json.dumps(listed(*pods, offline.pod("bound", node="n", spec=other))))
+    said = "pending pods of other schedulers are left alone: other (3); with adopt=True"
+    with offline.World.load(path) as world:
+        assert [said in each for each in world.notes].count(True) == 1
+    with offline.World.load(path, adopt=True) as world:
+        assert not any("other schedulers" in each for each in world.notes)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(b"{}" * 100)[:-9])

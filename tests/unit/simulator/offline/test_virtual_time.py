@@ -1,0 +1,136 @@
+"""Time in worlds: what waits for a moment happens at that moment, and the agenda keeps order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator import offline
+from simulator.offline.virtual_time import Agenda, VirtualLoop
+
+ROOT = Path(__file__).parents[4]
+ZONE = "topology.kubernetes.io/zone"
+
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+"""
+FALLBACK = f"""\
+{CONFIGURATION}
+    pluginConfig:
+      - name: PodTopologySpread
+        args: {{nodeProvisioningTimeout: 300s}}
+"""
+GATE_UNTIL = f"""\
+{CONFIGURATION}
+    plugins:
+      multiPoint: {{enabled: [{{name: 'not_before:NotBefore'}}]}}
+"""
+
+
+def spread_over_zones(name: str) -> dict[str, Any]:
+    """Return a pod that wants its zone to have as many of its kind as any, or else no new nodes."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    spec = {"topologySpreadConstraints": [constraint]}
+    pod = offline.pod(name, cpu=2, labels={"app": "web"}, spec=spec)
+    pod["metadata"]["annotations"] = {
+        "kubestow.io/topology-spread-fallback": f"{ZONE}=NodeProvisioningFailed"
+    }
+    return pod
+
+
+def test_a_spread_constraint_falls_back_when_no_node_has_come_in_time(tmp_path: Path) -> None:
+    config = tmp_path / "profiles.yaml"
+    config.write_text(FALLBACK)
+    with offline.World(config=config) as world:
+        world.add_nodes(offline.node("large", cpu=16, labels={ZONE: "a"}))
+        world.add_nodes(offline.node("full", cpu=1, labels={ZONE: "b"}))
+        world.add_pods(spread_over_zones("first"))
+        world.add_pods(spread_over_zones("second"))
+        result = world.run(until=299.0)
+        assert [each.pod for each in result.placed] == ["default/first"]
+        assert result["default/second"].explain().startswith("default/second waits, unschedulable")
+        (placed,) = world.run(until=900.0).placed
+        assert (placed.pod, placed.node) == ("default/second", "large")
+        assert 300.0 <= placed.time <= 360.0
+
+
+def test_a_plugin_that_waits_for_a_moment_is_tried_again_then(tmp_path: Path) -> None:
+    config = tmp_path / "profiles.yaml"
+    config.write_text(GATE_UNTIL)
+    plugins = ROOT / "examples" / "gate_until"
+    with offline.World(config=config, plugin_dirs=[plugins]) as world:
+        world.add_nodes(offline.node())
+        pod = offline.pod("later")
+        pod["metadata"]["annotations"] = {"example.com/not-before": "2026-01-01T06:00:00Z"}
+        world.add_pods(pod)
+        assert world.schedule().waiting[0].state == "gated"
+        (placed,) = world.run(until=86_400.0).placed
+        assert placed.time == pytest.approx(6 * 3600, abs=1.0)
+
+
+def test_backoff_grows_in_virtual_time() -> None:
+    with offline.World(feature_gates={"SchedulerPopFromBackoffQ": False}) as world:
+        world.add_nodes(offline.node("small", cpu=1))
+        world.add_pods(offline.pod("big", cpu=8))
+        for second in range(1, 40):
+            # A cordoned node wakes the pod and does not help; the next backoff is twice as long.
+            cordoned = offline.node("large", cpu=16, unschedulable=True)
+            world.at(float(second), lambda each=cordoned: world.add_nodes(each, count=2))
+        attempts = world.run(until=40.0).waiting[0].attempts
+        assert 4 <= attempts <= 8
+
+
+def test_calls_are_made_in_the_order_of_their_times_and_then_of_their_entry() -> None:
+    loop = VirtualLoop()
+    agenda = Agenda(loop)
+    told: list[tuple[float, str]] = []
+
+    def say(what: str) -> None:
+        told.append((loop.time(), what))
+
+    def first() -> None:
+        say("first")
+        agenda.at(0.0, lambda: say("past"))
+        agenda.at(2.0, lambda: say("between"))
+
+    agenda.at(3.0, lambda: say("third"))
+    agenda.at(1.0, first)
+    agenda.at(3.0, lambda: say("fourth"))
+    assert len(agenda) == 3
+    loop.run(10.0, lambda _due: False)
+    assert told == [
+        (1.0, "first"),
+        (1.0, "past"),
+        (2.0, "between"),
+        (3.0, "third"),
+        (3.0, "fourth"),
+    ]
+    assert len(agenda) == 0
+    loop.close()
+
+
+def test_a_call_that_fails_does_not_hold_the_others_up() -> None:
+    loop = VirtualLoop()
+    agenda = Agenda(loop)
+    told: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    agenda.at(1.0, fail)
+    agenda.at(1.0, lambda: told.append("same time"))
+    agenda.at(2.0, lambda: told.append("later"))
+    with pytest.raises(ValueError, match="on purpose"):
+        loop.run(5.0, lambda _due: False)
+    assert told == ["same time", "later"]
+    loop.close()
