@@ -7,10 +7,18 @@ version. Times are virtual seconds since the start of the world.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Final
 
 import msgspec
+
+from scheduler.decisions.remembered import Remembered
+from scheduler.pages import Decision, NodeScore
+
+MAX_DIFFERENCES: Final = 4
+"""Plugins that `Placement.explain` names for each other node."""
+MAX_RUNNERS_UP: Final = 2
+MAX_REJECTIONS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +38,32 @@ class Placement:
     """Nodes that the last attempt found to fit."""
     evaluated: int
     """Nodes that it looked at."""
+    _remembered: Remembered | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def decision(self) -> Decision | None:
+        """The record of the last attempt, with the scores of the best nodes by plugin.
+
+        None where `kubestow.decisionHistory` remembers nothing. Its times are wall clock seconds.
+        """
+        return None if self._remembered is None else self._remembered.decision(self.pod)
 
     def explain(self) -> str:
-        """Return it as a sentence."""
+        """Return who was chosen in one line, and in a line each how the next best compare."""
         among = "the only node" if self.feasible == 1 else f"one of {self.feasible} nodes"
-        return (
-            f"{self.pod} is on {self.node}, {among} found to fit, after "
+        decision = self.decision
+        total = "" if decision is None or decision.score is None else f" (total {decision.score})"
+        first = (
+            f"{self.pod} is on {self.node}{total}, {among} found to fit, after "
             f"{_count(self.attempts, 'attempt')} and {self.waited:g} s"
         )
+        lines = [first]
+        best = () if decision is None else decision.best
+        others = [each for each in best if each.node != self.node]
+        for chosen in best:
+            if chosen.node == self.node:
+                lines += [_compared(chosen, each) for each in others[:MAX_RUNNERS_UP]]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +83,25 @@ class Waiting:
     """Seconds since it was added."""
     nominated: str = ""
     """The node on which victims make room for it."""
+    _remembered: Remembered | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def decision(self) -> Decision | None:
+        """The record of the last attempt, with its rejections; see `Placement.decision`."""
+        return None if self._remembered is None else self._remembered.decision(self.pod)
 
     def explain(self) -> str:
-        """Return it as a sentence."""
+        """Return why it waits in one line, and in a line each the numbers behind the reasons."""
         why = self.reason or "it was not tried yet"
         by = f" (by {', '.join(self.plugins)})" if self.plugins else ""
-        return f"{self.pod} waits, {self.state}: {why}{by}"
+        decision = self.decision
+        details = [
+            f"  {_count(each.nodes, 'node')}: {each.reason}: {each.detail}"
+            for each in (() if decision is None else decision.rejections)
+            if each.detail
+        ]
+        first = f"{self.pod} waits, {self.state}: {why}{by}"
+        return "\n".join([first, *details[:MAX_REJECTIONS]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +157,7 @@ class Result:
 
     def to_json(self) -> bytes:
         """Return everything as JSON: byte-equal for equal input, seed and version."""
-        content: dict[str, Any] = asdict(self)
-        del content["_by_pod"]
-        return msgspec.json.encode(content)
+        return msgspec.json.encode(_public(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +192,25 @@ class Capacity:
     """Copies on each node that takes one, by name."""
     reason: str
     """Why no further copy fits; empty where the limit of the question was reached."""
+
+
+def _public(value: Any) -> Any:
+    """Return a record as JSON has it: without what begins with an underscore."""
+    if is_dataclass(value):
+        names = (each.name for each in fields(value))
+        return {name: _public(getattr(value, name)) for name in names if name[0] != "_"}
+    return [_public(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _compared(chosen: NodeScore, other: NodeScore) -> str:
+    """Return by how much each plugin prefers another node to the chosen one."""
+    before = {each.plugin: each.weighted for each in chosen.scores}
+    differences = [
+        (each.plugin, each.weighted - before.get(each.plugin, 0)) for each in other.scores
+    ]
+    order = sorted((each for each in differences if each[1]), key=lambda each: -abs(each[1]))
+    told = ", ".join(f"{plugin} {by:+d}" for plugin, by in order[:MAX_DIFFERENCES])
+    return f"  next {other.node} (total {other.total}): {told or 'equal, the choice was random'}"
 
 
 def _count(number: int, what: str) -> str:

@@ -93,6 +93,7 @@ class World(Editing):
             configuration, registry = read(config, folders, feature_gates or {})
         self._assembly = assemble(configuration, registry, seed=seed, start=start)
         self._tables = self._assembly.tables
+        self._history = self._assembly.scheduling.decisions.history
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
         self._adopt = adopt
         self._numbers = {}
@@ -189,6 +190,7 @@ class World(Editing):
             view.attempts,
             waited,
             view.nominated_node,
+            self._history.last(pod.key, uid, view.attempts),
         )
 
     # -- time ------------------------------------------------------------------------------------
@@ -390,6 +392,7 @@ class World(Editing):
                 attempt.info.attempts,
                 attempt.result.feasible_nodes,
                 attempt.result.evaluated_nodes,
+                self._history.last(pod.key, uid, attempt.info.attempts),
             )
         )
         duration = self._durations.pop(uid, None)

@@ -82,10 +82,10 @@ def test_backoff_grows_in_virtual_time() -> None:
     with offline.World(feature_gates={"SchedulerPopFromBackoffQ": False}) as world:
         world.add_nodes(offline.node("small", cpu=1))
         world.add_pods(offline.pod("big", cpu=8))
+        cordoned = offline.node("large", cpu=16, unschedulable=True)
         for second in range(1, 40):
             # A cordoned node wakes the pod and does not help; the next backoff is twice as long.
-            cordoned = offline.node("large", cpu=16, unschedulable=True)
-            world.at(float(second), lambda each=cordoned: world.add_nodes(each, count=2))
+            world.at(float(second), lambda: world.add_nodes(cordoned, count=2))
         attempts = world.run(until=40.0).waiting[0].attempts
         assert 4 <= attempts <= 8
 
