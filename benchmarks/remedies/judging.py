@@ -20,8 +20,8 @@ import yaml
 
 from benchmarks.fuzz.profiles import HEAD, for_kubestow, own_name, profiles
 from benchmarks.fuzz.worlds import FAMILIES, drawn
-from scheduler.service.what_if.changes import Change, applied, resource_of
-from scheduler.service.what_if.remedies.records import Remedies, Remedy
+from scheduler.pages import Change, Remedies, Remedy
+from scheduler.service.what_if.changes import applied, resource_of
 from scheduler.service.what_if.remedies.search import Search
 from simulator import offline
 from testing.conformance.world import KINDS
@@ -76,7 +76,9 @@ def worlds(count: int, first_seed: int = 0) -> list[tuple[str, int]]:
 
 def _judge_pod(found: Judgement, where: str, objects: Objects, pod: Object) -> None:
     name = f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
-    reason, remedies = _remedies(objects, pod, name)
+    reason, remedies, evicted = _remedies(objects, pod, name)
+    # Preemption may have helped others of the pod's nodes already, and not sufficed.
+    objects = {key: each for key, each in objects.items() if key not in evicted}
     if remedies is None:
         return
     found.pending += 1
@@ -96,20 +98,23 @@ def _judge_pod(found: Judgement, where: str, objects: Objects, pod: Object) -> N
         found.helpless.append(f"{where} {name}: {reason}")
 
 
-def _remedies(objects: Objects, pod: Object, name: str) -> tuple[str, Remedies | None]:
-    """Return why a pod waits, and its remedies; None if it does not wait."""
+def _remedies(
+    objects: Objects, pod: Object, name: str
+) -> tuple[str, Remedies | None, set[tuple[str, str]]]:
+    """Return why a pod waits, its remedies (None if it does not wait), and who was evicted."""
     with _world([*objects.values(), pod]) as world:
         result = world.schedule()
         outcome = next((e for e in result if e.pod == name), None)
         if not isinstance(outcome, offline.Waiting):
-            return "", None
+            return "", None, set()
+        evicted = {("Pod", each.pod) for each in result.evicted}
         parts = world.scheduler.trial_parts()
         search = Search(parts, name).run()
         while True:
             try:
                 next(search)
             except StopIteration as end:
-                return outcome.reason, end.value
+                return outcome.reason, end.value, evicted
 
 
 def _placed(objects: Objects, pod: Object, name: str, remedy: Remedy) -> str:

@@ -78,6 +78,7 @@ COMMANDS: Final = {
     "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
     "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
     "ui": LazyCommand("scheduler.cli.ui", "Open a page about the scheduler in the browser."),
+    "whatif": LazyCommand("scheduler.cli.whatif", "Say whether a pod would fit, if."),
     "quota": LazyCommand("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
     "apiserver": LazyCommand("scheduler.cli.apiserver", "Serve an API server for experiments."),
     "version": LazyCommand("scheduler.cli.version", "Show the version."),

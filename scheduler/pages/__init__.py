@@ -19,10 +19,14 @@ from scheduler.pages.explanation import (
 from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
+from scheduler.pages.remedies import Change, Code, Remedies, Remedy, Step
 from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, SummaryPage
+from scheduler.pages.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 __all__ = [
     "API_VERSION",
+    "Change",
+    "Code",
     "DebugPage",
     "Decision",
     "DecisionList",
@@ -35,6 +39,7 @@ __all__ = [
     "NodePage",
     "NodeRow",
     "NodeScore",
+    "NodeToAdd",
     "Placement",
     "PluginScore",
     "PodExplanation",
@@ -47,7 +52,12 @@ __all__ = [
     "Rates",
     "Rejection",
     "RejectionCount",
+    "Remedies",
+    "Remedy",
     "ResourceUse",
+    "Step",
     "SummaryPage",
+    "WhatIfQuestion",
+    "WhatIfResult",
     "internals",
 ]

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from scheduler.pages.page import DebugPage
 from scheduler.pages.queue import PodView
+from scheduler.pages.remedies import Remedies
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +120,5 @@ class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
 
     leading: bool
     pod: PodExplanation
+    remedies: Remedies | None = None
+    """What would have to change for a pending pod to fit; with `?remedies=N` only."""

@@ -28,6 +28,8 @@ from scheduler.service.serving.certificates import ServingTls
 from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
 from scheduler.service.summary_page import SummaryPages
+from scheduler.service.what_if.asker import Asker
+from scheduler.service.what_if.pages import WhatIfPages
 
 if TYPE_CHECKING:
     from scheduler.service.reload.reloader import Reloader
@@ -114,6 +116,8 @@ class Endpoints:
     def _sources(self) -> EndpointSources:
         profiling = self._configuration.effective.enable_profiling
         permissions = self._wiring.state.permissions
+        pods = self._pod_pages()
+        what_if = self._what_if_pages(pods)
         return EndpointSources(
             health=scheduler_checks(
                 shutdown=lambda: "process is shutting down" if self._stopping else None,
@@ -125,7 +129,8 @@ class Endpoints:
             ),
             metrics=self._wiring.connections.metrics,
             configz=self._reloader.configz,
-            debug=self._debug_pages(),
+            debug=self._debug_pages(pods, what_if),
+            questions={"whatif": what_if.what_if},
             version=build_info().version_info(),
             pods=self._pods,
             set_verbosity=logs.set_verbosity if profiling else None,
@@ -136,15 +141,29 @@ class Endpoints:
         bridge = self._wiring.controllers.bridge
         return checks if bridge is None else {**checks, "node-provisioning-bridge": bridge.health}
 
-    def _debug_pages(self) -> dict[str, Page]:
+    def _pod_pages(self) -> PodPages:
         wiring = self._wiring
-        pods = PodPages(
+        return PodPages(
             wiring.scheduling.engine,
             wiring.scheduling.queue,
             wiring.state.listers.pod,
             clock=wiring.connections.clock,
             leading=self._leading,
         )
+
+    def _what_if_pages(self, pods: PodPages) -> WhatIfPages:
+        wiring = self._wiring
+        asker = Asker(
+            wiring.trial_parts(),
+            at_rest=wiring.scheduling.loop.at_rest,
+            versions=wiring.resource_version,
+            clock=wiring.connections.clock,
+            leading=self._leading,
+        )
+        return WhatIfPages(asker, pods.explain)
+
+    def _debug_pages(self, pods: PodPages, what_if: WhatIfPages) -> dict[str, Page]:
+        wiring = self._wiring
         nodes = NodePages(
             wiring.state.cache,
             wiring.scheduling.queue.nominator.nominated_pods_for_node,
@@ -167,9 +186,11 @@ class Endpoints:
         summary.start()
         self._stack.callback(summary.stop)
         return {
-            "statistics": lambda _: internals("Statistics", wiring.statistics()),
+            "statistics": lambda _: internals(
+                "Statistics", {**wiring.statistics(), "questions": what_if.statistics()}
+            ),
             "queue": pods.queue,
-            "explain": pods.explain,
+            "explain": what_if.explain,
             "decisions": decisions.decisions,
             "summary": summary.summary,
             "cache": lambda _: internals(

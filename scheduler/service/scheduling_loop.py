@@ -100,6 +100,15 @@ class SchedulingLoop:
         while self._inbox.suspended:
             await self._resumed.wait()
 
+    async def at_rest(self) -> None:
+        """Wait until no cycle is suspended and no relist is applied.
+
+        Until the next await none begins.
+        """
+        while self._inbox.suspended or self._pauses:
+            await self._resumed.wait()
+            await self._steady.wait()
+
     async def drained(self) -> None:
         """Wait until no binding cycle is past Permit; those that wait there would take too long."""
         # Binding cycles created in this iteration of the event loop begin in the next one.

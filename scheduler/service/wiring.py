@@ -24,6 +24,7 @@ from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import build_handlers, build_reflectors
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
+from scheduler.service.what_if.trial import TrialParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,29 @@ class Wiring:
         await self.state.extender_transport.close()
         if self.connections.tracing is not None:
             await self.connections.tracing.close()
+
+    def trial_parts(self) -> TrialParts:
+        """Return what trials work on."""
+        return TrialParts(
+            cache=self.state.cache,
+            engine=self.scheduling.engine,
+            stores=self.state.listers.stores,
+            signatures=self.state.signatures,
+            subscriptions=self.state.subscriptions,
+            random=self.connections.random,
+            clock=self.connections.clock,
+            features=self.scheduling.features,
+            registered=self.scheduling.registered,
+        )
+
+    def resource_version(self) -> str:
+        """Return the version of the newest change of pods or nodes that is known."""
+        versions = [
+            each.statistics().resource_version
+            for each in self.reflectors
+            if each.resource.plural in ("pods", "nodes")
+        ]
+        return max(versions, key=lambda each: (len(each), each), default="")
 
     def report(self, metrics: SchedulerMetrics) -> None:
         """Set the metrics that are cheaper to read than to follow."""

@@ -17,6 +17,8 @@ from simulator.offline.tables import Tables
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 ZONE: Final = "topology.kubernetes.io/zone"
+CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+"""The older way to name a class, which precedes the field."""
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 _BOUND: Final = "Bound"
@@ -38,7 +40,8 @@ class VolumeControllers:
         elif plural == "persistentvolumeclaims" and not item.spec.volume_name:
             node_name = item.metadata.annotations.get(SELECTED_NODE)
             storage_class: StorageClass | None = self._tables.get(
-                "storageclasses", item.spec.storage_class_name or ""
+                "storageclasses",
+                item.metadata.annotations.get(CLASS) or item.spec.storage_class_name or "",
             )
             if node_name and storage_class is not None and _provisions(storage_class):
                 self._bind(item, self._provisioned(item, storage_class, node_name))

@@ -28,7 +28,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.resources import PODS, Resource
 from scheduler.engine import PodExplanation
 from scheduler.framework import Registry
-from scheduler.service.what_if.remedies.records import Remedies
+from scheduler.pages import Remedies
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.assembly import Assembly, assemble, quiet, read
 from simulator.offline.editing import Editing, checked

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import isawaitable
 from typing import Final
 
 from aiohttp import web
@@ -21,6 +22,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.metrics.pod_resources import render_pod_resources
 from scheduler.pages import IndexPage
 from scheduler.service.limited_log import LimitedLog
+from scheduler.service.questions import TooManyQuestionsError
 from scheduler.service.serving import json_body
 from scheduler.service.serving.access import (
     AccessUnknownError,
@@ -41,6 +43,9 @@ MAX_IN_FLIGHT: Final = 100
 MAX_IN_FLIGHT_PER_CLIENT: Final = 25
 """Bounds one client's invalid tokens, so that reviews of other clients remain possible."""
 
+MAX_QUESTION_BYTES: Final = 64 * 1024
+"""Body of a POST under `/debug/`: a pod's manifest, and changes."""
+
 ACCESS_TIMEOUT_SECONDS: Final = 10.0
 """For both reviews together; kubelet and Prometheus give up at about that time."""
 
@@ -52,8 +57,12 @@ TEXT: Final = "text/plain; charset=utf-8"
 Page = Callable[[Mapping[str, str]], object]
 """Return a debug page, encodable as JSON, for a query; LookupError is a 404, ValueError a 400.
 
-Called on the loop; a page that could be long limits itself.
+Called on the loop; a page that could be long limits itself, or returns an awaitable and works in
+slices. A `TooManyQuestionsError` is a 429.
 """
+
+Answer = Callable[[bytes], Awaitable[object]]
+"""Answer the body of a POST with a debug page; errors as of a `Page`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +75,8 @@ class EndpointSources:
     configz: Callable[[], object]
     #: Pages under `/debug/`, by name.
     debug: Mapping[str, Page] = field(default_factory=dict)
+    #: Answers to POST under `/debug/`, by name.
+    questions: Mapping[str, Answer] = field(default_factory=dict)
     #: The body of `/version`.
     version: Mapping[str, str] = field(default_factory=dict)
     #: The pods behind `/metrics/resources`; none while another replica leads.
@@ -107,7 +118,11 @@ class _Router:
             return self._health_check(endpoint, check) if slash else self._health(endpoint, request)
         methods = self._exact.get(path)
         if methods is None and path.startswith("/debug/"):
-            methods = _reading(self._debug_page)
+            asked = self._sources.questions.get(path.removeprefix("/debug/"))
+            if asked is None:
+                methods = _reading(self._debug_page)
+            else:
+                methods = {"POST": partial(self._question, asked)}
         if methods is None:
             return _not_found()
         handler = methods.get(request.method)
@@ -170,19 +185,37 @@ class _Router:
         return _text(f"successfully set klog.logging.verbosity to {int(body)}".encode())
 
     async def _debug_index(self, _: web.BaseRequest) -> web.Response:
-        pages = [f"/debug/{name}" for name in sorted(self._sources.debug)]
+        names = {*self._sources.debug, *self._sources.questions}
+        pages = [f"/debug/{name}" for name in sorted(names)]
         return await _json(IndexPage(pages=pages))
 
     async def _debug_page(self, request: web.BaseRequest) -> web.Response:
         page = self._sources.debug.get(request.path.removeprefix("/debug/"))
         if page is None:
             return _not_found()
+        return await self._answered(lambda: page(request.query))
+
+    async def _question(self, answer: Answer, request: web.BaseRequest) -> web.Response:
+        body = await request.content.read(MAX_QUESTION_BYTES + 1)
+        while len(body) <= MAX_QUESTION_BYTES and (more := await request.content.readany()):
+            body += more
+        if len(body) > MAX_QUESTION_BYTES:
+            return _error(413, f"a question may have {MAX_QUESTION_BYTES} bytes")
+        return await self._answered(lambda: answer(body))
+
+    async def _answered(self, page: Callable[[], object]) -> web.Response:
         try:
-            data = page(request.query)
+            data = page()
+            if isawaitable(data):
+                data = await data
         except LookupError as error:
             return _error(404, str(error.args[0]) if error.args else "not found")
         except ValueError as error:
             return _error(400, str(error))
+        except TooManyQuestionsError as error:
+            response = _error(429, str(error))
+            response.headers["Retry-After"] = "1"
+            return response
         return await _json(data)
 
 

@@ -31,7 +31,7 @@ MAX_LINE_BYTES: Final = 32 * 1024
 """For the request line and for each header; tokens of identity providers are long."""
 
 MAX_RECEIVED_BYTES: Final = 128 * 1024
-"""For a whole request. No body that is read has more than a few bytes."""
+"""For a whole request. The largest body that is read is a question of 64 KiB."""
 
 LINGERING_SECONDS: Final = 1.0
 """How long an unread body is discarded, so that the client gets the response and no reset."""

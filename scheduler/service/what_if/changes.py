@@ -7,12 +7,13 @@ the same record can be tried in a trial, applied to a dump, or turned into a pat
 from __future__ import annotations
 
 import copy
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.client.resources import PODS, RESOURCES, Resource
+from scheduler.pages import Change
 
 JsonObject = dict[str, Any]
 
@@ -26,21 +27,6 @@ KINDS: Final[dict[str, Resource[Any]]] = {
 
 class ChangeError(ValueError):
     """A change that cannot be made; the text says which, and why."""
-
-
-class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One change of one object."""
-
-    action: Literal["add", "set", "remove"]
-    """`add`: create the object, or replace it; `set`: a field; `remove`: the object."""
-    kind: str
-    """As in a manifest: `Node`, `Pod`, `PersistentVolumeClaim`."""
-    name: str
-    """`namespace/name`, or the name of an object without namespace."""
-    path: str = ""
-    """With `set`: JSON pointer to the field, such as `/spec/unschedulable`."""
-    value: Any = None
-    """With `add`: the object. With `set`: the value; null removes the field."""
 
 
 def resource_of(kind: str) -> Resource[Any]:

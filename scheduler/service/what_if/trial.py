@@ -29,17 +29,12 @@ from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.client.store import Store
 from scheduler.engine import Engine, TrialDecision, TrialDecisions, WaitingPods
 from scheduler.framework import ActionType, Clock, CycleState
+from scheduler.pages import Change
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.pod_intake import check_node
 from scheduler.service.subscriptions import SubscriptionBoard
-from scheduler.service.what_if.changes import (
-    Change,
-    ChangeError,
-    applied,
-    as_json,
-    resource_of,
-)
+from scheduler.service.what_if.changes import ChangeError, applied, as_json, resource_of
 
 _INDEXED: Final = frozenset(
     (

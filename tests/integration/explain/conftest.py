@@ -41,7 +41,7 @@ def _may(spec: JsonObject) -> bool:
     attributes = spec.get("nonResourceAttributes", {})
     return (
         spec.get("user") == "reader"
-        and attributes.get("verb") == "get"
+        and attributes.get("verb") in ("get", "post")
         and str(attributes.get("path")).startswith("/debug/")
     )
 

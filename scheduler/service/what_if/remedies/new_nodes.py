@@ -9,9 +9,9 @@ import msgspec
 
 from scheduler.api.node import Node, NodeStatus
 from scheduler.api.requests import node_allocatable
-from scheduler.service.what_if.changes import Change, as_json
+from scheduler.pages import Change, Code, Step
+from scheduler.service.what_if.changes import as_json
 from scheduler.service.what_if.remedies.node_steps import HOSTNAME, wanted_labels
-from scheduler.service.what_if.remedies.records import Code, Step
 from scheduler.service.what_if.remedies.resource_steps import amounts, quantity, spoken
 from scheduler.service.what_if.remedies.situation import Situation
 

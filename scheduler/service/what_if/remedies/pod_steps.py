@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
+from scheduler.pages import Code, Step
 from scheduler.service.what_if.changes import pointer
 from scheduler.service.what_if.remedies.node_steps import HOSTNAME, label_step
-from scheduler.service.what_if.remedies.records import Code, Step
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names
 
 _HARD: Final = "DoNotSchedule"

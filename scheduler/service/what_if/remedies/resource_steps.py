@@ -9,8 +9,8 @@ from typing import Final
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import NANO, parse
 from scheduler.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from scheduler.service.what_if.changes import Change, JsonObject, pointer
-from scheduler.service.what_if.remedies.records import Code, Step
+from scheduler.pages import Change, Code, Step
+from scheduler.service.what_if.changes import JsonObject, pointer
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names
 
 MAX_EVICTED: Final = 20

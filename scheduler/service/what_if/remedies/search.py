@@ -16,7 +16,8 @@ from scheduler.api.pod import Pod
 from scheduler.engine import TrialDecision, TrialDecisions
 from scheduler.framework import Code as StatusCode
 from scheduler.framework import Status
-from scheduler.service.what_if.changes import Change, ChangeError
+from scheduler.pages import Change, Code, Remedies, Remedy, Step
+from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.remedies import (
     new_nodes,
     node_steps,
@@ -24,7 +25,6 @@ from scheduler.service.what_if.remedies import (
     resource_steps,
     volume_steps,
 )
-from scheduler.service.what_if.remedies.records import Code, Remedies, Remedy, Step, remedy
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names
 from scheduler.service.what_if.trial import Trial, TrialParts
 
@@ -249,6 +249,17 @@ class Search:
             plugins = absent.plugin or ", ".join(sorted(diagnosis.unschedulable_plugins))
             rows = table.rows[:1].tolist() if seen == 0 else []
             yield absent.by(plugins), [table.nodes[row] for row in rows]
+
+
+def remedy(steps: Options, node: str) -> Remedy:
+    """Join steps that were tried together."""
+    return Remedy(
+        codes=tuple(each.code.value for each in steps),
+        text=", and ".join(each.text for each in steps),
+        steps=steps,
+        node=node,
+        cost=sum(each.cost for each in steps) + 2.0 * (len(steps) - 1),
+    )
 
 
 def _includes(one: Remedy, other: Remedy) -> bool:

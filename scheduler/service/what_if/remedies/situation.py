@@ -11,7 +11,8 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine import Framework
 from scheduler.framework import Status
-from scheduler.service.what_if.changes import Change, JsonObject, as_json
+from scheduler.pages import Change
+from scheduler.service.what_if.changes import JsonObject, as_json
 from scheduler.service.what_if.trial import Trial
 
 

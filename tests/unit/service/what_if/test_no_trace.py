@@ -12,7 +12,8 @@ from benchmarks.fuzz.drawing import Draw
 from benchmarks.fuzz.pods import pod
 from benchmarks.fuzz.worlds import drawn
 from scheduler.engine import TrialDecisions
-from scheduler.service.what_if.changes import Change, ChangeError
+from scheduler.pages import Change
+from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.trial import Trial
 from simulator import offline
 from testing.conformance.world import KINDS

@@ -1,14 +1,27 @@
-"""Remedies and their steps, as `kubestow explain` and the debug page show them.
-
-Codes are stable: they name what to do, and programs may depend on them.
-"""
+"""Remedies for a pending pod, and the changes of which they consist."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Literal
 
-from scheduler.service.what_if.changes import Change
+import msgspec
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One change of one object, named as `kubectl` does."""
+
+    action: Literal["add", "set", "remove"]
+    """`add`: create the object, or replace it; `set`: a field; `remove`: the object."""
+    kind: str
+    """As in a manifest: `Node`, `Pod`, `PersistentVolumeClaim`."""
+    name: str
+    """`namespace/name`, or the name of an object without namespace."""
+    path: str = ""
+    """With `set`: JSON pointer (RFC 6901) to the field, such as `/spec/unschedulable`."""
+    value: Any = None
+    """With `add`: the object. With `set`: the value; null removes the field."""
 
 
 class Code(StrEnum):
@@ -34,12 +47,10 @@ class Code(StrEnum):
     DROP_POD_AFFINITY = "DropPodAffinity"
     DROP_POD_ANTI_AFFINITY = "DropPodAntiAffinity"
     DECLARE_FEATURE = "DeclareFeature"
-    DROP_FEATURE = "DropFeature"
     CREATE_CLAIM = "CreateClaim"
     REPLACE_CLAIM = "ReplaceClaim"
     CREATE_STORAGE_CLASS = "CreateStorageClass"
     CHANGE_BIND_MODE = "ChangeBindMode"
-    MOVE_VOLUME = "MoveVolume"
     RAISE_VOLUME_LIMIT = "RaiseVolumeLimit"
     DROP_VOLUME = "DropVolume"
     RAISE_QUOTA = "RaiseQuota"
@@ -72,7 +83,7 @@ class Remedy:
     node: str
     """Where the pod would go."""
     cost: float
-    """The lowest is shown first."""
+    """The lowest is listed first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +97,7 @@ class Remedies:
     """Trials that were made."""
     complete: bool = True
     """False: the time was over before everything was tried."""
+    changed: bool = False
+    """True: the state changed between trials, so that not all saw the same one."""
     note: str = ""
     """Why there are none, where that is known."""
-
-
-def remedy(steps: tuple[Step, ...], node: str) -> Remedy:
-    """Join steps that were tried together."""
-    return Remedy(
-        codes=tuple(each.code.value for each in steps),
-        text=", and ".join(each.text for each in steps),
-        steps=steps,
-        node=node,
-        cost=sum(each.cost for each in steps) + 2.0 * (len(steps) - 1),
-    )

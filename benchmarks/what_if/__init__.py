@@ -1,0 +1,1 @@
+"""Slices of what-if questions on a large cluster, while pods are scheduled."""

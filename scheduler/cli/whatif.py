@@ -1,0 +1,258 @@
+"""`kubestow whatif`: would a pod fit, if something were different."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.exit_codes import DOES_NOT_FIT
+from scheduler.cli.pod_format import decoded, one_line
+
+if TYPE_CHECKING:
+    from scheduler.pages import NodeToAdd, WhatIfQuestion, WhatIfResult
+
+HELP: Final = """\
+Say whether a pod would fit, and where, if something were different.
+
+The running scheduler tries it on its own state, between its other work, and takes everything back:
+nothing is scheduled, evicted or reserved. Without changes it says where the pod would go now.
+
+\b
+  kubestow whatif default/web-0 --add-node cpu=16,memory=64Gi,label.zone=b
+  kubestow whatif default/web-0 --set cpu=2 --cordon zone=a
+  kubestow whatif -f pod.yaml --copies 20
+  kubestow whatif default/web-0 --drop-node n7 --remove-pod default/old
+
+NODE is a name, or KEY=VALUE,... that selects nodes by their labels. SPEC is a list of amounts, and
+any of name=, like=NODE, count=, label.KEY=VALUE, taint=KEY=VALUE:EFFECT. FIELD is cpu, memory,
+another resource of the first container, a path such as spec.priority or
+spec.containers[1].image, or a JSON pointer; an empty VALUE removes it.
+
+Exits with 0 if the pod (all copies) would fit, 3 if not.
+"""
+MAX_MANIFEST_BYTES: Final = 50_000
+SHOWN_NODES: Final = 12
+SHOWN_VICTIMS: Final = 8
+_RESOURCE: Final = re.compile(
+    r"cpu|memory|ephemeral-storage|hugepages-\w+|[^/.\[\]]+(\.[^/\[\]]+)*/.+"
+)
+
+
+@click.command("whatif", help=HELP, short_help="Say whether a pod would fit, if.")
+@click.argument("pod", metavar="[NAMESPACE/]POD", default="")
+@click.option("--namespace", "-n", default="default", show_default=True, help="Of POD alone.")
+@click.option(
+    "--filename", "-f", type=click.File("rb"), metavar="FILE",
+    help="Manifest of a pod that does not exist, or of a controller with a pod template; - reads "
+    "standard input.",
+)  # fmt: skip
+@click.option("--add-node", multiple=True, metavar="SPEC", help="Add a node.")
+@click.option("--drop-node", multiple=True, metavar="NODE", help="Remove nodes with their pods.")
+@click.option("--cordon", multiple=True, metavar="NODE", help="Make nodes unschedulable.")
+@click.option("--remove-pod", multiple=True, metavar="NAMESPACE/POD", help="Remove a pod.")
+@click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Change the pod.")
+@click.option(
+    "--copies", type=click.IntRange(1, 100), default=1, show_default=True,
+    help="How many of the pod to place.",
+)  # fmt: skip
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 30), default=5.0, show_default=True,
+    help="Time for the answer.",
+)  # fmt: skip
+@click.option(
+    "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@endpoint_options
+def command(
+    *, endpoint: Endpoint, pod: str, namespace: str, filename: Any, output: str, **asked: Any
+) -> None:
+    """Ask, print the answer, and exit with 3 if it is no."""
+    import msgspec
+
+    from scheduler.pages import WhatIfResult
+
+    if bool(pod) == (filename is not None):
+        raise click.UsageError("give either a pod or -f FILE")
+    key = "" if not pod else pod if "/" in pod else f"{namespace}/{pod}"
+    question = _question(key, None if filename is None else _manifest(filename, namespace), asked)
+    body = endpoint.post(
+        "/debug/whatif", msgspec.json.encode(question), timeout=question.seconds + 30.0
+    )
+    page: WhatIfResult = decoded(body, WhatIfResult)
+    if output == "json":
+        click.echo(body, nl=False)
+    else:
+        for line in lines(page, question.copies):
+            click.echo(line)
+    if not page.fits:
+        raise SystemExit(DOES_NOT_FIT)
+
+
+def lines(page: WhatIfResult, copies: int) -> list[str]:
+    """Return the answer as lines, for people."""
+    found = [_verdict(page, copies)]
+    if copies > 1 and page.by_node:
+        shown = list(page.by_node.items())[:SHOWN_NODES]
+        more = len(page.by_node) - len(shown)
+        text = ", ".join(f"{one_line(node)} {count}" for node, count in shown)
+        found.append(f"  on {text}{f' and {more} more nodes' if more else ''}")
+    if not page.fits and page.message:
+        found.append(f"  {one_line(page.message)}")
+    if page.victims:
+        victims = ", ".join(one_line(each) for each in page.victims[:SHOWN_VICTIMS])
+        more = len(page.victims) - SHOWN_VICTIMS
+        found.append(
+            f"  preemption would evict {victims}{f' and {more} more' if more > 0 else ''} "
+            f"from {one_line(page.preemption_node)}"
+        )
+    if not page.complete:
+        found.append("  the time was over before the answer was complete")
+    if page.changed:
+        found.append("  the cluster changed meanwhile; ask again to be sure")
+    found.append(f"as of resourceVersion {page.resource_version or '?'}; nothing is reserved")
+    found += [f"note: {each}" for each in page.notes]
+    return found
+
+
+def _verdict(page: WhatIfResult, copies: int) -> str:
+    pod, node = one_line(page.pod), one_line(page.node)
+    if copies > 1:
+        least = "" if page.complete else "at least "
+        return f"{least}{page.copies} of {copies} copies of {pod} would fit"
+    if page.fits:
+        return f"{pod} would go to {node}, one of {page.feasible} of {page.nodes} nodes that fit"
+    if not page.complete:
+        return f"{pod}: not known"
+    return f"{pod} would not fit on any of {page.nodes} nodes"
+
+
+# -- the question --------------------------------------------------------------------------------
+
+
+def _question(pod: str, manifest: dict[str, Any] | None, asked: dict[str, Any]) -> WhatIfQuestion:
+    from scheduler.pages import WhatIfQuestion
+
+    return WhatIfQuestion(
+        pod=pod,
+        manifest=manifest,
+        fields=dict(field_of(each) for each in asked["fields"]),
+        add_nodes=[node_of(each) for each in asked["add_node"]],
+        drop_nodes=list(asked["drop_node"]),
+        cordon=list(asked["cordon"]),
+        remove_pods=list(asked["remove_pod"]),
+        copies=asked["copies"],
+        seconds=asked["seconds"],
+    )
+
+
+def _manifest(file: Any, namespace: str) -> dict[str, Any]:
+    import yaml
+
+    text = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise click.BadParameter(f"more than {MAX_MANIFEST_BYTES} bytes", param_hint="'-f'")
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise click.BadParameter(one_line(str(error)), param_hint="'-f'") from error
+    return pod_manifest(found, namespace, Path(getattr(file, "name", "-")).name)
+
+
+def pod_manifest(found: Any, namespace: str, source: str) -> dict[str, Any]:
+    """Return the pod of a manifest: a Pod, or the template of a controller.
+
+    >>> pod_manifest({"kind": "Pod", "metadata": {"name": "a"}}, "x", "f")["metadata"]
+    {'name': 'a', 'namespace': 'x'}
+    """
+    if not isinstance(found, dict) or not isinstance(found.get("spec", {}), dict):
+        raise click.BadParameter(f"{source} has no manifest of a pod", param_hint="'-f'")
+    made, spec = dict(found), found.get("spec", {})
+    template = spec.get("template")
+    if isinstance(template, dict):
+        made = {"kind": "Pod", **template}
+        made["metadata"] = {
+            "name": (found.get("metadata") or {}).get("name", "pod"),
+            "namespace": (found.get("metadata") or {}).get("namespace"),
+            **(template.get("metadata") or {}),
+        }
+    elif made.get("kind", "Pod") != "Pod":
+        kind = one_line(str(made["kind"]))[:60]
+        raise click.BadParameter(f"{source} is a {kind}; give a Pod", param_hint="'-f'")
+    metadata = dict(made.get("metadata") or {})
+    metadata["namespace"] = metadata.get("namespace") or namespace
+    return {**made, "metadata": metadata}
+
+
+def field_of(text: str) -> tuple[str, Any]:
+    """Return the JSON pointer and the value of `FIELD=VALUE`.
+
+    >>> field_of("cpu=2"), field_of("spec.containers[1].image=a:b")
+    (('/spec/containers/0/resources/requests/cpu', 2), ('/spec/containers/1/image', 'a:b'))
+    >>> field_of("spec.nodeSelector="), field_of("/metadata/labels/a~1b=x")
+    (('/spec/nodeSelector', None), ('/metadata/labels/a~1b', 'x'))
+    """
+    import yaml
+
+    field, equals, value = text.partition("=")
+    if not equals or not field:
+        raise click.BadParameter(f"{text!r}: write FIELD=VALUE", param_hint="'--set'")
+    try:
+        parsed = yaml.safe_load(value) if value else None
+    except yaml.YAMLError as error:
+        raise click.BadParameter(
+            f"{text!r}: {one_line(str(error))}", param_hint="'--set'"
+        ) from error
+    if field.startswith("/"):
+        return field, parsed
+    if _RESOURCE.fullmatch(field):
+        escaped = field.replace("~", "~0").replace("/", "~1")
+        return f"/spec/containers/0/resources/requests/{escaped}", parsed
+    if not field.startswith(("spec.", "metadata.")):
+        raise click.BadParameter(
+            f"{field!r}: write cpu, memory, spec.… or metadata.…, or a JSON pointer",
+            param_hint="'--set'",
+        )
+    path = re.sub(r"\[(\d+)\]", r".\1", field)
+    return "/" + "/".join(part.replace("~", "~0") for part in path.split(".")), parsed
+
+
+def node_of(text: str) -> NodeToAdd:
+    """Return the node of a SPEC.
+
+    >>> node = node_of("like=n3,cpu=16,label.zone=b,taint=gpu=x:NoSchedule,count=2")
+    >>> node.like, node.resources, node.labels, node.taints, node.count
+    ('n3', {'cpu': '16'}, {'zone': 'b'}, ['gpu=x:NoSchedule'], 2)
+    """
+    from scheduler.pages import NodeToAdd
+
+    plain: dict[str, str] = {}
+    resources: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    taints: list[str] = []
+    for part in text.split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or not key or not value:
+            raise click.BadParameter(f"{part!r}: write KEY=VALUE", param_hint="'--add-node'")
+        if key.startswith("label."):
+            labels[key.removeprefix("label.")] = value
+        elif key == "taint":
+            taints.append(value)
+        elif key in ("name", "like", "count"):
+            plain[key] = value
+        else:
+            resources[key] = value
+    count = plain.get("count", "1")
+    if not (count.isascii() and count.isdecimal() and len(count) < 6):
+        raise click.BadParameter(f"count={count!r}: write a number", param_hint="'--add-node'")
+    return NodeToAdd(
+        name=plain.get("name", "new-node"),
+        like=plain.get("like", ""),
+        resources=resources,
+        labels=labels,
+        taints=taints,
+        count=int(count),
+    )
