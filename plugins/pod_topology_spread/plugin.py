@@ -27,6 +27,7 @@ from plugins.pod_topology_spread.decision import Decision
 from plugins.pod_topology_spread.domain_table import domain_table
 from plugins.pod_topology_spread.fallback import GATE, Fallback
 from plugins.pod_topology_spread.fallback_annotation import ANNOTATION
+from plugins.pod_topology_spread.fallback_state import FallbackState
 from plugins.pod_topology_spread.filtering import MISSING, HardState, hard_state
 from plugins.pod_topology_spread.inclusion import Inclusion
 from plugins.pod_topology_spread.requeueing import fallback_events, spread_events
@@ -79,6 +80,7 @@ class PodTopologySpread:
     #: None where default constraints are hard: they would be broken without the selectors.
     optional_resources: Mapping[str, str] = dict.fromkeys(REQUIRED_RESOURCES, _NO_DEFAULTS)
     filter_depends_only_on_table: ClassVar[bool] = True
+    memory_type: ClassVar[type[FallbackState]] = FallbackState
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         args = args or PodTopologySpreadArgs()

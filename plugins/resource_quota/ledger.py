@@ -28,15 +28,15 @@ from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.checks import check
 from plugins.resource_quota.claims import Claims
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
-from plugins.resource_quota.lifecycle import TRANSITIONS, Effect, PodEvent, PodState
+from plugins.resource_quota.lifecycle import SHOWN, TRANSITIONS, Effect, PodEvent, PodState
 from plugins.resource_quota.messages import Violation, violated_pairs
-from plugins.resource_quota.records import Namespace, PodRecord
+from plugins.resource_quota.records import KeptRecord, Namespace, PodRecord
 from plugins.resource_quota.recount import account_drift, misplaced_pods
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
+from plugins.resource_quota.versions import newer, same_usage
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
-from scheduler.api.requests import limits_differ
 
 EXPIRY_MARGIN: Final = 0.001
 """Seconds past a deadline that it takes for the deadline to be over."""
@@ -120,7 +120,7 @@ class Ledger:
         elif record.pod is pod:
             return
         else:
-            if not _same_usage(record.pod, pod):
+            if not same_usage(record.pod, pod):
                 record.usage = None
             record.pod = pod
             record.deferred = is_deferred(pod, record.deferred)
@@ -133,7 +133,7 @@ class Ledger:
     def observe_newer(self, pod: Pod) -> None:
         """Record a pod unless a newer object is known: for callers that may hold an old one."""
         record = self._pods.get(pod.metadata.uid)
-        if record is None or (record.pod is not pod and _newer(pod, record.pod)):
+        if record is None or (record.pod is not pod and newer(pod, record.pod)):
             self.observe(pod)
 
     def forget(self, uid: str) -> None:
@@ -413,6 +413,31 @@ class Ledger:
         if found:
             raise LedgerDriftError("\n".join(found))
 
+    # -- bundles ---------------------------------------------------------------------------------
+
+    def kept(self) -> Iterator[KeptRecord]:
+        """Yield what the objects do not show of each pod; in the order of the held pods."""
+        held: list[tuple[int, KeptRecord]] = []
+        for each in self._pods.values():
+            queued = each.order is not None
+            kept = each.uid, int(each.state), each.deferred, queued, each.held_since
+            if each.order is not None:
+                held.append((each.order[1], kept))
+            elif each.state not in SHOWN or each.deferred != is_deferred(each.pod, None):
+                yield kept
+        yield from (record for _, record in sorted(held))
+
+    def restore(self, kept: KeptRecord) -> None:
+        """Take over what `kept` yielded about one pod; one that is not known is ignored."""
+        uid, state, deferred, held, since = kept
+        record = self._pods.get(uid)
+        if record is None:
+            return
+        record.deferred, record.held_since, record.state = deferred, since, PodState(state)
+        record.usage = None
+        (self._enqueue if held else self._dequeue)(record)
+        self._accounting.reconcile(record)
+
     # -- transitions -----------------------------------------------------------------------------
 
     def _apply(self, record: PodRecord, event: PodEvent) -> None:
@@ -472,22 +497,3 @@ class Ledger:
     def _prune(self, namespace: Namespace) -> None:
         if not namespace.pods and not namespace.accounts:
             self._namespaces.pop(namespace.name, None)
-
-
-def _same_usage(old: Pod, new: Pod) -> bool:
-    """Whether two objects of one pod surely use the same: one signature, no resize under way."""
-    return (
-        old.interned is not None
-        and old.interned is new.interned
-        and new.status.resources is None
-        and old.status.resources is None
-        and not limits_differ(old)
-        and not limits_differ(new)
-    )
-
-
-def _newer(pod: Pod, known: Pod) -> bool:
-    try:
-        return int(pod.metadata.resource_version) >= int(known.metadata.resource_version)
-    except ValueError:
-        return True

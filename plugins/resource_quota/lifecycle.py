@@ -30,6 +30,10 @@ class PodState(IntEnum):
     FINISHED = auto()
 
 
+SHOWN: Final = (PodState.WAITING, PodState.BOUND)
+"""States that the pod's object shows."""
+
+
 class PodEvent(IntEnum):
     """Something that happens to a pod."""
 

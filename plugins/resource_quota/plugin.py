@@ -10,9 +10,11 @@ Quota is never a reason to preempt: there is no PostFilter, and rejections skip 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
+
+import msgspec
 
 from plugins.arguments import require_valid
 from plugins.details import listed
@@ -33,6 +35,7 @@ from plugins.resource_quota.messages import (
     parse_violated_pairs,
     violated_pairs,
 )
+from plugins.resource_quota.records import KeptRecord
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -239,6 +242,20 @@ class ResourceQuota:
         So no event of nodes, of other pods or of other namespaces ever requeues a held pod.
         """
         return ()
+
+    # -- bundles ---------------------------------------------------------------------------------
+
+    def bundle_state(self) -> Iterator[KeptRecord]:
+        """Yield what the objects do not show of the pods in the ledger."""
+        if self.enforcement is not None and self.enforcement.active:
+            yield from self.enforcement.ledger.kept()
+
+    def restore_bundle_state(self, pieces: Iterable[Any]) -> None:
+        """Take over what `bundle_state` yielded. Raises ValueError."""
+        for piece in pieces:
+            kept = msgspec.convert(piece, KeptRecord)
+            if self.enforcement is not None:
+                self.enforcement.ledger.restore(kept)
 
     # -- inside ----------------------------------------------------------------------------------
 

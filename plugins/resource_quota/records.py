@@ -22,6 +22,10 @@ Order = tuple[int, int]
 """(minus priority, sequence number): smaller is released first."""
 
 
+KeptRecord = tuple[str, int, bool, bool, float | None]
+"""UID, state, whether it was gated once, whether a quota holds it, and since when."""
+
+
 class QuotaRequest(NamedTuple):
     """The facts that decide whether a held pod fits, except its own charges."""
 

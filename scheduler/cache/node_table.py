@@ -268,6 +268,35 @@ class NodeTable(NodeColumns):
         if row is not None:
             self.change_log.append(row, int(Columns.NOMINATIONS))
 
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def layout(self) -> tuple[list[str], list[int]]:
+        """Return the name of each row, empty for a free one, and the free rows in order of reuse.
+
+        Rows decide which of several equal nodes is taken: a copy of the table needs the same ones.
+        """
+        return self.names[: self._used_rows], self._free[::-1]
+
+    def reserve_layout(self, names: Sequence[str], free: Sequence[int]) -> None:
+        """Give nodes to come the rows of another table's `layout`; the table must be empty.
+
+        Raises:
+            ValueError: it is not empty, or the layout contradicts itself.
+        """
+        vacant = {row for row, name in enumerate(names) if not name}
+        taken = [name for name in names if name]
+        if self._used_rows or set(free) != vacant or len(set(taken)) != len(taken):
+            raise ValueError("the rows of the node table contradict each other")
+        for row, name in enumerate(names):
+            self._take_row(name or f" {row}")
+        for row in reversed(free):
+            self._release_if_empty(row)
+
+    def release_reserved(self) -> None:
+        """Free the rows that were reserved for nodes that did not come."""
+        for row in list(self._row_by_name.values()):
+            self._release_if_empty(row)
+
     # -- internals -------------------------------------------------------------------------------
 
     def _count_nodes(self, by: int) -> None:

@@ -142,6 +142,13 @@ class DecisionHistory:
         found.sort(key=lambda each: each[0])
         return tuple(each.decision(pod) for _, pod, each in found[-limit:]) if limit else ()
 
+    def every(self) -> Iterator[Decision]:
+        """Return all decisions kept now, by pod, the oldest first; unpacked one by one."""
+        known = tuple(self._pods.items())
+        return (
+            each.decision(pod) for pod, last in known for each in reversed(tuple(_attempts(last)))
+        )
+
     def __len__(self) -> int:
         return len(self._pods)
 

@@ -21,20 +21,29 @@ _WAITED = "the scheduling cycle waited for an extender or an async plugin"
 
 
 def filter_assumed(
-    framework: Framework, table: NodeTable, pod: Pod, assumed: Pod, earlier: CycleState
+    framework: Framework,
+    table: NodeTable,
+    pod: Pod,
+    assumed: Pod,
+    earlier: CycleState,
+    *,
+    keep: bool = False,
 ) -> Status | None:
     """Return why `assumed` no longer fits where it is, or None. Changes nothing live.
 
     `pod` is the same pod without a node, `earlier` the state of its cycle. The pod itself is taken
     out of the node by RemovePod. Pods nominated to the node do not count, because a chosen pod
-    precedes them. Raises AttemptError when a plugin fails.
+    precedes them. With `keep` the results are left in `earlier` itself. Raises AttemptError when a
+    plugin fails.
     """
     name = assumed.spec.node_name
     row = table.row_of(name)
     if row is None:
         return unresolvable(NODE_DELETED)
-    state = CycleState(earlier.now, dict(earlier.data))
-    state.info = earlier.info
+    state = earlier
+    if not keep:
+        state = CycleState(earlier.now, dict(earlier.data))
+        state.info = earlier.info
     state.skip_filter.update(earlier.skip_filter & framework.async_pre_filters)
     status = _pre_filter(framework, table, pod, name, state)
     if status is not None:

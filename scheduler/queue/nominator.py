@@ -13,7 +13,7 @@ Invariant: a pod (by UID) is nominated to at most one node, never to the empty n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.api.pod import Pod
@@ -157,6 +157,20 @@ class QueueNominator:
         writes = self._writes.get(uid)
         if writes is not None:
             writes.version = version
+
+    def nominations(self) -> list[tuple[Pod, str]]:
+        """Return every nominated pod with its node, by node, in order of nomination."""
+        return [(pod, name) for name, pods in self._by_node.items() for pod in pods.values()]
+
+    def restore(self, nominations: Iterable[tuple[Pod, str]]) -> None:
+        """Let these be all nominations: for a replay, which knows them from a bundle."""
+        wanted = {pod.uid: (pod, name) for pod, name in nominations}
+        for pod, name in self.nominations():
+            if wanted.get(pod.uid, (pod, ""))[1] != name:
+                self._set(pod, "")
+        for pod, name in wanted.values():
+            if self._node_of.get(pod.uid) != name:
+                self._set(pod, name)
 
     def violations(self) -> list[str]:
         """Return the broken invariants, for `validate()`."""

@@ -33,9 +33,9 @@ from scheduler.framework.queued import QueuedPodInfo
 from scheduler.pages import QueueState
 from scheduler.queue.cluster_events import pod_events
 from scheduler.queue.in_flight import InFlightEvent, PreCheck
-from scheduler.queue.introspection import QueueIntrospection
 from scheduler.queue.parts import QueueProfiles
 from scheduler.queue.queueing_hints import AFTER_BACKOFF, SKIP
+from scheduler.queue.snapshots import QueueSnapshots
 from scheduler.queue.sub_queues import UNSCHEDULABLE_STATES
 from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS
 
@@ -49,7 +49,7 @@ class AlreadyQueuedError(ValueError):
     """A pod whose attempt failed is in a sub-queue already."""
 
 
-class SchedulingQueue(QueueIntrospection):
+class SchedulingQueue(QueueSnapshots):
     """All pending pods of our profiles; `QueueParts` documents the arguments."""
 
     def __len__(self) -> int:

@@ -32,6 +32,7 @@ from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.inbox import Inbox
 from scheduler.service.node_recheck import NodeRecheck
+from scheduler.service.recording.journal import Journal
 from scheduler.service.status_writer import StatusWriter
 from scheduler.service.subscriptions import SubscriptionBoard
 
@@ -85,6 +86,8 @@ class BindingCycle:
         self.extenders = extenders
         #: Attempts whose binding cycle has not ended, by UID; added before the task is created.
         self.under_way: dict[str, Attempt] = {}
+        #: Where a recording is told of every step; None while there is none.
+        self.journal: Journal | None = None
         #: Called with each attempt whose binding cycle has ended.
         self.on_end: Callable[[Attempt], None] | None = None
         #: PreBind work under way, and the message for those whose work a preemptor stopped; by UID.
@@ -107,7 +110,7 @@ class BindingCycle:
                 if attempt.waiting is not None:
                     failure = await self._wait_at_permit(attempt, attempt.waiting)
                     if failure is not None:
-                        self._inbox.submit(partial(self._failed, attempt, failure))
+                        self._inbox.submit(partial(self.failed, attempt, failure))
                         return
             except asyncio.CancelledError:
                 self._engine.abandon(attempt)
@@ -134,15 +137,15 @@ class BindingCycle:
             _log.exception("binding cycle failed", pod=attempt.pod.key)
             failure = from_status(failed(f"binding cycle: {error!r}", error).status)
         if failure is None:
-            self._inbox.submit(partial(self._succeeded, attempt))
+            self._inbox.submit(partial(self.succeeded, attempt))
         else:
-            self._inbox.submit(partial(self._failed, attempt, failure))
+            self._inbox.submit(partial(self.failed, attempt, failure))
 
     async def _bind(self, attempt: Attempt) -> Failure | None:
         groups = self._pre_bind_groups(attempt)
         if groups and attempt.waiting is None:
             self._statuses.expected_on(attempt.info.pod, attempt.node_name)
-        self._inbox.submit(partial(self._queue.done, attempt.info.uid))
+        self._inbox.submit(partial(self.done, attempt))
         if groups:
             await self._pre_bind_all(attempt, groups)
         changed = None if self._recheck is None else self._recheck.begin(self._engine, attempt)
@@ -252,7 +255,7 @@ class BindingCycle:
         try:
             status = await _end_of(waiting, self._clock)
         finally:
-            self._inbox.submit(partial(self._engine.waiting_pods.remove, attempt.info.uid))
+            self._inbox.submit(partial(self.permitted, attempt))
         waited = self._clock.monotonic() - started
         self._metrics.permit_wait(status.code.label, waited)
         _add_seconds(attempt, "Permit", waited)
@@ -296,7 +299,22 @@ class BindingCycle:
 
     # -- outcome ---------------------------------------------------------------------------------
 
-    def _succeeded(self, attempt: Attempt) -> None:
+    def permitted(self, attempt: Attempt) -> None:
+        """Note the end of the wait at Permit."""
+        if self.journal is not None:
+            self.journal.binding(attempt, "permitted")
+        self._engine.waiting_pods.remove(attempt.info.uid)
+
+    def done(self, attempt: Attempt) -> None:
+        """End the part of the attempt for which events matter."""
+        if self.journal is not None:
+            self.journal.binding(attempt, "done")
+        self._queue.done(attempt.info.uid)
+
+    def succeeded(self, attempt: Attempt) -> None:
+        """Report the binding."""
+        if self.journal is not None:
+            self.journal.binding(attempt, "bound")
         info, pod = attempt.info, attempt.pod
         now = self._clock.now()
         self._metrics.attempt(
@@ -319,7 +337,10 @@ class BindingCycle:
         self._subscriptions.publish_bind(pod, attempt.node_name)
         self._failures.activate_pods_of(attempt)
 
-    def _failed(self, attempt: Attempt, failure: Failure) -> None:
+    def failed(self, attempt: Attempt, failure: Failure) -> None:
+        """Release what was assumed and reserved, and requeue the pod."""
+        if self.journal is not None:
+            self.journal.binding(attempt, "failed", failure)
         pod = attempt.pod
         forgotten = self._engine.abandon(attempt)
         self._decisions.failed(attempt, failure)

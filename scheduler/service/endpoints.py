@@ -22,6 +22,7 @@ from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
 from scheduler.service.pod_pages import PodPages
+from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.serving.access import Authenticator, Authorizer
 from scheduler.service.serving.application import EndpointSources, Page, create_handler
 from scheduler.service.serving.certificates import ServingTls
@@ -118,6 +119,7 @@ class Endpoints:
         permissions = self._wiring.state.permissions
         pods = self._pod_pages()
         what_if = self._what_if_pages(pods)
+        streams = BundleStreams(self._wiring, self._leading)
         return EndpointSources(
             health=scheduler_checks(
                 shutdown=lambda: "process is shutting down" if self._stopping else None,
@@ -131,6 +133,7 @@ class Endpoints:
             configz=self._reloader.configz,
             debug=self._debug_pages(pods, what_if),
             questions={"whatif": what_if.what_if},
+            streams={"bundle": streams.bundle, "record": streams.record},
             version=build_info().version_info(),
             pods=self._pods,
             set_verbosity=logs.set_verbosity if profiling else None,

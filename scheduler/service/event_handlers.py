@@ -29,6 +29,7 @@ from scheduler.framework.events import (
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
+from scheduler.service.recording.journal import RELOAD, Journal
 from scheduler.service.subscriptions import SubscriptionBoard
 
 _log = structlog.get_logger(__name__)
@@ -71,12 +72,16 @@ class EventHandlers:
         self._clock = clock
         self._metrics = metrics
         self._features = features
+        #: Where a recording is told of every change; None while there is none.
+        self.journal: Journal | None = None
 
     def replace_profiles(self, scheduler_names: Collection[str], strangers: Iterable[Pod]) -> None:
         """Handle pods of these names as ours from now on.
 
         `strangers` are the pending pods that were ours before and are no more.
         """
+        if self.journal is not None:
+            self.journal.end(RELOAD)
         names = frozenset(scheduler_names)
         self._names_removed = self._names_removed or not self._names <= names
         self._names = names
@@ -119,6 +124,8 @@ class EventHandlers:
     def _apply(
         self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], None]
     ) -> None:
+        if self.journal is not None:
+            self.journal.deltas(plural, batch)
         publish = plural in self._subscriptions.plurals
         for delta in batch:
             try:

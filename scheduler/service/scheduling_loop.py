@@ -7,7 +7,8 @@ while a relist is being applied, because the world is half old and half new then
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
@@ -25,6 +26,7 @@ from scheduler.service.failure_handler import (
     FailureHandler,
 )
 from scheduler.service.inbox import Inbox
+from scheduler.service.recording.journal import LEADER, RELIST, Journal
 
 _log = structlog.get_logger(__name__)
 
@@ -75,6 +77,12 @@ class SchedulingLoop:
         #: Set while no cycle is suspended.
         self._resumed = asyncio.Event()
         self._resumed.set()
+        #: Whether a snapshot is being taken, and set while none is.
+        self._held = False
+        self._released = asyncio.Event()
+        self._released.set()
+        #: Where a recording is told of every attempt; None while there is none.
+        self.journal: Journal | None = None
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
         for work in timed:
@@ -82,6 +90,8 @@ class SchedulingLoop:
 
     def pause(self, begins: bool) -> None:
         """Pause while a relist is being applied."""
+        if begins and self.journal is not None:
+            self.journal.end(RELIST)
         self._pauses += 1 if begins else -1
         if self._pauses:
             self._steady.clear()
@@ -91,6 +101,8 @@ class SchedulingLoop:
 
     def stop(self) -> None:
         """Pop no more pods and cancel a suspended cycle; binding cycles under way go on."""
+        if self.journal is not None:
+            self.journal.end(LEADER)
         self._stopping = True
         if self._deciding is not None:
             self._deciding.cancel()
@@ -109,6 +121,33 @@ class SchedulingLoop:
             await self._resumed.wait()
             await self._steady.wait()
 
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Keep cache, queue, nominations and plugins as they are, for a snapshot.
+
+        Binding cycles and watches go on; what they change is deferred. Other snapshots wait.
+        """
+        while self._held:
+            await self._released.wait()
+        self._held = True
+        self._released.clear()
+        try:
+            await self.at_rest()
+            self._inbox.suspend()
+            self._resumed.clear()
+            try:
+                yield
+            finally:
+                try:
+                    await self._catch_up()
+                finally:
+                    self._inbox.resume()
+                    self._resumed.set()
+        finally:
+            self._held = False
+            self._released.set()
+            self._wake.set()
+
     async def drained(self) -> None:
         """Wait until no binding cycle is past Permit; those that wait there would take too long."""
         # Binding cycles created in this iteration of the event loop begin in the next one.
@@ -121,14 +160,19 @@ class SchedulingLoop:
         """Schedule until cancelled; binding cycles under way are then cancelled as well."""
         async with asyncio.TaskGroup() as cycles:
             while True:
+                if self._held:
+                    await self._released.wait()
+                if self.journal is not None:
+                    self.journal.due()
                 self._queue.run_due()
-                self._run_timed()
+                self.run_timed()
                 if self._stopping or self._pauses or not await self._schedule_slice(cycles):
                     await self._sleep()
                 else:
                     await asyncio.sleep(0)
 
-    def _run_timed(self) -> None:
+    def run_timed(self) -> None:
+        """Do the work of plugins whose time has come."""
         for work in self._timed:
             due = work.next_due()
             if due is not None and due <= self._clock.monotonic():
@@ -163,7 +207,12 @@ class SchedulingLoop:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""
         if self._skip(info, info.pod):
             return None
+        journal = self.journal
+        if journal is not None:
+            journal.attempt_begins(info)
         attempt = self._engine.attempt(info)
+        if journal is not None:
+            journal.attempt_ended(attempt)
         self._decisions.record(attempt)
         return self._outcome(attempt)
 
@@ -198,8 +247,12 @@ class SchedulingLoop:
         if self._skip(info, newest):
             self._decisions.dropped(info)
             return None
+        if self.journal is not None:
+            self.journal.attempt_begins(info)
         if attempt.failure is None:
             self._commit(attempt)
+        if self.journal is not None:
+            self.journal.attempt_ended(attempt, suspended=True)
         return self._outcome(attempt)
 
     def _commit(self, attempt: Attempt) -> None:

@@ -82,6 +82,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             failures, self._failures = self._failures, []
             raise failures[0]
 
+    def jump(self, time: float) -> None:
+        """Set the clock while nothing runs, never back: for a replay, whose times are given."""
+        self._time = max(self._time, time)
+
     def move_on(self) -> None:
         """Set the clock to the next timer, or stop."""
         due = self._scheduled[0].when() if self._scheduled else float("inf")
@@ -207,6 +211,10 @@ class VirtualClock:
     def now(self) -> float:
         """Return the wall time, seconds since the epoch."""
         return self._start + self._loop.time()
+
+    def set_wall(self, now: float) -> None:
+        """Let the wall time be `now` at this virtual second."""
+        self._start = now - self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task."""

@@ -25,12 +25,14 @@ import structlog
 
 from config import Configuration
 from scheduler.api.pod import Pod
+from scheduler.bundle.reading import is_bundle
 from scheduler.client.resources import PODS, Resource
 from scheduler.engine import PodExplanation
 from scheduler.framework import Registry
 from scheduler.pages import Remedies
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.assembly import Assembly, assemble, quiet, read
+from simulator.offline.bundles import Content, Restorer, unknown_kinds
 from simulator.offline.editing import Editing, checked
 from simulator.offline.reading import Objects
 from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
@@ -119,8 +121,33 @@ class World(Editing):
 
     @classmethod
     def load(cls, *paths: str | Path, **options: Any) -> Self:
-        """Read files as `Objects.read`, and build a world of them; `options` as for the class."""
+        """Read files as `Objects.read`, and build a world of them; `options` as for the class.
+
+        Of a bundle (docs/bundles.md) the world has everything: objects, configuration unless
+        `config` is given, time, queue, reservations and random state.
+
+        Raises:
+            WorldError: a file cannot be read.
+            BundleError: a bundle cannot be used.
+        """
+        if len(paths) == 1 and is_bundle(paths[0]):
+            return cls._of_bundle(Content.read(paths[0]), options)
         return cls(Objects.read(*paths), **options)
+
+    @classmethod
+    def _of_bundle(cls, content: Content, options: dict[str, Any]) -> Self:
+        if options.get("config") is None and options.get("configuration") is None:
+            folders = tuple(map(str, options.pop("plugin_dirs", ())))
+            configuration, registry = content.configuration(folders)
+            options |= {"configuration": configuration, "registry": registry}
+        world = cls(**{"start": content.state.time, **options})
+        restorer = Restorer(world._assembly, content, world.complete)
+        restorer.restore()
+        world.notes += [*content.bundle.header.left_out, *unknown_kinds(restorer.unknown)]
+        binding = world._assembly.scheduling.binding
+        for uid, attempt in restorer.under_way.items():
+            binding.under_way[uid] = attempt
+        return world
 
     def _load(self, objects: Objects) -> None:
         self.notes += objects.notes
@@ -283,6 +310,12 @@ class World(Editing):
             self._tasks = [
                 self._assembly.loop.create_task(work, name=name)
                 for name, work in self._assembly.tasks()
+            ]
+            # Those of a bundle, whose binding cycles go on here.
+            binding = self._assembly.scheduling.binding
+            self._tasks += [
+                self._assembly.loop.create_task(binding.run(attempt), name=f"bind {uid}")
+                for uid, attempt in binding.under_way.items()
             ]
 
     def _schedule_arrivals(self, arrivals: list[Arrival]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -31,6 +32,7 @@ from scheduler.service.serving.access import (
     Credentials,
     bearer_token,
 )
+from scheduler.service.serving.connection import RequestProtocol
 from scheduler.service.serving.connections import client_of
 from scheduler.service.serving.health import ENDPOINTS, HealthChecks
 from scheduler.service.serving.server import Handler
@@ -52,6 +54,7 @@ ACCESS_TIMEOUT_SECONDS: Final = 10.0
 _PROBED: Final = frozenset(f"/{endpoint}" for endpoint in ENDPOINTS)
 
 TEXT: Final = "text/plain; charset=utf-8"
+BUNDLE: Final = "application/gzip"
 
 
 Page = Callable[[Mapping[str, str]], object]
@@ -63,6 +66,13 @@ slices. A `TooManyQuestionsError` is a 429.
 
 Answer = Callable[[bytes], Awaitable[object]]
 """Answer the body of a POST with a debug page; errors as of a `Page`."""
+
+
+Stream = Callable[[Mapping[str, str]], AsyncGenerator[bytes]]
+"""Yield a body for a query, in pieces; errors as of a `Page` before the first.
+
+A piece is made within a slice of the event loop, or awaits in between.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,8 @@ class EndpointSources:
     debug: Mapping[str, Page] = field(default_factory=dict)
     #: Answers to POST under `/debug/`, by name.
     questions: Mapping[str, Answer] = field(default_factory=dict)
+    #: Streams under `/debug/`, by name.
+    streams: Mapping[str, Stream] = field(default_factory=dict)
     #: The body of `/version`.
     version: Mapping[str, str] = field(default_factory=dict)
     #: The pods behind `/metrics/resources`; none while another replica leads.
@@ -185,11 +197,14 @@ class _Router:
         return _text(f"successfully set klog.logging.verbosity to {int(body)}".encode())
 
     async def _debug_index(self, _: web.BaseRequest) -> web.Response:
-        names = {*self._sources.debug, *self._sources.questions}
-        pages = [f"/debug/{name}" for name in sorted(names)]
-        return await _json(IndexPage(pages=pages))
+        sources = self._sources
+        names = {*sources.debug, *sources.streams, *sources.questions}
+        return await _json(IndexPage(pages=[f"/debug/{name}" for name in sorted(names)]))
 
-    async def _debug_page(self, request: web.BaseRequest) -> web.Response:
+    async def _debug_page(self, request: web.BaseRequest) -> web.StreamResponse:
+        stream = self._sources.streams.get(request.path.removeprefix("/debug/"))
+        if stream is not None:
+            return await _streamed(request, stream)
         page = self._sources.debug.get(request.path.removeprefix("/debug/"))
         if page is None:
             return _not_found()
@@ -217,6 +232,36 @@ class _Router:
             response.headers["Retry-After"] = "1"
             return response
         return await _json(data)
+
+
+async def _streamed(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    """Send a stream piece by piece; a reader that takes none for the deadline is cut off."""
+    if request.method == "HEAD":
+        return _text(b"", BUNDLE)
+    async with aclosing(stream(request.query)) as pieces:
+        try:
+            first = await anext(pieces)
+        except LookupError as error:
+            return _error(404, str(error.args[0]) if error.args else "not found")
+        except ValueError as error:
+            return _error(400, str(error))
+        except TooManyQuestionsError as error:
+            return _error(429, str(error))
+        response = web.StreamResponse(headers={"Content-Type": BUNDLE})
+        await response.prepare(request)
+        await response.write(first)
+        async for piece in pieces:
+            _progressed(request)
+            await response.write(piece)
+        await response.write_eof()
+        return response
+
+
+def _progressed(request: web.BaseRequest) -> None:
+    """Begin the deadline of the connection anew."""
+    protocol = request.protocol
+    if isinstance(protocol, RequestProtocol):
+        protocol.connection.started()
 
 
 def _reading(handler: Handler) -> dict[str, Handler]:

@@ -106,14 +106,16 @@ class TracedBindingCycle(BindingCycle):
                 step.failed(status.message)
             return status
 
-    def _succeeded(self, attempt: Attempt) -> None:
+    def succeeded(self, attempt: Attempt) -> None:
+        """Report the binding, and end the trace."""
         trace = self.traces.binding.pop(attempt.info.uid, None)
         if trace is not None:
             trace.bound()
-        super()._succeeded(attempt)
+        super().succeeded(attempt)
 
-    def _failed(self, attempt: Attempt, failure: Failure) -> None:
+    def failed(self, attempt: Attempt, failure: Failure) -> None:
+        """Requeue the pod, and end the trace."""
         trace = self.traces.binding.pop(attempt.info.uid, None)
         if trace is not None:
             trace.failed(failure)
-        super()._failed(attempt, failure)
+        super().failed(attempt, failure)

@@ -25,6 +25,7 @@ PACKAGES: Final = (
     "scheduler.extenders",
     "scheduler.client",
     "scheduler.metrics",
+    "scheduler.bundle",
     "scheduler.controllers",
     "scheduler.service",
     "scheduler.cli",

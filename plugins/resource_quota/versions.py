@@ -1,0 +1,26 @@
+"""Comparison of two objects of one pod."""
+
+from __future__ import annotations
+
+from scheduler.api.pod import Pod
+from scheduler.api.requests import limits_differ
+
+
+def same_usage(old: Pod, new: Pod) -> bool:
+    """Whether two objects of one pod surely use the same: one signature, no resize under way."""
+    return (
+        old.interned is not None
+        and old.interned is new.interned
+        and new.status.resources is None
+        and old.status.resources is None
+        and not limits_differ(old)
+        and not limits_differ(new)
+    )
+
+
+def newer(pod: Pod, known: Pod) -> bool:
+    """Whether `pod` is no older than `known`; also where versions are no numbers."""
+    try:
+        return int(pod.metadata.resource_version) >= int(known.metadata.resource_version)
+    except ValueError:
+        return True

@@ -1,0 +1,114 @@
+"""Typed objects as they go into a bundle.
+
+Invariant: no Secret, no environment variable, argument or command is in a bundle. The scheduler
+watches no Secrets and decodes only what scheduling reads; here annotations are left out as well,
+except those of Kubernetes and kubestow that scheduling reads, and texts lose whatever looks like a
+credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.api.pod import Pod, PodSpec
+from scheduler.api.redaction import redact_message
+from scheduler.client.resources import PODS, Resource
+
+KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubestow.io")
+"""Domains, with their subdomains, of annotations that scheduling reads."""
+
+LEFT_OUT_DOMAINS: Final = ("kubectl.kubernetes.io",)
+"""`last-applied-configuration` is a copy of the whole object, environment variables included."""
+
+MAX_ANNOTATION: Final = 4096
+"""Characters of an annotation that is kept."""
+
+ANNOTATIONS_LEFT_OUT: Final = (
+    "annotations outside of kubernetes.io, k8s.io and kubestow.io are left out, except those named "
+    "by --annotation: a plugin that reads others decides differently"
+)
+
+_SPEC_FIELDS: Final = PodSpec.__struct_fields__
+
+
+def encode_object(
+    resource: Resource[Any], item: Any, kept_annotations: Collection[str] = ()
+) -> bytes:
+    """Return the JSON of an object without what must not leave the cluster."""
+    metadata = item.metadata
+    if metadata.annotations:
+        metadata = _without_annotations(metadata, kept_annotations)
+    if resource is PODS:
+        item = _plain_pod(item, metadata)
+    elif metadata is not item.metadata:
+        item = msgspec.structs.replace(item, metadata=metadata)
+    return resource.encode(item)
+
+
+def _plain_pod(pod: Pod, metadata: ObjectMeta) -> Pod:
+    """Return a pod that can be encoded: without its signature, and with an unpacked spec."""
+    spec: PodSpec = pod.spec
+    if type(spec) is not PodSpec:
+        spec = PodSpec(**{name: getattr(spec, name) for name in _SPEC_FIELDS})
+    status = pod.status
+    if status.conditions or status.message:
+        status = msgspec.structs.replace(
+            status,
+            message=redact_message(status.message),
+            conditions=tuple(map(_redacted, status.conditions)),
+        )
+    # An interned pod keeps its pin: what it was read from is still in the affinity.
+    return msgspec.structs.replace(
+        pod, metadata=metadata, spec=spec, status=status, interned=None, pin=""
+    )
+
+
+def _redacted(condition: Condition) -> Condition:
+    if not condition.message:
+        return condition
+    return msgspec.structs.replace(condition, message=redact_message(condition.message))
+
+
+def _without_annotations(metadata: ObjectMeta, kept: Collection[str]) -> ObjectMeta:
+    annotations = metadata.annotations
+    left = {key: value for key, value in annotations.items() if _stays(key, value, kept)}
+    if len(left) == len(annotations):
+        return metadata
+    return msgspec.structs.replace(metadata, annotations=left)
+
+
+def _stays(key: str, value: str, kept: Collection[str]) -> bool:
+    if len(value) > MAX_ANNOTATION:
+        return False
+    if key in kept:
+        return True
+    domain = key.partition("/")[0]
+    return in_domains(domain, KEPT_DOMAINS) and not in_domains(domain, LEFT_OUT_DOMAINS)
+
+
+def in_domains(name: str, domains: Collection[str]) -> bool:
+    """Whether a DNS name is one of the domains or within one.
+
+    >>> [in_domains(each, ("k8s.io",)) for each in ("k8s.io", "node.k8s.io", "notk8s.io")]
+    [True, True, False]
+    """
+    return any(name == each or name.endswith(f".{each}") for each in domains)
+
+
+def without_secrets(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what connects to others: addresses, files and extenders.
+
+    `configuration` is the content of `/configz`, without passwords and keys already.
+    """
+    left = {key: value for key, value in configuration.items() if key not in _CONNECTING}
+    own = left.get("kubestow")
+    if isinstance(own, Mapping):
+        left["kubestow"] = {key: value for key, value in own.items() if key != "tracing"}
+    return left
+
+
+_CONNECTING: Final = ("clientConnection", "extenders", "leaderElection")

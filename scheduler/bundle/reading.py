@@ -1,0 +1,184 @@
+"""Reading of bundles, which may come from anywhere: bounded, checked before anything is used.
+
+The file is read twice, so that nothing of a damaged or hostile file is kept: once to compare it
+with its manifest, once for its content. Memory is bounded by the longest line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.bundle.format import (
+    API_VERSION,
+    HEADER,
+    MANIFEST,
+    MAX_BYTES,
+    MAX_LINE_BYTES,
+    MAX_LINES,
+    BundleError,
+    Header,
+    Line,
+    Manifest,
+    decode_line,
+)
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+_CHUNK: Final = 1 << 16
+_INFLATED: Final = 1 << 20
+"""Bytes that one step of decompression may yield, however well the input was compressed."""
+
+_CUT: Final = "{path}: the file is cut: it ends {where}; copy it again, or make a new bundle"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A file that agrees with its manifest."""
+
+    path: Path
+    header: Header
+    manifest: Manifest
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines between header and manifest, in order.
+
+        Raises:
+            BundleError: the file has changed since it was opened.
+        """
+        for index, raw in enumerate(_lines(self.path)):
+            if index >= self.manifest.lines:
+                return
+            if index:
+                yield _line(self.path, index, raw)
+
+
+def is_bundle(path: str | Path) -> bool:
+    """Whether a file claims to be a bundle, of whatever version."""
+    try:
+        with Path(path).open("rb") as file:
+            if file.read(2) != GZIP_MAGIC:
+                return False
+        first = next(_lines(Path(path)), b"")
+    except (OSError, BundleError):
+        return False
+    return first.startswith(b'{"section":"bundle"')
+
+
+def open_bundle(path: str | Path) -> Bundle:
+    """Check a file from its first to its last byte.
+
+    Raises:
+        BundleError: it is no bundle, of another version, cut, changed, or too large.
+    """
+    path = Path(path)
+    header: Header | None = None
+    bundle: Bundle | None = None
+    total, size, sections, checksum = 0, 0, Counter[str](), hashlib.sha256()
+    for raw in _lines(path):
+        if bundle is not None:
+            raise BundleError(f"{path}: something follows the end of the bundle; copy it again")
+        line = _line(path, total, raw)
+        if header is None:
+            header = _header(path, line)
+        elif line.section == MANIFEST:
+            manifest = _decoded(path, line, Manifest)
+            found = (total, size, checksum.hexdigest(), dict(sections))
+            if found != (manifest.lines, manifest.bytes, manifest.sha256, manifest.sections):
+                raise BundleError(
+                    f"{path}: the content does not match the checksum in its manifest: the file "
+                    "was changed or damaged; copy it again, or make a new bundle"
+                )
+            bundle = Bundle(path, header, manifest)
+        total, size = total + 1, size + len(raw) + 1
+        sections[line.section] += 1
+        checksum.update(raw)
+        checksum.update(b"\n")
+        if total > MAX_LINES:
+            raise BundleError(f"{path}: more than {MAX_LINES} lines: no bundle has so many")
+    if bundle is not None:
+        return bundle
+    if header is None:
+        raise BundleError(f"{path}: empty; `kubestow bundle -o FILE` writes bundles")
+    raise BundleError(_CUT.format(path=path, where=f"after line {total}, without a manifest"))
+
+
+def _header(path: Path, line: Line) -> Header:
+    if line.section != HEADER:
+        raise BundleError(f"{path}: not a bundle of kubestow: its first line has no header")
+    version = _decoded(path, line, _Version).api_version
+    if version != API_VERSION:
+        raise BundleError(
+            f"{path}: a bundle of version {version!r:.80}, and this kubestow reads {API_VERSION}; "
+            "use the version of kubestow that wrote it"
+        )
+    header: Header = _decoded(path, line, Header)
+    return header
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+
+
+def _decoded(path: Path, line: Line, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(line.data, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BundleError(f"{path}: malformed {line.section}: {error}") from error
+
+
+def _line(path: Path, index: int, raw: bytes) -> Line:
+    try:
+        return decode_line(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BundleError(
+            f"{path}: not a bundle of kubestow, or a damaged one: line {index + 1}: {error}"
+        ) from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield lines without their ends."""
+    rest = b""
+    for data in _inflated(path):
+        pieces = (rest + data).split(b"\n")
+        rest = pieces.pop()
+        yield from pieces
+        if len(rest) > MAX_LINE_BYTES or any(len(each) > MAX_LINE_BYTES for each in pieces):
+            raise BundleError(f"{path}: a line of more than {MAX_LINE_BYTES >> 20} MiB: refused")
+    if rest:
+        raise BundleError(_CUT.format(path=path, where="within a line"))
+
+
+def _inflated(path: Path) -> Iterator[bytes]:
+    inflater, total = zlib.decompressobj(16 + zlib.MAX_WBITS), 0
+    try:
+        with path.open("rb") as file:
+            if file.read(2) != GZIP_MAGIC:
+                raise BundleError(f"{path}: not a bundle of kubestow: not compressed by gzip")
+            file.seek(0)
+            while chunk := file.read(_CHUNK):
+                while chunk and not inflater.eof:
+                    data = inflater.decompress(chunk, _INFLATED)
+                    total += len(data)
+                    if total > MAX_BYTES:
+                        raise BundleError(
+                            f"{path}: more than {MAX_BYTES >> 30} GiB after decompression: refused"
+                        )
+                    chunk = inflater.unconsumed_tail
+                    yield data
+    except OSError as error:
+        raise BundleError(f"{path}: {error.strerror or error}") from error
+    except zlib.error as error:
+        raise BundleError(
+            f"{path}: damaged: {error}; copy it again, or make a new bundle"
+        ) from error
+    if not inflater.eof:
+        raise BundleError(_CUT.format(path=path, where="in the middle of its compressed data"))
+    if inflater.unused_data:
+        raise BundleError(f"{path}: something follows the end of the bundle; copy it again")

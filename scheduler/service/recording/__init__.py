@@ -1,0 +1,1 @@
+"""Bundles and recordings of the running scheduler (docs/bundles.md)."""

@@ -1,0 +1,191 @@
+"""The journal of a recording: what the scheduler applies and decides, in order, for one reader.
+
+The scheduler appends, the reader takes; nothing here ever waits. If the reader is too slow the
+journal ends instead. What is appended is immutable, so that it can be encoded later.
+
+A replay does not repeat how the queue chose the next pod: each attempt is recorded with its inputs
+that are not in the objects (random state, rotation, nominations, the pod's record in the queue).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, is_dataclass
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE
+from scheduler.bundle.objects import encode_object
+from scheduler.bundle.outcomes import failure_data, outcome_of
+from scheduler.client.deltas import Delta
+from scheduler.client.resources import RESOURCES
+from scheduler.engine import Attempt, Engine, Failure
+from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.queue import SchedulingQueue
+from scheduler.queue.snapshots import kept_fields
+
+MAX_PENDING: Final = 20_000
+"""Entries that the reader has not taken yet: some seconds of a busy scheduler, below 100 MiB."""
+
+RELIST: Final = "relist"
+LEADER: Final = "leader"
+RELOAD: Final = "reload"
+SLOW_READER: Final = "slow-reader"
+REASONS: Final = {
+    RELIST: "a resource was listed anew",
+    LEADER: "this replica stopped leading",
+    RELOAD: "the configuration was replaced",
+    SLOW_READER: f"the reader fell more than {MAX_PENDING} entries behind",
+}
+
+Entry = tuple[str, Any]
+"""Section and data; data of a DELTA is encoded by `encoded`."""
+
+
+class Journal:
+    """Implements what `SchedulingLoop`, `BindingCycle` and `EventHandlers` report to."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        *,
+        clock: Clock,
+        random: Random,
+        on_end: Callable[[], None],
+    ) -> None:
+        """`on_end` is called once, at the end, whatever its reason."""
+        self._engine = engine
+        self._queue = queue
+        self._clock = clock
+        self._random = random
+        self._on_end = on_end
+        self._entries: deque[Entry] = deque()
+        #: Set when there is something to take, or the journal has ended.
+        self.wake = asyncio.Event()
+        #: Why the journal ended; empty while it goes on.
+        self.ended = ""
+        self._seq = 0
+        self._begun: dict[str, Any] = {}
+        self._words: tuple[int, ...] = ()
+        self._nominations = -1
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def take(self) -> Entry | None:
+        """Take the oldest entry; None when there is none."""
+        if self._entries:
+            return self._entries.popleft()
+        self.wake.clear()
+        if self.ended:
+            self.wake.set()
+        return None
+
+    def end(self, reason: str) -> None:
+        """Append nothing more; what was appended can still be taken."""
+        if not self.ended:
+            self.ended = reason
+            self.wake.set()
+            self._on_end()
+
+    # -- reports of the scheduler ----------------------------------------------------------------
+
+    def deltas(self, plural: str, batch: Sequence[Delta[Any]]) -> None:
+        """Note changes of objects, before they are applied."""
+        now = self._times()
+        for delta in batch:
+            self._append(DELTA, (plural, delta, now))
+
+    def due(self) -> None:
+        """Note that work of the queue or of plugins is due by the clock, if any is."""
+        wakeup = self._queue.next_wakeup()
+        if wakeup is not None and wakeup <= self._clock.now():
+            self.tick()
+
+    def tick(self) -> None:
+        """Note the time."""
+        self._append(DUE, self._times())
+
+    def attempt_begins(self, info: QueuedPodInfo) -> None:
+        """Note the inputs of an attempt."""
+        pod = info.pod
+        begun = self._times()
+        begun |= {"pod": pod.key, "uid": pod.uid, "random": self._random_state()}
+        begun["info"] = kept_fields(info)
+        if info.plugin_memory:
+            begun["memory"] = memory_of(info)
+        algorithm = self._engine.algorithms.get(pod.spec.scheduler_name)
+        begun["rotation"] = 0 if algorithm is None else algorithm.search.rotation
+        nominator = self._queue.nominator
+        if nominator.version != self._nominations:
+            self._nominations = nominator.version
+            begun["nominations"] = [[each.key, node] for each, node in nominator.nominations()]
+        self._begun = begun
+
+    def attempt_ended(self, attempt: Attempt, *, suspended: bool = False) -> None:
+        """Note the outcome of the attempt that began last."""
+        self._seq += 1
+        self._begun |= {
+            "seq": self._seq,
+            "now": attempt.state.now,
+            "outcome": outcome_of(attempt, suspended=suspended),
+        }
+        self._append(ATTEMPT, self._begun)
+
+    def binding(self, attempt: Attempt, step: str, failure: Failure | None = None) -> None:
+        """Note a step of a binding cycle: `permitted`, `done`, `bound` or `failed`."""
+        data = self._times() | {"uid": attempt.info.uid, "step": step}
+        if failure is not None:
+            data["failure"] = failure_data(failure)
+        self._append(BINDING, data)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _append(self, section: str, data: Any) -> None:
+        if self.ended:
+            return
+        if len(self._entries) >= MAX_PENDING:
+            self.end(SLOW_READER)
+            return
+        self._entries.append((section, data))
+        self.wake.set()
+
+    def _times(self) -> dict[str, Any]:
+        return {"time": self._clock.now(), "monotonic": self._clock.monotonic()}
+
+    def _random_state(self) -> dict[str, Any]:
+        """Return the state of the random source; only its position while the words are the same."""
+        _, state, gauss = self._random.getstate()
+        words = state[:-1]
+        if words == self._words:
+            return {"position": state[-1], "gauss": gauss}
+        self._words = words
+        return {"position": state[-1], "gauss": gauss, "words": words}
+
+
+def encoded(entry: Entry, kept_annotations: Sequence[str]) -> Entry:
+    """Return an entry as it is written."""
+    section, data = entry
+    if section != DELTA:
+        return entry
+    plural, delta, times = data
+    obj = encode_object(RESOURCES[plural], delta.object, kept_annotations)
+    return section, times | {
+        "plural": plural,
+        "type": delta.type.value,
+        "object": msgspec.Raw(obj),
+    }
+
+
+def memory_of(info: QueuedPodInfo) -> dict[str, Any]:
+    """Return what plugins keep about a pod, by plugin; a copy."""
+    return {
+        name: asdict(value)
+        for name, value in (info.plugin_memory or {}).items()
+        if is_dataclass(value) and not isinstance(value, type)
+    }

@@ -1,0 +1,353 @@
+"""Replay: a recording decided again, attempt by attempt, and compared with what was decided then.
+
+The world is driven by the recording: changes of objects arrive in the recorded order, clocks show
+the recorded times, and each attempt begins with the recorded random state, rotation, nominations
+and queue record. What is decided again is the scheduling cycle itself: PreFilter to Permit.
+
+After an attempt that differs the world follows the recording, so that later attempts are judged on
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, BundleError, Line
+from scheduler.bundle.outcomes import Outcome, outcome_of
+from scheduler.cache.cache import CacheError
+from scheduler.client.deltas import DeltaType
+from scheduler.engine import Attempt, Failure
+from scheduler.engine.adoption import adopt
+from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, PostFilterOutcome
+from scheduler.metrics import build_info
+from simulator.offline.bundles import (
+    Content,
+    Record,
+    Restorer,
+    decoded_line,
+    find_pod,
+    put_object,
+    restore_nominations,
+    restore_record,
+)
+from simulator.offline.editing import resource_of
+from simulator.offline.world import World
+
+SAME: Final = "reproduced"
+DIFFERENT: Final = "different"
+UNJUDGED: Final = "unjudged"
+
+
+class _Times(msgspec.Struct):
+    time: float
+    monotonic: float
+
+
+class _Delta(_Times):
+    plural: str
+    type: DeltaType
+    object: msgspec.Raw
+
+
+class _Random(msgspec.Struct, omit_defaults=True):
+    position: int
+    gauss: float | None = None
+    words: tuple[int, ...] = ()
+    """Empty: those of the attempt before."""
+
+
+class _Attempt(_Times, rename="camel"):
+    seq: int
+    pod: str
+    uid: str
+    random: _Random
+    rotation: int
+    now: float
+    outcome: Outcome
+    info: dict[str, Any] = {}
+    memory: dict[str, Any] = {}
+    nominations: list[tuple[str, str]] | None = None
+
+
+class _Failure(msgspec.Struct, rename="camel"):
+    reason: str
+    message: str
+    nominated: str | None = None
+    rejected_by: list[str] = []
+    pending_by: list[str] = []
+    requeue_after: float | None = None
+    rejected: bool = True
+    post_filter: str = "NotRun"
+    note: str = ""
+    pause: float = 0.0
+
+
+class _Binding(_Times):
+    uid: str
+    step: str
+    failure: _Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One recorded attempt, and what became of it here."""
+
+    seq: int
+    time: float
+    """Wall clock seconds."""
+    pod: str
+    result: str
+    """`reproduced`, `different` or `unjudged`."""
+    why: str
+    """Of one that is not reproduced: what differs, or why it cannot be judged."""
+    recorded: Outcome
+    replayed: Outcome | None = None
+
+
+@dataclass(slots=True)
+class Replay:
+    """Replays one file; a context manager.
+
+    >>> with Replay.of("incident.bundle") as replay:  # doctest: +SKIP
+    ...     different = [each for each in replay.run() if each.result == DIFFERENT]
+    """
+
+    content: Content
+    world: World
+    #: Kinds in the file that this version does not know, and how many objects.
+    unknown: dict[str, int] = field(default_factory=dict)
+    _attempts: dict[str, Attempt] = field(default_factory=dict)
+    _words: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, path: str | Path, plugin_dirs: Sequence[str] = ()) -> Replay:
+        """Read a file and restore its state. Raises BundleError."""
+        content = Content.read(path)
+        configuration, registry = content.configuration(plugin_dirs)
+        world = World(start=content.state.time, configuration=configuration, registry=registry)
+        try:
+            assembly = world.scheduler
+            # Nobody carries out what is decided here: its consequences are in the recording.
+            assembly.background.dropped = True
+            restorer = Restorer(assembly, content)
+            restorer.restore()
+        except BaseException:
+            world.close()
+            raise
+        _, words, _ = content.state.random
+        return cls(content, world, restorer.unknown, restorer.under_way, tuple(words[:-1]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
+
+    def run(self, until: int | None = None) -> Iterator[Judgement]:
+        """Replay the stream, and yield a judgement of each attempt, in order.
+
+        `until` is the number of the last attempt to replay.
+
+        Raises:
+            BundleError: the stream is malformed.
+        """
+        path = self.content.bundle.path
+        for line in self.content.stream():
+            try:
+                judgement = self._apply(path, line)
+            except BundleError:
+                raise
+            except (msgspec.DecodeError, ValueError, TypeError, LookupError) as error:
+                text = f"{path}: the recording contradicts itself ({line.section}): {error}"
+                raise BundleError(text) from error
+            if judgement is not None:
+                yield judgement
+                if until is not None and judgement.seq >= until:
+                    return
+
+    # -- the stream ------------------------------------------------------------------------------
+
+    def _apply(self, path: Path, line: Line) -> Judgement | None:
+        match line.section:
+            case section if section == DELTA:
+                self._delta(decoded_line(path, line, _Delta))
+            case section if section == DUE:
+                self._due(decoded_line(path, line, _Times))
+            case section if section == BINDING:
+                self._binding(decoded_line(path, line, _Binding))
+            case section if section == ATTEMPT:
+                return self._attempt(decoded_line(path, line, _Attempt))
+        return None
+
+    def _set_clock(self, times: _Times) -> None:
+        assembly = self.world.scheduler
+        assembly.loop.jump(times.monotonic - self.content.state.monotonic)
+        assembly.clock.set_wall(times.time)
+
+    def _delta(self, delta: _Delta) -> None:
+        self._set_clock(delta)
+        assembly = self.world.scheduler
+        if delta.type is DeltaType.DELETED:
+            resource = resource_of(msgspec.json.decode(delta.object))
+            last = resource.decode(delta.object)
+            known = assembly.tables.stores[resource.plural].by_key(resource.key(last))
+            if known is not None:
+                assembly.tables.remove(resource.plural, known)
+        else:
+            put_object(assembly.tables, delta.object, self.unknown)
+        assembly.tables.deliver(assembly.handlers)
+
+    def _due(self, times: _Times) -> None:
+        self._set_clock(times)
+        scheduling = self.world.scheduler.scheduling
+        scheduling.queue.run_due()
+        scheduling.loop.run_timed()
+
+    def _binding(self, step: _Binding) -> None:
+        self._set_clock(step)
+        attempt = self._attempts.get(step.uid)
+        if attempt is None:
+            return
+        scheduling = self.world.scheduler.scheduling
+        match step.step:
+            case "permitted":
+                scheduling.binding.permitted(attempt)
+            case "done":
+                scheduling.binding.done(attempt)
+            case "bound":
+                del self._attempts[step.uid]
+                scheduling.binding.succeeded(attempt)
+            case "failed" if step.failure is not None:
+                del self._attempts[step.uid]
+                scheduling.binding.failed(attempt, _failure(step.failure))
+
+    # -- attempts --------------------------------------------------------------------------------
+
+    def _attempt(self, recorded: _Attempt) -> Judgement:
+        self._set_clock(recorded)
+        self.world.scheduler.clock.set_wall(recorded.now)
+        outcome, scheduling = recorded.outcome, self.world.scheduler.scheduling
+        pod = find_pod(self.world.scheduler, recorded.pod, recorded.uid)
+        self._set_random(recorded)
+        if recorded.nominations is not None:
+            restore_nominations(self.world.scheduler, recorded.nominations)
+        if pod is None:
+            return self._judged(recorded, None, "the pod is not in the file")
+        info = scheduling.queue.take(pod)
+        record = Record(recorded.pod, recorded.uid, info=recorded.info, memory=recorded.memory)
+        monotonic = self.content.state.monotonic
+        restore_record(self.world.scheduler, info, record, monotonic)
+        algorithm = scheduling.engine.algorithms.get(pod.spec.scheduler_name)
+        if algorithm is None:
+            return self._judged(recorded, None, f"no profile {pod.spec.scheduler_name!r} here")
+        algorithm.search.rotation = recorded.rotation
+        attempt = None
+        why = outcome.unjudgeable
+        if not why:
+            attempt = scheduling.engine.attempt(info)
+            replayed = outcome_of(attempt)
+            if replayed == outcome:
+                self._settle(attempt)
+                return self._judged(recorded, replayed, "")
+            if attempt.failure is None:
+                scheduling.engine.abandon(attempt)
+            why = self._differences(outcome, replayed)
+            self._follow(info, outcome)
+            return self._judged(recorded, replayed, why)
+        self._follow(info, outcome)
+        return self._judged(recorded, None, why)
+
+    def _settle(self, attempt: Attempt) -> None:
+        """Do what the scheduling loop does after an attempt."""
+        scheduling = self.world.scheduler.scheduling
+        if attempt.failure is not None:
+            scheduling.failures.handle(attempt, attempt.failure)
+            return
+        self._attempts[attempt.info.uid] = attempt
+        scheduling.failures.activate_pods_of(attempt)
+
+    def _follow(self, info: Any, outcome: Outcome) -> None:
+        """Bring about the recorded outcome, whatever was decided here."""
+        scheduling = self.world.scheduler.scheduling
+        try:
+            if outcome.node:
+                self._settle(adopt(scheduling.engine, info, outcome.node))
+                return
+        except CacheError:
+            scheduling.queue.done(info.uid)
+            return
+        attempt = scheduling.engine.aborted(info, RuntimeError("replayed"))
+        nominated = outcome.nominated
+        attempt.failure = Failure(
+            reason=outcome.reason,
+            message=outcome.message,
+            nominating=None if nominated is None else _nominating(nominated),
+            unschedulable_plugins=frozenset(outcome.rejected_by),
+            pending_plugins=frozenset(outcome.pending_by),
+            post_filter=PostFilterOutcome(outcome.post_filter or "NotRun"),
+        )
+        scheduling.failures.handle(attempt, attempt.failure)
+
+    def _set_random(self, recorded: _Attempt) -> None:
+        source = recorded.random
+        if source.words:
+            self._words = source.words
+        state = (3, (*self._words, source.position), source.gauss)
+        self.world.scheduler.random.setstate(state)
+
+    def _judged(self, recorded: _Attempt, replayed: Outcome | None, why: str) -> Judgement:
+        result = UNJUDGED if replayed is None else DIFFERENT if why else SAME
+        return Judgement(
+            recorded.seq,
+            recorded.time,
+            recorded.pod,
+            result,
+            why,
+            recorded.outcome,
+            replayed,
+        )
+
+    def _differences(self, recorded: Outcome, replayed: Outcome) -> str:
+        """Return what differs, and the likeliest reason."""
+        found = []
+        for name in Outcome.__struct_fields__:
+            then, now = getattr(recorded, name), getattr(replayed, name)
+            if then != now:
+                found.append(f"{name.replace('_', ' ')} was {_shown(then)}, here {_shown(now)}")
+        header, here = self.content.bundle.header, build_info().version
+        if header.version != here:
+            found.append(f"written by kubestow {header.version}, and this is {here}")
+        if self.unknown:
+            found.append(f"unknown here: {', '.join(sorted(self.unknown))}")
+        if header.redacted:
+            found.append("the bundle is redacted: names that decide an order are not the original")
+        return "; ".join(found)
+
+
+def _shown(value: object) -> str:
+    text = ", ".join(value) if isinstance(value, tuple) else str(value)
+    return text if text not in ("", "None") else "none"
+
+
+def _nominating(node: str) -> NominatingInfo:
+    return NominatingInfo(node) if node else CLEAR_NOMINATION
+
+
+def _failure(data: _Failure) -> Failure:
+    return Failure(
+        reason=data.reason,
+        message=data.message,
+        nominating=None if data.nominated is None else _nominating(data.nominated),
+        unschedulable_plugins=frozenset(data.rejected_by),
+        pending_plugins=frozenset(data.pending_by),
+        requeue_after=data.requeue_after,
+        rejected=data.rejected,
+        post_filter=PostFilterOutcome(data.post_filter),
+        note=data.note,
+        pause=data.pause,
+    )

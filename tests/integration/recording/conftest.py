@@ -1,0 +1,5 @@
+"""Fixtures: a scheduler behind its HTTPS endpoints."""
+
+from tests.integration.explain.conftest import garbage_collection, scheduling
+
+__all__ = ["garbage_collection", "scheduling"]

@@ -1,0 +1,141 @@
+"""Redacted: no name is left, and everything still refers to the same things."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.bundle.redaction import Redactor
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "gpu-7.acme.internal",
+        "labels": {
+            "kubernetes.io/hostname": "gpu-7.acme.internal",
+            "topology.kubernetes.io/zone": "acme-east",
+            "kubernetes.io/arch": "amd64",
+            "acme.com/tier": "gold",
+        },
+    },
+    "spec": {"taints": [{"key": "acme.com/dedicated", "value": "payroll", "effect": "NoSchedule"}]},
+    "status": {
+        "allocatable": {"cpu": "4", "nvidia.com/gpu": "8"},
+        "images": [{"names": ["registry.acme.com/pay:latest"], "sizeBytes": 5}],
+    },
+}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "pay-0", "namespace": "payroll", "uid": "u-1", "labels": {"app": "pay"}},
+    "spec": {
+        "schedulerName": "kubestow",
+        "nodeName": "gpu-7.acme.internal",
+        "nodeSelector": {"acme.com/tier": "gold"},
+        "containers": [{"name": "main", "image": "registry.acme.com/pay"}],
+        "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}],
+        "tolerations": [{"key": "acme.com/dedicated", "value": "payroll", "effect": "NoSchedule"}],
+    },
+}
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "pay-0-scratch", "namespace": "payroll"},
+}
+SECRETS = ("acme", "payroll", "pay-0", "gold", "scratch", "east", "registry")
+
+
+def redactor(salt: bytes = b"salt") -> Redactor:
+    made = Redactor(salt)
+    for obj in (NODE, CLAIM, POD):
+        made.learn("object", obj)
+    return made
+
+
+def test_no_name_is_left_and_references_still_hold() -> None:
+    made = redactor()
+    node, claim, pod = (made.redact("object", each) for each in (NODE, CLAIM, POD))
+    text = msgspec.json.encode([node, claim, pod]).decode()
+    assert [each for each in SECRETS if each in text] == []
+    assert pod["spec"]["nodeName"] == node["metadata"]["name"]
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == node["metadata"]["name"]
+    assert pod["spec"]["nodeSelector"].items() <= node["metadata"]["labels"].items()
+    assert pod["spec"]["tolerations"][0]["key"] == node["spec"]["taints"][0]["key"]
+    volume = pod["spec"]["volumes"][0]["name"]
+    assert claim["metadata"]["name"] == f"{pod['metadata']['name']}-{volume}"
+
+
+def test_well_known_words_and_amounts_are_kept() -> None:
+    node = redactor().redact("object", NODE)
+    assert node["metadata"]["labels"]["kubernetes.io/arch"] == "amd64"
+    assert node["status"]["allocatable"] == NODE["status"]["allocatable"]  # type: ignore[index]
+    assert node["spec"]["taints"][0]["effect"] == "NoSchedule"
+    pod = redactor().redact("object", POD)
+    assert (pod["spec"]["schedulerName"], pod["metadata"]["uid"]) == ("kubestow", "u-1")
+
+
+def test_an_image_is_the_same_on_nodes_and_in_pods() -> None:
+    made = redactor()
+    names = made.redact("object", NODE)["status"]["images"][0]["names"]
+    assert names == [made.redact("object", POD)["spec"]["containers"][0]["image"]]
+
+
+def test_names_in_messages_and_keys_are_replaced() -> None:
+    made = redactor()
+    record = {
+        "pod": "payroll/pay-0",
+        "place": "active",
+        "info": {"last_message": "node(s) had untolerated taint {acme.com/dedicated: payroll}"},
+    }
+    redacted = made.redact("queue", record)
+    text = msgspec.json.encode(redacted).decode()
+    assert [each for each in SECRETS if each in text] == []
+    assert redacted["place"] == "active"
+    assert redacted["info"]["last_message"].startswith("node(s) had untolerated taint {x")
+    namespace, name = redacted["pod"].split("/")
+    pod = made.redact("object", POD)["metadata"]
+    assert (pod["namespace"], pod["name"]) == (namespace, name)
+
+
+def test_reasons_and_details_of_decisions_lose_names() -> None:
+    reason = "node(s) had untolerated taint {acme.com/dedicated: payroll}"
+    rejection = {"plugin": "TaintToleration", "reason": reason, "detail": "gpu-7.acme.internal"}
+    text = str(redactor().redact("decision", {"rejections": [rejection], "result": "placed"}))
+    assert [each for each in SECRETS if each in text] == []
+    assert "TaintToleration" in text
+
+
+def test_metrics_lose_names_in_labels() -> None:
+    text = 'held_pods{namespace="payroll",profile="kubestow"} 3\n'
+    redacted = redactor().redact("metrics", {"text": text})["text"]
+    assert "payroll" not in redacted
+    assert 'profile="kubestow"} 3' in redacted
+
+
+def test_another_salt_makes_other_words() -> None:
+    names = {redactor(salt).redact("object", POD)["metadata"]["name"] for salt in (b"a", b"b")}
+    assert len(names) == 2
+
+
+def test_the_configuration_loses_names_in_arguments_only() -> None:
+    args = {"defaultConstraints": [{"topologyKey": "acme.com/tier"}]}
+    profile = {"schedulerName": "pay-0", "pluginConfig": [{"name": "P", "args": args}]}
+    data: dict[str, Any] = {"configuration": {"profiles": [profile]}}
+    made = redactor().redact("configuration", data)["configuration"]["profiles"][0]
+    assert made["schedulerName"] == "pay-0", "the name of a profile, which pods state"
+    assert "acme" not in str(made["pluginConfig"])
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_any_name_becomes_a_valid_one(name: str) -> None:
+    made = Redactor(b"salt")
+    obj = {"kind": "Pod", "metadata": {"name": name, "labels": {name: name}}}
+    made.learn("object", obj)
+    metadata = made.redact("object", obj)["metadata"]
+    again = made.redact("object", obj)["metadata"]
+    assert metadata == again
+    assert metadata["labels"] == {metadata["name"]: metadata["name"]}
