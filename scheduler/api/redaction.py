@@ -270,6 +270,8 @@ def redact_field(name: str, value: object) -> Any:
         return value
     if is_secret_name(name):
         return BLANK
+    if isinstance(value, int | float):
+        return value
     return redact_message(value) if isinstance(value, str) else redact(value)
 
 

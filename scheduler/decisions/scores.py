@@ -125,6 +125,8 @@ class ScorePacker:
             else:
                 best.pop()
             best.insert(0, chosen)
+        if leaders.layout is not layout:
+            leaders.layout, leaders.packed = layout, {}
         packed = leaders.packed
         for row in best:
             if row not in packed:

@@ -22,7 +22,7 @@ _ROW: Final = (1 << _ROW_BITS) - 1
 class Leaders:
     """The best rows of one column of totals, which is changed in place."""
 
-    __slots__ = ("_complete", "_floor", "_order", "packed", "totals")
+    __slots__ = ("_complete", "_floor", "_order", "layout", "packed", "totals")
 
     def __init__(self, totals: Int64Column, kept: int = KEPT) -> None:
         """Find the leaders.
@@ -34,6 +34,8 @@ class Leaders:
         self.totals = totals
         #: What the owner derived from the scores of a row; dropped when they change.
         self.packed: dict[int, bytes] = {}
+        #: How it is packed, as the owner knows it.
+        self.layout: object = None
         rows = highest_rows(totals, kept)
         values = totals[rows].tolist()
         #: One number per row, the best first: the negative total, then the row.

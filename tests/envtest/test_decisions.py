@@ -61,6 +61,33 @@ def test_every_decision_of_a_burst_names_the_node_of_its_pod(
         assert rejection["detail"].startswith("wants 64 cpu, most free on a node")
 
 
+def test_preemption_is_remembered_with_its_victim(
+    control_plane: ControlPlane, kubestow: ManagedProcess
+) -> None:
+    control_plane.admin.ensure(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        {"metadata": {"name": "decisions-high"}, "value": 1000},
+    )
+    with Workload(control_plane, "decisions-preemption") as work:
+        work.node("decisions-full", cpu="1")
+        work.pod("small", cpu="800m", terminationGracePeriodSeconds=0)
+        work.until_bound("small")
+        work.pod("big", cpu="800m", priorityClassName="decisions-high")
+        work.until_bound("big")
+
+        def ended() -> list[dict[str, Any]]:
+            path = f"/debug/decisions?pod={work.namespace}/big"
+            status, body = get(kubestow, path, control_plane.admin_token)
+            assert status == 200, body
+            found = list(json.loads(body)["decisions"])
+            return found if found[-1]["bound"] else []
+
+        first, *_, last = until(ended, "the binding is recorded")
+    assert (first["result"], first["nominated_node"]) == ("unschedulable", "decisions-full")
+    assert first["victims"] == [f"{work.namespace}/small"]
+    assert (last["result"], last["node"]) == ("placed", "decisions-full")
+
+
 def _all_bound(page: dict[str, Any], count: int) -> dict[str, dict[str, Any]]:
     bound = {each["pod"]: each for each in page["decisions"] if each["bound"]}
     return bound if len(bound) == count else {}

@@ -32,7 +32,8 @@ def spec_of(kind: str, milli: int) -> dict[str, Any]:
             }
         ]
     elif kind == "preferred node":
-        term: dict[str, Any] = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"]}]}
+        zone = {"key": ZONE, "operator": "In", "values": ["z1"]}
+        term: dict[str, Any] = {"matchExpressions": [zone]}
         preferred = [{"weight": 30, "preference": term}]
         spec["affinity"] = {
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
