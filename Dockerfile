@@ -29,10 +29,10 @@ RUN ln -s kubestow /opt/kubestow/bin/kube-scheduler \
          mkdir -p "$folder" && ln -s /opt/kubestow/bin/kubestow "$folder/kube-scheduler"; done
 # The interpreter, without the modules that install packages, draw windows or test the interpreter itself.
 RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executable))')" \
-    && library="${interpreter%/bin/*}/lib/python3.11" \
+    && library="$(python -c 'import os; print(os.path.dirname(os.path.realpath(os.__file__)))')" \
     && mkdir -p /image/tmp /image/etc /image/var/lib/dpkg/status.d \
     && chmod 1777 /image/tmp \
-    && for unused in site-packages ensurepip idlelib lib2to3 pydoc_data test tkinter turtledemo 'config-3.11-*' \
+    && for unused in site-packages ensurepip idlelib lib2to3 pydoc_data test tkinter turtledemo 'config-3.*' \
          'lib-dynload/_curses*' 'lib-dynload/_dbm*' 'lib-dynload/_gdbm*' 'lib-dynload/_sqlite3*' \
          'lib-dynload/_test*' 'lib-dynload/_tkinter*' 'lib-dynload/readline*'; do \
          echo "$library/$unused"; done > /wheels/unused \
@@ -42,7 +42,7 @@ RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executa
       | tar --extract --directory /image
 # The shared libraries that those load, and the authorities that Debian trusts. /var/lib/dpkg/status.d names the
 # Debian packages they came from: image scanners look there.
-RUN find /image -type f \( -name '*.so' -o -name '*.so.*' -o -name 'python3.11' \) -exec ldd '{}' + \
+RUN find /image -type f \( -name '*.so' -o -name '*.so.*' -o -name 'python3.[0-9]*' \) -exec ldd '{}' + \
       | grep -o '/[^ :]*\.so[^ :]*' | grep -v ^/image | grep -v /opt/kubestow | sort -u > /image/libraries \
     && xargs cp --dereference --parents --target-directory /image < /image/libraries \
     && for library in $(cat /image/libraries); do dpkg --search "*/${library##*/}" || true; done 2>/dev/null \
