@@ -28,6 +28,7 @@ from plugins.resource_quota.deferral import (
     REASON_VALIDATED,
 )
 from plugins.resource_quota.enforcement import HELD_DURATION, VIOLATIONS, QuotaEnforcement
+from plugins.resource_quota.keys import human
 from plugins.resource_quota.messages import (
     NOT_SYNCED,
     Violation,
@@ -54,6 +55,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.framework import extension_points as points
+from scheduler.framework.demands import Demand
 from scheduler.framework.extension_points import ExtensionPoint
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
@@ -136,7 +138,7 @@ class ResourceQuota:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Check again: quota may have been taken since PreEnqueue."""
-        if self.enforcement is None:
+        if self.enforcement is None or self.name in state.granted:
             return SKIP
         ledger = self.enforcement.ledger
         if not ledger.limits_pods_of(pod.metadata.namespace):
@@ -236,6 +238,13 @@ class ResourceQuota:
         ahead = self.enforcement.ledger.ahead_of(pod.uid)
         return f"behind {listed(ahead, len(ahead))}" if ahead else ""
 
+    def demands(self, pod: Pod) -> Sequence[Demand]:
+        """Return how much more the quotas would have to allow (`DemandingPlugin`)."""
+        violations = () if self.enforcement is None else self.enforcement.ledger.violations(pod)
+        if any(each.unknown or each.reserved_for for each in violations):
+            return ()
+        return tuple(_demand(each) for each in violations)
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return no events: the ledger reacts to freed quota and to changes of the pod itself.
 
@@ -287,6 +296,20 @@ class ResourceQuota:
             node_name = self._handle.nominator.node_of(pod.uid)
             if node_name:
                 enforcement.ledger.nominate(pod, node_name)
+
+
+def _demand(violation: Violation) -> Demand:
+    account = violation.account
+    limit = account.limits[violation.index]
+    wanted = violation.used + violation.requested
+    more = human(limit.name, wanted - limit.hard)
+    return Demand(
+        kind="ResourceQuota",
+        name=f"{account.namespace}/{account.name}",
+        keys=("spec", "hard", limit.key),
+        value=limit.value(wanted),
+        text=f"quota {account.name} +{more} {limit.name}",
+    )
 
 
 def _rejection(violations: Sequence[Violation]) -> Status:

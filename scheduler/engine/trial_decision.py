@@ -83,6 +83,7 @@ class TrialDecisions:
         *,
         seconds: float = float("inf"),
         preempt: bool = True,
+        granted: frozenset[str] = frozenset(),
     ) -> TrialDecision:
         """Decide about a pod on the node table as it is.
 
@@ -91,8 +92,9 @@ class TrialDecisions:
             now: wall clock of the decision.
             seconds: CPU time after which the decision is cut.
             preempt: look for victims if no node fits.
+            granted: plugins whose demands count as met.
         """
-        state = CycleState(now)
+        state = CycleState(now, granted=granted)
         # Its plugins would evict; `_victims` calls their dry form instead.
         state.skip_post_filter = True
         with self._engine.trial_budget(seconds):

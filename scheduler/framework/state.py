@@ -35,6 +35,8 @@ class CycleState:
     #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests), in
     #: which a plugin must leave no trace outside this state.
     info: QueuedPodInfo | None = None
+    #: In a trial: plugins whose demands (`framework.demands`) count as met.
+    granted: frozenset[str] = frozenset()
     #: Difference from attempts at other pods of the same signature and labels; None: there is none.
     #: See `set_variant`.
     variant: tuple[tuple[str, Hashable], ...] | None = None

@@ -54,6 +54,8 @@ class Code(StrEnum):
     RAISE_VOLUME_LIMIT = "RaiseVolumeLimit"
     DROP_VOLUME = "DropVolume"
     RAISE_QUOTA = "RaiseQuota"
+    #: What another plugin demands.
+    MEET_DEMAND = "MeetDemand"
 
 
 @dataclass(frozen=True, slots=True)

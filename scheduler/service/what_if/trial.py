@@ -297,6 +297,7 @@ class Trial:
         preempt: bool = True,
         keep: bool = False,
         reserve: bool = False,
+        granted: frozenset[str] = frozenset(),
     ) -> TrialDecision:
         """Decide about a pod without a node.
 
@@ -307,9 +308,10 @@ class Trial:
             keep: keep its place to the end of the trial, so that the next pod finds what is left.
             reserve: with `keep`, run Reserve as well. In a live scheduler this is not free of
                 consequences: plugins may report what they reserved.
+            granted: plugins whose demands count as met.
         """
         decision = self._decisions.decide(
-            pod, self._parts.clock.now(), seconds=seconds, preempt=preempt
+            pod, self._parts.clock.now(), seconds=seconds, preempt=preempt, granted=granted
         )
         if decision and keep:
             self.place(pod, decision.node, reserve=reserve)

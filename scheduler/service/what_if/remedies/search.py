@@ -17,7 +17,7 @@ from scheduler.engine import TrialDecision, TrialDecisions
 from scheduler.framework import Code as StatusCode
 from scheduler.framework import Status
 from scheduler.pages import Change, Code, Remedies, Remedy, Step
-from scheduler.service.what_if.changes import ChangeError
+from scheduler.service.what_if.changes import ChangeError, pointer
 from scheduler.service.what_if.remedies import (
     new_nodes,
     node_steps,
@@ -78,6 +78,8 @@ class Search:
         self._decisions = TrialDecisions(parts.engine)
         self._found: list[Remedy] = []
         self._tried = 0
+        #: Texts of steps to the plugin whose demands they meet.
+        self._granting: dict[str, str] = {}
         #: Steps that every remedy begins with.
         self._first: Options = ()
 
@@ -178,7 +180,12 @@ class Search:
             except ChangeError as error:
                 return TrialDecision(error=str(error)), ()
             pod = self._pod(trial.find("Pod", self._key))
-            decision = trial.decide(pod, seconds=self._seconds, preempt=options is None)
+            granted = frozenset(
+                self._granting[each.text] for each in steps if each.text in self._granting
+            )
+            decision = trial.decide(
+                pod, seconds=self._seconds, preempt=options is None, granted=granted
+            )
             if decision or options is None or decision.diagnosis is None:
                 return decision, ()
             known = {each.text for each in steps}
@@ -227,6 +234,24 @@ class Search:
             find = STEPS.get(plugin)
             if find is not None:
                 yield from find(self._situation(trial, pod, status, node))
+            else:
+                yield from self._demanded(plugin, pod)
+
+    def _demanded(self, plugin: str, pod: Pod) -> Iterator[Step]:
+        """Yield one step with all that a plugin demands."""
+        framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
+        find = getattr(framework.plugins.get(plugin), "demands", None)
+        demands = () if find is None else tuple(find(pod))
+        if not demands:
+            return
+        changes = tuple(
+            Change("set", each.kind, each.name, pointer(*each.keys), each.value) for each in demands
+        )
+        quota = all(each.kind == "ResourceQuota" for each in demands)
+        code = Code.RAISE_QUOTA if quota else Code.MEET_DEMAND
+        text = " and ".join(each.text for each in demands)
+        self._granting[text] = plugin
+        yield Step(code, text, changes, 4.0 + 0.2 * len(demands))
 
     def _situation(self, trial: Trial, pod: Pod, status: Status, node: Node | None) -> Situation:
         framework = self._parts.engine.frameworks[pod.spec.scheduler_name]

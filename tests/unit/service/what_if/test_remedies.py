@@ -133,6 +133,33 @@ def test_a_pod_that_does_not_wait_has_no_remedies() -> None:
                 made.remedies(name)
 
 
+def quota(cpu_millis: str) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team-a", "namespace": "default"},
+        "spec": {"hard": {"deferred.kubestow.io/requests.cpu-millis": cpu_millis}},
+    }
+
+
+def test_a_quota_that_is_too_small_is_raised() -> None:
+    with world(offline.node("n", cpu=16), offline.pod("p", cpu=4), quota("2000")) as made:
+        (only,) = made.remedies("default/p").remedies
+        assert (only.codes, only.text) == (("RaiseQuota",), "quota team-a +2 requests.cpu")
+        (change,) = only.steps[0].changes
+        assert change.path == "/spec/hard/deferred.kubestow.io~1requests.cpu-millis"
+        made.add(quota(change.value))
+        made.schedule()
+        assert made.placements() == {"default/p": "n"}
+
+
+def test_a_quota_and_a_node_are_combined() -> None:
+    node = offline.node("n", cpu=16, unschedulable=True)
+    with world(node, offline.pod("p", cpu=4), quota("2000")) as made:
+        texts = [each.text for each in made.remedies("default/p").remedies]
+        assert "quota team-a +2 requests.cpu, and uncordon node n" in texts
+
+
 def test_no_node_at_all_needs_one() -> None:
     with offline.World() as made:
         made.add(offline.pod("p", cpu=2))
