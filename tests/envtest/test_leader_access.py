@@ -113,6 +113,22 @@ def test_so_does_the_page(site: Site) -> None:
         assert ask("queue")["leading"] is True
 
 
+def test_a_question_about_what_would_be_is_answered_and_changes_nothing(site: Site) -> None:
+    admin, path = site.control_plane.admin, f"/api/v1/namespaces/{NAMESPACE}/pods"
+    large = _pod("large")
+    large["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "999"}}
+    admin.ensure(path, large)
+    pod = f"{NAMESPACE}/large"
+    until(lambda: site.ask("whatif", pod).returncode == 3, "a pod that is known, and does not fit")
+    found = site.ask("whatif", pod, "--add-node", "name=huge,cpu=2000,memory=1Gi")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.startswith(f"{pod} would go to huge, one of 1 of ")
+    assert "nothing is reserved" in found.stdout
+    stored: dict[str, Any] = admin.request("GET", f"{path}/large")
+    assert stored["spec"].get("nodeName") is None
+    admin.request("DELETE", f"{path}/large?gracePeriodSeconds=0")
+
+
 @contextmanager
 def eavesdropper() -> Iterator[tuple[int, list[bytes]]]:
     """Serve TLS with a certificate of its own, and keep what is sent."""

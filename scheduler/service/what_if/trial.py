@@ -201,6 +201,8 @@ class Trial:
                 self._apply(change)
             except QuantityError as error:
                 raise ChangeError(f"{change.kind} {change.name}: {error}") from error
+            except RecursionError:
+                raise ChangeError(f"{change.kind} {change.name}: nests too deeply") from None
 
     def _apply(self, change: Change) -> None:
         resource = resource_of(change.kind)

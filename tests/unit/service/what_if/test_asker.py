@@ -171,6 +171,19 @@ async def test_a_question_that_makes_no_sense_is_refused(asked: dict[str, Any], 
         assert asker.statistics().under_way == 0
 
 
+@pytest.mark.parametrize("depth", [100, 400, 900])
+async def test_a_value_that_nests_deeply_harms_nobody(depth: int) -> None:
+    deep: Any = "x"
+    for _ in range(depth):
+        deep = [deep]
+    fields = {"/spec/affinity": deep, "/metadata/labels/a": deep, "/metadata/labels/b": "c"}
+    with asked_world(NODE, BIG) as (world, _, asker):
+        with pytest.raises(ChangeError):
+            await asker.what_if(question(pod="default/big", fields=fields))
+        world.scheduler.state.cache.validate()
+        assert not (await asker.what_if(question(pod="default/big"))).fits
+
+
 async def test_a_pod_that_is_gone_is_no_pod() -> None:
     with asked_world(NODE, BIG) as (_, _, asker):
         with pytest.raises(LookupError, match='no pod "default/gone"'):
