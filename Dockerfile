@@ -36,7 +36,7 @@ RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executa
          'lib-dynload/_curses*' 'lib-dynload/_dbm*' 'lib-dynload/_gdbm*' 'lib-dynload/_sqlite3*' \
          'lib-dynload/_test*' 'lib-dynload/_tkinter*' 'lib-dynload/readline*'; do \
          echo "$library/$unused"; done > /wheels/unused \
-    && find /opt/kubestow/bin /opt/kubestow/include -type f -not -name kubestow -print >> /wheels/unused \
+    && find /opt/kubestow/bin /opt/kubestow/include /opt/kubestow/share -type f -not -name kubestow -print >> /wheels/unused \
     && ln -sf "$interpreter" /opt/kubestow/bin/python \
     && tar --create --absolute-names --exclude-from /wheels/unused "$library" "$interpreter" /opt/kubestow \
       | tar --extract --directory /image

@@ -1,7 +1,8 @@
 """The entry point: find the command, run it, and turn errors into text and an exit code.
 
 Commands are imported when they are called, so that `--help` and shell completion stay quick. Under
-the program name kube-scheduler the command line is that of `kubestow run`.
+the program name kube-scheduler the command line is that of `kubestow run`; kubectl finds the
+program as kubectl-kubestow.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from scheduler.cli.import_without import import_without
+from scheduler.cli.kubectl_plugin import COMPLETION, PLUGIN, PROGRAM_NAME, completions
 from scheduler.cli.reporting import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -101,6 +104,15 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         return entry.load() if entry is not None and entry.exists else None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands without importing them, and options."""
+        found = [
+            CompletionItem(name, help=COMMANDS[name].short_help)
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -149,7 +161,11 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     try:
         if called == KUBE_SCHEDULER:
             _run(COMMANDS["run"].load(), given, KUBE_SCHEDULER)
-        _run(program, given, "kubestow")
+        if called == COMPLETION:
+            for line in completions(program, given):
+                click.echo(line)
+            sys.exit(0)
+        _run(program, given, PROGRAM_NAME if called == PLUGIN else "kubestow")
     except ValueError as error:
         # Imported here because it imports NumPy, a third of the time of `--help`.
         from scheduler.framework.status import ConfigurationError

@@ -13,6 +13,7 @@ import msgspec
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
+from scheduler.client.access_reviews import Access
 from scheduler.client.errors import MalformedResponse
 from scheduler.client.rest import ApiClient
 
@@ -82,6 +83,21 @@ async def review_access(
         "groups": user.groups,
         "extra": user.extra,
         "nonResourceAttributes": {"path": path, "verb": verb},
+    }
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return (await _review(client, _ACCESS_REVIEWS, body, _access_review)).status
+
+
+async def review_resource_access(
+    client: ApiClient, user: UserInfo, access: Access
+) -> AccessReviewStatus:
+    """Check whether `user` may do this with objects."""
+    spec = {
+        "user": user.username,
+        "uid": user.uid,
+        "groups": user.groups,
+        "extra": user.extra,
+        "resourceAttributes": access.attributes(),
     }
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return (await _review(client, _ACCESS_REVIEWS, body, _access_review)).status

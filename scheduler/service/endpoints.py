@@ -12,7 +12,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.configuration import load_configuration
 from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.rest import ApiClient
-from scheduler.client.reviews import review_access, review_token
+from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
 from scheduler.metrics import build_info
 from scheduler.pages import internals
@@ -27,6 +27,7 @@ from scheduler.service.serving.access import Authenticator, Authorizer
 from scheduler.service.serving.application import EndpointSources, Page, create_handler
 from scheduler.service.serving.certificates import ServingTls
 from scheduler.service.serving.health import Check, scheduler_checks
+from scheduler.service.serving.readers import Names
 from scheduler.service.serving.server import HttpsServer
 from scheduler.service.summary_page import SummaryPages
 from scheduler.service.what_if.asker import Asker
@@ -35,6 +36,9 @@ from scheduler.service.what_if.pages import WhatIfPages
 if TYPE_CHECKING:
     from scheduler.service.reload.reloader import Reloader
     from scheduler.service.wiring import Wiring
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+"""The label with the name of a node's host, often the node's own."""
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
 """Upstream's: seconds by which a leader's Lease may outlive its duration before it is unhealthy."""
@@ -94,7 +98,11 @@ class Endpoints:
         handler = create_handler(
             self._sources(),
             Authenticator(partial(review_token, token_client), access),
-            Authorizer(partial(review_access, access_client), access),
+            Authorizer(
+                partial(review_access, access_client),
+                access,
+                review_resource=partial(review_resource_access, access_client),
+            ),
         )
         tls = ServingTls(
             self._options.serving, access.client_ca_file, loaded=self._publish_certificate
@@ -136,6 +144,7 @@ class Endpoints:
             streams={"bundle": streams.bundle, "record": streams.record},
             version=build_info().version_info(),
             pods=self._pods,
+            names=self._names,
             set_verbosity=logs.set_verbosity if profiling else None,
         )
 
@@ -205,6 +214,12 @@ class Endpoints:
 
     def _leading(self) -> bool:
         return self._elector is None or self._elector.leading
+
+    def _names(self) -> Names:
+        listers = self._wiring.state.listers
+        nodes = listers.by_keys("nodes")
+        hosts = {node.metadata.labels.get(_HOSTNAME, "") for node in nodes.values()} - {""}
+        return Names(nodes.keys() | hosts, listers.by_keys("pods"))
 
     def _pods(self) -> tuple[Pod, ...]:
         if self._elector is not None and not self._elector.leading:

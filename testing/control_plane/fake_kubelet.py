@@ -87,28 +87,32 @@ class FakeKubelet:
 
     async def _forward(self, request: web.Request) -> web.WebSocketResponse:
         self.asked.append(f"{request.match_info['namespace']}/{request.match_info['pod']}")
-        socket = web.WebSocketResponse(protocols=(PROTOCOL,))
-        await socket.prepare(request)
         port = int(request.query["port"])
-        head = struct.pack("<H", port)
-        await socket.send_bytes(DATA + head)
-        await socket.send_bytes(ERROR + head)
-        try:
-            target = self._redirected.get(port, port)
-            reader, writer = await asyncio.open_connection(LOOPBACK, target)
-        except OSError as error:
-            text = f"error forwarding port {port} to pod: {error.strerror}"
-            await socket.send_bytes(ERROR + text.encode())
-            await socket.close()
-            return socket
-        down = asyncio.create_task(_copy(reader, socket), name="forwarding")
-        async for message in socket:
-            if message.type is WSMsgType.BINARY and message.data[:1] == DATA:
-                writer.write(message.data[1:])
-                await writer.drain()
-        writer.close()
-        await down
+        return await forward(request, port, self._redirected.get(port, port))
+
+
+async def forward(request: web.Request, port: int, target: int) -> web.WebSocketResponse:
+    """Open the WebSocket that a request is for, and forward `port` to `target` of 127.0.0.1."""
+    socket = web.WebSocketResponse(protocols=(PROTOCOL,))
+    await socket.prepare(request)
+    head = struct.pack("<H", port)
+    await socket.send_bytes(DATA + head)
+    await socket.send_bytes(ERROR + head)
+    try:
+        reader, writer = await asyncio.open_connection(LOOPBACK, target)
+    except OSError as error:
+        text = f"error forwarding port {port} to pod: {error.strerror}"
+        await socket.send_bytes(ERROR + text.encode())
+        await socket.close()
         return socket
+    down = asyncio.create_task(_copy(reader, socket), name="forwarding")
+    async for message in socket:
+        if message.type is WSMsgType.BINARY and message.data[:1] == DATA:
+            writer.write(message.data[1:])
+            await writer.drain()
+    writer.close()
+    await down
+    return socket
 
 
 async def _copy(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:

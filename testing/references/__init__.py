@@ -7,9 +7,10 @@ host; a test demands that they are current.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
-from testing.references import commands, configuration, metrics, plugin_api
+from testing.references import commands, completion, configuration, metrics, plugin_api
 
 FILES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands.page,
@@ -17,5 +18,9 @@ FILES: Final[Mapping[str, Callable[[], str]]] = {
     "kubestow.schema.json": configuration.schema,
     "metrics.md": metrics.page,
     "plugin-api.md": plugin_api.page,
+    **{
+        f"../scheduler/cli/completion/kubestow.{shell}": partial(completion.script, shell)
+        for shell in ("bash", "zsh", "fish")
+    },
 }
-"""The text of each file by its name below docs/."""
+"""The text of each file by its path from docs/."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from scheduler.client.leader_record import leader_of
 from scheduler.service.options import ServingOptions
@@ -28,6 +29,7 @@ from testing.control_plane.kubestow import start_kubestow
 from testing.control_plane.ports import LOOPBACK
 from tests.envtest.page_process import page
 from tests.envtest.workload import until
+from tests.unit.repository.tree import ROOT
 
 pytestmark = pytest.mark.envtest
 
@@ -187,3 +189,67 @@ def test_when_the_leader_ends_the_next_one_is_asked(site: Site) -> None:
     assert (found.returncode, found.stderr) == (0, "")
     assert site.kubelet.asked[-1] == f"{NAMESPACE}/{site.leader()}"
     site.start(former)
+
+
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+USER: Final = "asking"
+MANIFEST: Final = ROOT / "manifests" / "explainer.yaml"
+
+
+def test_each_missing_permission_is_named_until_all_are_there(site: Site) -> None:
+    """With the roles of the manifests; to get pods of a namespace gives answers about it."""
+    admin = site.control_plane.admin
+    kubeconfig = site.control_plane.service_account_kubeconfig("default", USER)
+    subject = {"kind": "ServiceAccount", "name": USER, "namespace": "default"}
+    way, pages = yaml.safe_load_all(MANIFEST.read_text())
+    way["rules"][0]["resourceNames"] = ["reached"]
+    admin.ensure(f"{RBAC}/clusterroles", pages)
+
+    def bind(namespace: str, kind: str, name: str) -> None:
+        body = {
+            "metadata": {"name": USER},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [subject],
+        }
+        where = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
+        admin.ensure(f"{RBAC}/{where}", body)
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return site.ask(*arguments, "-o", "json", kubeconfig=kubeconfig)
+
+    admin.ensure(f"/api/v1/namespaces/{OTHER}/pods", _pod("asked"))
+    without = ask("queue")
+    assert (without.returncode, 'cannot get resource "leases"' in without.stderr) == (6, True)
+    assert "create rolebinding" in without.stderr
+    roles = f"{RBAC}/namespaces/{NAMESPACE}/roles"
+    lease, tunnel = way["rules"]
+    admin.ensure(roles, {**way, "rules": [lease]})
+    bind(NAMESPACE, "Role", way["metadata"]["name"])
+    untunnelled = until(lambda: _unless(ask("queue"), '"leases"'), "the Lease readable")
+    assert (untunnelled.returncode, "pods/portforward" in untunnelled.stderr) == (6, True)
+    name = way["metadata"]["name"]
+    admin.request("PUT", f"{roles}/{name}", {**way, "rules": [lease, tunnel]})
+    refused = until(lambda: _unless(ask("queue"), "portforward"), "the tunnel open")
+    assert (refused.returncode, 'cannot get path "/debug/queue"' in refused.stderr) == (6, True)
+    reading = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    admin.ensure(
+        f"{RBAC}/namespaces/{OTHER}/roles", {"metadata": {"name": USER}, "rules": [reading]}
+    )
+    bind(OTHER, "Role", USER)
+    explained = until(lambda: _answered(ask("explain", f"{OTHER}/asked")), "an answer")
+    assert NODE not in explained.stdout
+    assert ask("explain", f"{NAMESPACE}/{REPLICAS[0]}").returncode == 6
+    bind("", "ClusterRole", pages["metadata"]["name"])
+    until(lambda: _answered(ask("queue")), "an answer about all")
+
+
+def _unless(
+    ended: subprocess.CompletedProcess[str], text: str
+) -> subprocess.CompletedProcess[str] | None:
+    return None if text in ended.stderr.partition("\n")[0] else ended
+
+
+def _answered(
+    ended: subprocess.CompletedProcess[str],
+) -> subprocess.CompletedProcess[str] | None:
+    return None if ended.returncode else ended

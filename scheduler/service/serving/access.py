@@ -16,10 +16,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from scheduler.client.access_reviews import Access
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.errors import RequestError
 from scheduler.client.reviews import AccessReviewStatus, TokenReviewStatus, UserInfo
 from scheduler.service.options import AccessOptions
+from scheduler.service.serving.readers import Reader
 from scheduler.service.serving.review_cache import ReviewCache
 
 ANONYMOUS: Final = UserInfo(username="system:anonymous", groups=("system:unauthenticated",))
@@ -50,6 +52,10 @@ class ReviewAccess(Protocol):
     def __call__(self, user: UserInfo, /, *, path: str, verb: str) -> Awaitable[AccessReviewStatus]:
         """Send a SubjectAccessReview."""
         ...
+
+
+ReviewResourceAccess = Callable[[UserInfo, Access], Awaitable[AccessReviewStatus]]
+"""`scheduler.client.reviews.review_resource_access` through a client without leader fence."""
 
 
 class AccessUnknownError(Exception):
@@ -110,9 +116,12 @@ class Authorizer:
         review: ReviewAccess | None,
         options: AccessOptions,
         clock: Clock | None = None,
+        *,
+        review_resource: ReviewResourceAccess | None = None,
     ) -> None:
         """Prepare; without `review` all other paths are forbidden."""
         self._review = review
+        self._review_resource = review_resource
         paths = options.always_allow_paths
         self._open = frozenset(path for path in paths if not path.endswith("*"))
         self._open_prefixes = tuple(path[:-1] for path in paths if path.endswith("*"))
@@ -134,6 +143,37 @@ class Authorizer:
         key = hashlib.sha256(repr(access).encode("utf-8", "surrogatepass")).digest()
         allowed = partial(self._allowed, self._review, user, verb, path)
         return await self._cache.get(key, allowed, self._ttls.__getitem__)
+
+    async def reader(self, user: UserInfo, namespace: str) -> Reader | None:
+        """Return the user as a reader of one namespace; None if it may not get the pods there.
+
+        Raises:
+            AccessUnknownError: a review failed.
+        """
+        if not await self._may(user, Access(verb="get", resource="pods", namespace=namespace)):
+            return None
+        return Reader(
+            namespace,
+            nodes=await self._may(user, Access(verb="list", resource="nodes")),
+            pods=await self._may(user, Access(verb="get", resource="pods")),
+        )
+
+    async def _may(self, user: UserInfo, access: Access) -> bool:
+        if self._review_resource is None:
+            return False
+        who = (user.username, user.uid, user.groups, user.extra, access)
+        key = hashlib.sha256(repr(who).encode("utf-8", "surrogatepass")).digest()
+        allowed = partial(self._allowed_resource, self._review_resource, user, access)
+        return await self._cache.get(key, allowed, self._ttls.__getitem__)
+
+    async def _allowed_resource(
+        self, review: ReviewResourceAccess, user: UserInfo, access: Access
+    ) -> bool:
+        try:
+            status = await review(user, access)
+        except RequestError as error:
+            raise AccessUnknownError(f"cannot review an access: {error}") from error
+        return status.allowed and not status.denied
 
     async def _allowed(self, review: ReviewAccess, user: UserInfo, verb: str, path: str) -> bool:
         try:

@@ -15,6 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from scheduler.api.pod import Pod
@@ -26,6 +27,7 @@ from scheduler.service.limited_log import LimitedLog
 from scheduler.service.questions import TooManyQuestionsError
 from scheduler.service.serving import json_body
 from scheduler.service.serving.access import (
+    ANONYMOUS,
     AccessUnknownError,
     Authenticator,
     Authorizer,
@@ -35,6 +37,7 @@ from scheduler.service.serving.access import (
 from scheduler.service.serving.connection import RequestProtocol
 from scheduler.service.serving.connections import client_of
 from scheduler.service.serving.health import ENDPOINTS, HealthChecks
+from scheduler.service.serving.readers import Names, Reader, namespace_of, restrict, restricted
 from scheduler.service.serving.server import Handler
 
 MAX_NUMBER_BYTES: Final = 32
@@ -52,6 +55,9 @@ ACCESS_TIMEOUT_SECONDS: Final = 10.0
 """For both reviews together; kubelet and Prometheus give up at about that time."""
 
 _PROBED: Final = frozenset(f"/{endpoint}" for endpoint in ENDPOINTS)
+
+READER: Final = web.RequestKey("kubestow.reader", Reader)
+"""Item of a request whose answer is restricted."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 BUNDLE: Final = "application/gzip"
@@ -93,6 +99,8 @@ class EndpointSources:
     version: Mapping[str, str] = field(default_factory=dict)
     #: The pods behind `/metrics/resources`; none while another replica leads.
     pods: Callable[[], tuple[Pod, ...]] = tuple
+    #: All names in the cluster, which users who read one namespace may not see.
+    names: Callable[[], Names] = Names
     #: What `PUT /debug/flags/v` does; None switches it off, as without profiling.
     set_verbosity: Callable[[int], None] | None = None
 
@@ -208,7 +216,9 @@ class _Router:
         page = self._sources.debug.get(request.path.removeprefix("/debug/"))
         if page is None:
             return _not_found()
-        return await self._answered(lambda: page(request.query))
+        reader = request.get(READER)
+        query = request.query if reader is None else restricted(request.query)
+        return await self._answered(lambda: page(query), reader)
 
     async def _question(self, answer: Answer, request: web.BaseRequest) -> web.Response:
         body = await request.content.read(MAX_QUESTION_BYTES + 1)
@@ -218,7 +228,9 @@ class _Router:
             return _error(413, f"a question may have {MAX_QUESTION_BYTES} bytes")
         return await self._answered(lambda: answer(body))
 
-    async def _answered(self, page: Callable[[], object]) -> web.Response:
+    async def _answered(
+        self, page: Callable[[], object], reader: Reader | None = None
+    ) -> web.Response:
         try:
             data = page()
             if isawaitable(data):
@@ -231,7 +243,9 @@ class _Router:
             response = _error(429, str(error))
             response.headers["Retry-After"] = "1"
             return response
-        return await _json(data)
+        if reader is None:
+            return await _json(data)
+        return await _restricted_json(data, reader, self._sources.names())
 
 
 async def _streamed(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
@@ -326,11 +340,25 @@ class _Access:
                     return _status(401, "Unauthorized", "Unauthorized")
                 if await self._authorizer.authorize(user, verb, path):
                     return None
+                if await self._reads_one_namespace(request, user):
+                    return None
         except (AccessUnknownError, TimeoutError) as error:
             self._log.warning("cannot decide about a request", path=path, error=str(error))
             return _error(500, f'Internal Server Error: "{path}": access could not be reviewed')
         message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
         return _status(403, "Forbidden", message, details=True)
+
+    async def _reads_one_namespace(self, request: web.BaseRequest, user: UserInfo) -> bool:
+        """Whether the user gets an answer about one namespace; note it in the request then."""
+        # For anonymous clients nothing is reviewed: they could ask for any number of namespaces.
+        if request.method not in ("GET", "HEAD") or user.username == ANONYMOUS.username:
+            return False
+        namespace = namespace_of(request.path, request.query)
+        reader = await self._authorizer.reader(user, namespace) if namespace else None
+        if reader is None:
+            return False
+        request[READER] = reader
+        return True
 
     async def _authenticate(self, credentials: Credentials) -> UserInfo | None:
         try:
@@ -358,6 +386,16 @@ async def _json(data: object) -> web.Response:
     # Encoded at once, so that it shows one moment; the rest runs in a thread.
     body = await asyncio.to_thread(json_body.redact_and_indent, json_body.encode(data))
     return _text(body, "application/json")
+
+
+async def _restricted_json(data: object, reader: Reader, names: Names) -> web.Response:
+    encoded = json_body.encode(data)
+
+    def restrict_and_indent() -> bytes:
+        page = restrict(msgspec.json.decode(encoded), reader, names)
+        return json_body.redact_and_indent(msgspec.json.encode(page))
+
+    return _text(await asyncio.to_thread(restrict_and_indent), "application/json")
 
 
 def _status(code: int, reason: str, message: str, *, details: bool = False) -> web.Response:

@@ -27,23 +27,37 @@ from testing.control_plane.ports import free_port
 from testing.embedded_service import PATIENCE_SECONDS, configuration, until
 
 READER, STRANGER = "reader-token", "stranger-token"
+TENANT, NODE_TENANT = "tenant-token", "node-tenant-token"
+"""May get the pods of one namespace; the second may list nodes as well."""
+TENANTS_NAMESPACE = "team-a"
 
 
 def _user(token: str) -> JsonObject | None:
-    users = {READER: "reader", STRANGER: "stranger"}
+    users = {
+        READER: "reader",
+        STRANGER: "stranger",
+        TENANT: "tenant",
+        NODE_TENANT: "node-tenant",
+    }
     return {"username": users[token]} if token in users else None
 
 
 def _may(spec: JsonObject) -> bool:
     if "resourceAttributes" in spec:
         # The scheduler asks for its own permissions; missing ones would be logged between answers.
-        return True
+        return "user" not in spec or _may_read(spec["user"], spec["resourceAttributes"])
     attributes = spec.get("nonResourceAttributes", {})
     return (
         spec.get("user") == "reader"
         and attributes.get("verb") in ("get", "post")
         and str(attributes.get("path")).startswith("/debug/")
     )
+
+
+def _may_read(user: str, access: JsonObject) -> bool:
+    what = (access["verb"], access["resource"], access["namespace"])
+    pods = user in ("tenant", "node-tenant") and what == ("get", "pods", TENANTS_NAMESPACE)
+    return pods or (user == "node-tenant" and what == ("list", "nodes", ""))
 
 
 @dataclass

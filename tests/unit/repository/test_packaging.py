@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 PACKAGES = ("config", "plugins", "scheduler", "simulator")
 DIST_INFO = f"kubestow-{project_version()}.dist-info"
+DATA = f"kubestow-{project_version()}.data"
 
 
 def contents(image: Image) -> dict[str, str]:
@@ -28,7 +29,13 @@ def contents(image: Image) -> dict[str, str]:
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(image: Image) -> None:
     names = set(contents(image))
     top_level = {name.split("/")[0] for name in names}
-    assert top_level == {*PACKAGES, DIST_INFO}
+    assert top_level == {*PACKAGES, DIST_INFO, DATA}
+    completion = f"{DATA}/data/share"
+    assert {name for name in names if name.startswith(f"{DATA}/")} == {
+        f"{completion}/bash-completion/completions/kubestow",
+        f"{completion}/zsh/site-functions/_kubestow",
+        f"{completion}/fish/vendor_completions.d/kubestow.fish",
+    }
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     profiles = {
         f"config/profiles/{path.name}" for path in (ROOT / "config/profiles").glob("*.yaml")

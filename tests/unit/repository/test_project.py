@@ -125,8 +125,9 @@ def test_the_tests_run_with_what_the_image_gets() -> None:
         assert locked(suffix).items() <= locked("-dev").items()
 
 
-def test_the_wheel_gives_one_command() -> None:
-    assert PROJECT["project"]["scripts"] == {"kubestow": "scheduler.cli.main:main"}
+def test_the_wheel_gives_one_program_and_its_names_as_a_plugin_of_kubectl() -> None:
+    names = ("kubestow", "kubectl-kubestow", "kubectl_complete-kubestow")
+    assert PROJECT["project"]["scripts"] == dict.fromkeys(names, "scheduler.cli.main:main")
 
 
 def test_every_lint_rule_that_is_off_has_a_reason() -> None:

@@ -1,0 +1,280 @@
+"""The way to the leader: an API server that only reads the Lease and forwards ports, in a thread.
+
+The real API server is in tests/envtest/test_leader_access.py; here are the failures that it does
+not have on demand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+
+from scheduler.cli.main import program
+from scheduler.client.leader_record import LeaderAddress
+from scheduler.service.options import ServingOptions
+from scheduler.service.serving.certificates import ServingTls
+from testing.control_plane.fake_kubelet import forward
+from testing.control_plane.ports import LOOPBACK, free_port
+from tests.integration.explain.conftest import CommandResult
+
+PODS: Final = {"a": 1001, "b": 1002}
+QUEUE: Final = b'{"kind": "x"}'
+
+Answer = Callable[[], web.StreamResponse]
+
+
+class Cluster:
+    """An API server, and two replicas whose ports are forwarded."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.holder = "a"
+        #: Ports of the replicas, by the port in their records; closed ones refuse connections.
+        self.listening: dict[int, int] = {}
+        self.hashes: dict[str, str] = {}
+        self.authorizations: list[str] = []
+        #: Called when a port is forwarded.
+        self.forwarded: Callable[[int], None] = lambda _: None
+        #: Answers instead of the Lease, and instead of a WebSocket.
+        self.lease: Answer | None = None
+        self.upgrade: Answer | None = None
+        self._started = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    @contextmanager
+    def running(self) -> Iterator[Cluster]:
+        self._thread.start()
+        self._started.wait()
+        try:
+            yield self
+        finally:
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        application = web.Application()
+        application.router.add_get("/apis/{rest:.*}", self._lease)
+        application.router.add_get("/api/{rest:.*}", self._port_forward)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, LOOPBACK, self.port).start()
+        replicas = [await self._replica(pod, port) for pod, port in PODS.items()]
+        self._started.set()
+        await self._stopped.wait()
+        for each in (runner, *replicas):
+            await each.cleanup()
+
+    async def _replica(self, pod: str, port: int) -> web.AppRunner:
+        async def answer(request: web.Request) -> web.Response:
+            self.authorizations.append(request.headers.get("Authorization", ""))
+            return web.Response(body=QUEUE)
+
+        def loaded(sha256: str) -> None:
+            self.hashes[pod] = sha256
+
+        application = web.Application()
+        application.router.add_get("/debug/queue", answer)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        self.listening[port] = free_port()
+        context = ServingTls(ServingOptions(), loaded=loaded).context
+        await web.TCPSite(runner, LOOPBACK, self.listening[port], ssl_context=context).start()
+        return runner
+
+    async def _lease(self, _: web.Request) -> web.StreamResponse:
+        if self.lease is not None:
+            return self.lease()
+        address = LeaderAddress(f"system/{self.holder}")
+        address.port, address.certificate_sha256 = PODS[self.holder], self.hashes[self.holder]
+        return web.json_response(address.annotated({"spec": {"holderIdentity": self.holder}}))
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        port = int(request.query["ports"])
+        self.forwarded(port)
+        if self.upgrade is not None:
+            return self.upgrade()
+        return await forward(request, port, self.listening.get(port, 1))
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster().running() as found:
+        yield found
+
+
+Ask = Callable[..., CommandResult]
+
+
+@pytest.fixture
+def ask(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Return a function that asks for the queue with a kubeconfig for the cluster."""
+    monkeypatch.setattr("scheduler.cli.leader.PUBLISHED_WITHIN", 0.2)
+    monkeypatch.setattr("scheduler.cli.leader.PUBLISHED_PAUSE", 0.05)
+    kubeconfig = tmp_path / "config"
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{LOOPBACK}:{cluster.port}"}}],
+        "users": [{"name": "u", "user": {"token": "of-the-kubeconfig"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    kubeconfig.write_text(json.dumps(document))
+
+    def run(*arguments: str) -> CommandResult:
+        line = ["queue", "-o", "json", "--kubeconfig", str(kubeconfig), *arguments]
+        result = CliRunner().invoke(program, line)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return CommandResult(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+def status(code: int, message: str) -> Answer:
+    body: dict[str, Any] = {"kind": "Status", "message": message, "code": code}
+    return lambda: web.json_response(body, status=code)
+
+
+def test_the_answer_of_the_leader_arrives_and_the_token_goes_to_it_alone(
+    cluster: Cluster, ask: Ask
+) -> None:
+    assert (ask().out, ask("--token", "given").out) == (QUEUE.decode(),) * 2
+    assert cluster.authorizations == ["Bearer of-the-kubeconfig", "Bearer given"]
+
+
+def test_a_new_leader_is_asked_when_the_former_one_is_gone(cluster: Cluster, ask: Ask) -> None:
+    def take_over(_: int) -> None:
+        cluster.holder = "b"
+
+    del cluster.listening[PODS["a"]]
+    cluster.forwarded = take_over
+    found = ask()
+    assert (found.code, found.out, found.err) == (0, QUEUE.decode(), "")
+
+
+def test_when_leaders_change_again_and_again_the_code_is_7(cluster: Cluster, ask: Ask) -> None:
+    def take_over(_: int) -> None:
+        cluster.holder = "b" if cluster.holder == "a" else "a"
+
+    cluster.listening.clear()
+    cluster.forwarded = take_over
+    found = ask()
+    assert (found.code, found.out) == (7, "")
+    assert "another replica took over during the question, twice" in found.err
+
+
+def test_a_leader_that_is_gone_and_still_holds_the_lease_is_not_reachable(
+    cluster: Cluster, ask: Ask
+) -> None:
+    cluster.listening.clear()
+    found = ask()
+    assert (found.code, found.out) == (5, "")
+    assert "the leader, pod system/a, cannot be reached: error forwarding port 1001" in found.err
+
+
+def test_a_certificate_that_was_renewed_is_accepted_when_its_hash_is_published(
+    cluster: Cluster, ask: Ask
+) -> None:
+    right, cluster.hashes["a"] = cluster.hashes["a"], "00" * 32
+
+    def publish(_: int) -> None:
+        cluster.hashes["a"] = right
+
+    cluster.forwarded = publish
+    assert ask().code == 0
+
+
+def test_another_certificate_gets_no_token(cluster: Cluster, ask: Ask) -> None:
+    cluster.hashes["a"] = "00" * 32
+    found = ask()
+    assert (found.code, cluster.authorizations) == (5, [])
+    assert "is not the one that the leader published on its Lease" in found.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "texts"),
+    [
+        (status(401, "Unauthorized"), 6, ("kubectl auth whoami",)),
+        (
+            status(403, 'User "u" cannot get leases'),
+            6,
+            ('User "u" cannot get leases', "--role=kubestow-explainer"),
+        ),
+        (status(404, "not found"), 5, ("there is no Lease kubestow-system/kubestow", "--lease")),
+        (status(500, "etcd is gone"), 1, ("responded with 500: etcd is gone",)),
+        (lambda: web.json_response({"spec": {}}), 5, ("nobody holds the Lease",)),
+        (
+            lambda: web.json_response({"spec": {"holderIdentity": "old_1"}}),
+            5,
+            ("old_1, which holds the Lease", "--server"),
+        ),
+        (lambda: web.Response(text="<html>"), 1, ("something else than a Lease",)),
+    ],
+)
+def test_a_lease_that_leads_nowhere_is_explained(
+    cluster: Cluster, ask: Ask, answer: Answer, code: int, texts: tuple[str, ...]
+) -> None:
+    cluster.lease = answer
+    found = ask()
+    assert (found.code, found.out) == (code, "")
+    for text in texts:
+        assert text in found.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "texts"),
+    [
+        (
+            status(403, 'User "u" cannot create pods/portforward'),
+            6,
+            ("cannot create pods/portforward", "--role=kubestow-explainer --user"),
+        ),
+        (status(404, 'pods "a" not found'), 5, ('pods "a" not found', "another replica takes")),
+        (status(500, "error dialing backend"), 5, ("error dialing backend",)),
+        (
+            status(400, "Upgrade request required"),
+            5,
+            ("speaks no WebSocket", "kubectl -n system port-forward pod/a 1001"),
+        ),
+        (
+            lambda: web.Response(status=403, text="<html>blocked by a proxy"),
+            5,
+            ("HTTP 403: <html>blocked by a proxy", "speaks no WebSocket"),
+        ),
+        (lambda: web.Response(text="hello"), 5, ("HTTP 200: hello", "speaks no WebSocket")),
+    ],
+)
+def test_a_tunnel_that_is_refused_is_explained(
+    cluster: Cluster, ask: Ask, answer: Answer, code: int, texts: tuple[str, ...]
+) -> None:
+    cluster.upgrade = answer
+    found = ask()
+    assert (found.code, found.out, cluster.authorizations) == (code, "", [])
+    for text in texts:
+        assert text in found.err
+
+
+def test_without_a_kubeconfig_the_message_says_what_is_missing(ask: Ask, tmp_path: Path) -> None:
+    found = ask("--kubeconfig", str(tmp_path / "absent"))
+    assert (found.code, found.out) == (5, "")
+    assert "absent: no such file" in found.err
+
+
+@pytest.mark.parametrize("lease", ["kubestow", "a/b/c", "/b", "a/", "a/B"])
+def test_a_lease_is_a_namespace_and_a_name(ask: Ask, lease: str) -> None:
+    found = ask("--lease", lease)
+    assert (found.code, "write NAMESPACE/NAME" in found.err) == (2, True)

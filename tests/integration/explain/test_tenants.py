@@ -1,0 +1,76 @@
+"""Users who may get the pods of one namespace: what the commands show them, and what not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from simulator.objects import JsonObject
+from testing.embedded_service import node, pod, until
+from tests.integration.explain.conftest import NODE_TENANT, STRANGER, TENANT, Open, Site
+
+
+async def prepared(site: Site) -> None:
+    """Let a pod of each of two tenants wait."""
+    site.cluster.create(node("secret-node-1", cpu="2"))
+    for namespace in ("team-a", "team-b"):
+        site.cluster.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        )
+        site.cluster.create(_of(pod("big", cpu="8"), namespace))
+    await until(lambda: all(map(_rejected(site), ("team-a", "team-b"))), "rejections")
+
+
+def _of(pod: JsonObject, namespace: str) -> JsonObject:
+    return {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
+
+
+def _rejected(site: Site) -> Callable[[str], bool]:
+    def rejected(namespace: str) -> bool:
+        found = site.cluster.get("v1", "Pod", "big", namespace)
+        return bool(found.get("status", {}).get("conditions"))
+
+    return rejected
+
+
+async def test_a_tenant_gets_answers_about_the_own_namespace_without_names_of_nodes(
+    scheduling: Open,
+) -> None:
+    async with scheduling() as site:
+        await prepared(site)
+        shown = await site.query("explain", "team-a/big", "-o", "json", token=TENANT)
+        with_nodes = await site.query("explain", "team-a/big", "-o", "json", token=NODE_TENANT)
+        queue = await site.query("queue", "-n", "team-a", "-o", "json", token=TENANT)
+        table = await site.query("explain", "team-a/big", token=TENANT)
+    assert (shown.code, shown.err) == (0, "")
+    assert (with_nodes.code, queue.code, table.code) == (0, 0, 0)
+    assert "secret-node-1" in with_nodes.out
+    for each in (shown, queue, table):
+        assert "secret-node-1" not in each.out
+        assert "Insufficient cpu" in each.out
+    (own,) = json.loads(queue.out)["pods"]
+    assert (own["namespace"], own["name"], own["position"]) == ("team-a", "big", None)
+    assert json.loads(queue.out)["statistics"]["unschedulable"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "team-b/big"),
+        ("explain", "team-b/no-such-pod"),
+        ("queue",),
+        ("queue", "--namespace", "team-b"),
+    ],
+)
+async def test_a_tenant_gets_nothing_about_others(
+    scheduling: Open, arguments: tuple[str, ...]
+) -> None:
+    async with scheduling() as site:
+        await prepared(site)
+        refused = await site.query(*arguments, token=TENANT)
+        stranger = await site.query("explain", "team-a/big", token=STRANGER)
+    assert (refused.code, refused.out) == (6, "")
+    assert 'User "tenant" cannot get path' in refused.err
+    assert (stranger.code, stranger.out) == (6, "")
