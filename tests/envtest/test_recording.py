@@ -1,0 +1,72 @@
+"""A recording of a scheduler on a real API server, with preemption, is reproduced."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from scheduler.bundle.reading import open_bundle
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.kubestow import start_kubestow
+from tests.envtest.workload import Workload, until
+
+pytestmark = pytest.mark.envtest
+
+CLASS: Final = "recording-high"
+
+
+@pytest.fixture
+def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
+    control_plane.admin.ensure(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        {"metadata": {"name": CLASS}, "value": 1000},
+    )
+    settings = {"clientConnection": {"qps": 1000, "burst": 1000}, "podInitialBackoffSeconds": 1}
+    process = start_kubestow(control_plane, settings, name="kubestow-recording")
+    yield process
+    process.stop()
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "scheduler", *arguments]
+
+
+def test_a_recording_is_reproduced(
+    control_plane: ControlPlane, kubestow: ManagedProcess, tmp_path: Path
+) -> None:
+    path = tmp_path / "r"
+    server = ("--server", f"https://localhost:{kubestow.port}", "--insecure-skip-tls-verify")
+    token = ("--token", control_plane.admin_token)
+    with Workload(control_plane, "recording") as work:
+        for number in range(4):
+            work.node(f"n{number}")
+        work.pod("early", cpu="800m", terminationGracePeriodSeconds=0)
+        work.until_bound("early")
+        log = (tmp_path / "log").open("w")
+        recorder = subprocess.Popen(
+            command("record", "--for", "3s", "-o", str(path), *server, *token),
+            stdout=log,
+            stderr=log,
+        )
+        number = 0
+        while recorder.poll() is None:
+            work.pod(f"low-{number}", cpu="800m", terminationGracePeriodSeconds=0)
+            work.pod(f"high-{number}", cpu="800m", priorityClassName=CLASS)
+            until(lambda: kubestow.running, "it runs")
+            number += 1
+        log.close()
+        assert recorder.returncode == 0, (tmp_path / "log").read_text()
+    found = subprocess.run(
+        command("replay", str(path), "-o", "json"), capture_output=True, text=True, check=False
+    )
+    judged = [json.loads(line) for line in found.stdout.splitlines()]
+    assert {each["result"] for each in judged} == {"reproduced"}, found.stdout + found.stderr
+    assert [each for each in judged if each["recorded"].get("victims")]
+    assert found.returncode == 0
+    assert open_bundle(path).manifest.end == "time-limit"
