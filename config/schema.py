@@ -139,7 +139,10 @@ def _adapt(name: str, definition: Schema, struct: type[msgspec.Struct]) -> None:
     """Apply the decoder's rules, limits and descriptions to one definition."""
     definition["additionalProperties"] = False
     fields = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
-    described = _descriptions(struct)
+    described = {
+        name: re.sub(r"`[a-z]+(_[a-z]+)+`", _camel, text)
+        for name, text in field_descriptions(struct).items()
+    }
     defaults = {field.encode_name: field.default for field in mi.type_info(struct).fields}  # type: ignore[attr-defined]
     required = definition.get("required", [])
     for key, given in definition.get("properties", {}).items():
@@ -185,8 +188,8 @@ def _nullable(field: Schema) -> Schema:
     return {"anyOf": [field, {"type": "null"}]}
 
 
-def _descriptions(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the texts about the fields of a Struct, `#:` above or a docstring below each.
+def field_descriptions(struct: type) -> dict[str, str]:
+    """Return the texts about the fields of a record, `#:` above or a docstring below each.
 
     Without its source there are none.
     """
@@ -209,7 +212,7 @@ def _descriptions(struct: type[msgspec.Struct]) -> dict[str, str]:
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
             text.extend(str(following.value.value).split())
         if text:
-            found[statement.target.id] = re.sub(r"`[a-z]+(_[a-z]+)+`", _camel, " ".join(text))
+            found[statement.target.id] = " ".join(text)
     return found
 
 

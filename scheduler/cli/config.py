@@ -22,10 +22,11 @@ from config import (
 from scheduler.api.redaction import redact
 from scheduler.cli.config_files import sources
 from scheduler.cli.permissions import needed_permissions
-from scheduler.cli.reporting import EXIT_FAILED, counted, report_problems
+from scheduler.cli.reporting import EXIT_FAILED, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
 from scheduler.framework.status import ConfigurationError
+from scheduler.pages.wording import counted
 from scheduler.service.options import (
     RunOptions,
     add_plugin_directories,
@@ -274,7 +275,7 @@ def gates() -> None:
     for gate in sorted(GATES.values(), key=lambda each: each.name):
         default = str(gate.default).lower() + (" (locked)" if gate.locked else "")
         rows.append((gate.name, gate.stage.value, default, ", ".join(gate.requires)))
-    columns = dict.fromkeys(("GATE", "STAGE", "DEFAULT", "NEEDS"), WHOLE)
+    columns = {**dict.fromkeys(("GATE", "STAGE", "DEFAULT"), WHOLE), "NEEDS": FOLDED}
     put(wide_console(), listing(columns, rows))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from config.manifests import FoundConfiguration, find_configurations
-from scheduler.cli.reporting import counted
 from scheduler.framework.status import ConfigurationError
+from scheduler.pages.wording import counted
 
 STDIN: Final = "-"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})

@@ -98,7 +98,7 @@ class DirectRoute:
     async def _of_the_cluster(self) -> tuple[str, str, ssl.SSLContext | None]:
         """Return the header, its origin, and a context with client certificate and authority."""
         from scheduler.client.configuration import load_configuration
-        from scheduler.client.errors import ConfigurationError
+        from scheduler.client.configuration_error import ConfigurationError
 
         try:
             found = await load_configuration(

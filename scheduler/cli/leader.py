@@ -129,7 +129,7 @@ class LeaderRoute:
 
     async def _load(self) -> Cluster:
         from scheduler.client.configuration import load_configuration
-        from scheduler.client.errors import ConfigurationError
+        from scheduler.client.configuration_error import ConfigurationError
 
         try:
             found = await load_configuration(

@@ -24,7 +24,6 @@ from scheduler.cli.kubectl_plugin import COMPLETION, PLUGIN, PROGRAM_NAME, compl
 from scheduler.cli.reporting import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
-    counted,
     report_crashes,
     report_problems,
     show,
@@ -79,6 +78,7 @@ COMMANDS: Final = {
     "config": LazyCommand("scheduler.cli.config", "Check and print configurations."),
     "check": LazyCommand("scheduler.cli.check", "Compare a configuration with a cluster."),
     "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
+    "top": LazyCommand("scheduler.cli.top", "Watch queue, rates and nodes on a live screen."),
     "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
     "ui": LazyCommand("scheduler.cli.ui", "Open a page about the scheduler in the browser."),
     "whatif": LazyCommand("scheduler.cli.whatif", "Say whether a pod would fit, if."),
@@ -169,6 +169,7 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     except ValueError as error:
         # Imported here because it imports NumPy, a third of the time of `--help`.
         from scheduler.framework.status import ConfigurationError
+        from scheduler.pages.wording import counted
 
         if not isinstance(error, ConfigurationError):
             raise

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from scheduler.pages.wording import span
+
 if TYPE_CHECKING:
     from scheduler.pages import PodView
 
@@ -29,13 +31,22 @@ def decoded(body: bytes, kind: type[Any]) -> Any:
     Raises:
         click.ClickException: the body is no such record.
     """
-    try:
-        page = msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise click.ClickException(NOT_UNDERSTOOD.format(error=error)) from error
+    page = decoded_quietly(body, kind)
     if not page.leading:
         click.echo(f"note: {STANDS_BY}", err=True)
     return page
+
+
+def decoded_quietly(body: bytes, kind: type[Any]) -> Any:
+    """Decode a page into its record.
+
+    Raises:
+        click.ClickException: the body is no such record.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise click.ClickException(NOT_UNDERSTOOD.format(error=error)) from error
 
 
 def one_line(text: str) -> str:
@@ -46,21 +57,6 @@ def one_line(text: str) -> str:
     """
     line = " ".join(text.split())
     return "".join(each if each.isprintable() else "?" for each in line)
-
-
-def span(seconds: float) -> str:
-    """Write a length of time with its two largest units.
-
-    >>> span(0.2), span(59.6), span(61), span(7260), span(200_000)
-    ('0s', '1m', '1m1s', '2h1m', '2d7h')
-    """
-    left = max(0, round(seconds))
-    parts: list[tuple[int, str]] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        number, left = divmod(left, size)
-        if number or parts or unit == "s":
-            parts.append((number, unit))
-    return "".join(f"{number}{unit}" for number, unit in parts[:2] if number) or "0s"
 
 
 _NEXT_TRY: Final = {

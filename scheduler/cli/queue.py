@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
-from scheduler.cli.pod_format import decoded, held_by, next_try, one_line, woken_by
-from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, cut, listing, put, wide_console
+from scheduler.cli.pod_format import decoded, decoded_quietly, held_by, next_try, one_line, woken_by
+from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, cut, listing, put, say, wide_console
+from scheduler.pages.wording import counted, span
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-    from scheduler.pages import PodView, QueuePage
+    from scheduler.pages import PodView, QueuePage, QueueStatistics
 
 HELP: Final = """\
 Show the pods that wait to be scheduled by a running scheduler.
@@ -53,10 +57,29 @@ Examples:
     show_default=True,
     help="wide: a line per pod, however long, with all of every message.",
 )
+@click.option("--watch", "-w", is_flag=True, help="Show it on a live screen; in a pipe once.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.5, 3600),
+    default=2.0,
+    show_default=True,
+    help="With --watch: seconds between two requests.",
+)
 @endpoint_options
-def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: str) -> None:
+def command(
+    *,
+    endpoint: Endpoint,
+    namespace: str | None,
+    limit: int,
+    output: str,
+    watch: bool,
+    interval: float,
+) -> None:
     """Show the pods that wait."""
     query = {"limit": str(limit)} | ({"namespace": namespace} if namespace else {})
+    if watch and output == "table" and sys.stdout.isatty():
+        _watch(endpoint, query, interval)
+        return
     body = endpoint.get("/debug/queue", query)
     if output == "json":
         click.echo(body, nl=False)
@@ -68,21 +91,88 @@ def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: st
     show(page, wide_console(endless=wide), wide=wide)
 
 
+def _watch(endpoint: Endpoint, query: dict[str, str], interval: float) -> None:
+    from scheduler.cli import live
+    from scheduler.pages import QueuePage
+
+    live.watch(
+        lambda: decoded_quietly(endpoint.get("/debug/queue", query), QueuePage), draw, interval
+    )
+
+
+def draw(page: QueuePage, width: int, height: int, notes: Sequence[str]) -> list[Text]:
+    """Return the lines of the live screen; the last says how many have no room."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from scheduler.cli.live import fitted
+
+    console = Console(width=width, force_terminal=True, highlight=False, color_system="standard")
+    with console.capture() as captured:
+        show(page, console)
+    lines = [fitted(f"! {note}", width, "bold red") for note in notes]
+    lines += [Text.from_ansi(line) for line in captured.get().splitlines()]
+    if len(lines) > height:
+        more = f"{len(lines) - height + 1} more lines"
+        lines = [*lines[: height - 1], fitted(more, width, "bold")]
+    return lines
+
+
 def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
-    """Print the counts and a table of the pods; `wide` gives each pod a line with everything."""
-    console.print(counts(page))
+    """Print the counts and the pods; in a pipe, and `wide`, a line for each with everything."""
+    say(console, counts(page.statistics))
     if not page.pods:
         where = f" in namespace {page.namespace}" if page.namespace else ""
-        console.print(f"no pod waits{where}", markup=False)
-        return
-    # Many pods wait for the same reason: on a terminal the reason is shown once, below.
-    reasons = _reasons(page) if console.is_terminal and not wide else {}
-    limit = None if wide else PIPED_MESSAGE
-    put(console, listing(_COLUMNS, (_cells(view, page.now, reasons, limit) for view in page.pods)))
-    if reasons:
-        put(console, listing({"": WHOLE, "PODS": NUMBER, "WHY": FOLDED}, _legend(page, reasons)))
+        say(console, f"no pod waits{where}")
+    elif console.is_terminal and not wide:
+        _show_narrow(page, console)
+    else:
+        limit = None if wide else PIPED_MESSAGE
+        put(console, listing(_COLUMNS, (_cells(view, page.now, limit) for view in page.pods)))
     for line in _left_out(page):
-        console.print(line, markup=False)
+        say(console, line)
+
+
+def _show_narrow(page: QueuePage, console: Console) -> None:
+    """Print the pods by sub-queue; many wait for the same reason, which is shown once, below."""
+    reasons = _reasons(page)
+    put(console, listing(_NARROW, _narrow_rows(page, reasons)))
+    pods = Counter(_reason(view) for view in page.pods)
+    for reason, number in reasons.items():
+        say(console, f"[{number}] {counted(pods[reason], 'pod')}: {reason}")
+
+
+_NARROW: Final = {
+    "POD": FOLDED,
+    "TRIES": NUMBER,
+    "WAITING": NUMBER,
+    "NEXT TRY": FOLDED,
+    "WHY": NUMBER,
+}
+
+
+def _narrow_rows(page: QueuePage, reasons: dict[str, int]) -> Iterator[tuple[Cell, ...]]:
+    place = ""
+    for view in page.pods:
+        if view.place != place:
+            place = view.place
+            yield (place, f"bold {_STYLES.get(place, '')}"), "", "", "", ""
+        number = reasons.get(_reason(view))
+        yield (
+            f"  {view.namespace}/{view.name}",
+            str(view.attempts),
+            span(page.now - view.waiting_since) if view.waiting_since else "",
+            _short_retry(view, page.now),
+            "" if number is None else f"[{number}]",
+        )
+
+
+def _short_retry(view: PodView, now: float) -> str:
+    if view.next_retry is not None:
+        return f"in {span(view.next_retry - now)}"
+    if view.position is not None:
+        return f"{view.position} before it" if view.position else "it is next"
+    return next_try(view, now)
 
 
 _COLUMNS: Final = {
@@ -96,9 +186,8 @@ _COLUMNS: Final = {
 }
 
 
-def counts(page: QueuePage) -> str:
+def counts(numbers: QueueStatistics) -> str:
     """Return one line with the size of every sub-queue."""
-    numbers = page.statistics
     errors = f" ({numbers.backoff_errors} after an error)" if numbers.backoff_errors else ""
     return (
         f"active {numbers.active}, backoff {numbers.backoff}{errors}, "
@@ -108,22 +197,23 @@ def counts(page: QueuePage) -> str:
 
 
 def _reasons(page: QueuePage) -> dict[str, int]:
-    """Number every distinct message as it first occurs."""
-    messages = dict.fromkeys(one_line(view.message) for view in page.pods if view.message)
-    return {message: number for number, message in enumerate(messages, 1)}
+    """Number every distinct reason as it first occurs."""
+    reasons = dict.fromkeys(_reason(view) for view in page.pods)
+    return {each: number for number, each in enumerate(filter(None, reasons), 1)}
+
+
+def _reason(view: PodView) -> str:
+    """Return what holds a pod, and its message."""
+    return ": ".join(each for each in (held_by(view), one_line(view.message)) if each)
 
 
 PIPED_MESSAGE: Final = 80
 """Characters of a message on the one line that a pod has in a pipe; `-o wide` shows all."""
 
 
-def _cells(
-    view: PodView, now: float, reasons: dict[str, int], limit: int | None
-) -> tuple[Cell, ...]:
+def _cells(view: PodView, now: float, limit: int | None) -> tuple[Cell, ...]:
     held, message = held_by(view), one_line(view.message)
-    if message in reasons:
-        held = f"{held} [{reasons[message]}]".strip()
-    elif message:
+    if message:
         message = message if limit is None else cut(message, limit)
         held = f"{held}: {message}" if held else message
     return (
@@ -135,11 +225,6 @@ def _cells(
         held,
         woken_by(view),
     )
-
-
-def _legend(page: QueuePage, reasons: dict[str, int]) -> list[tuple[Cell, ...]]:
-    pods = Counter(one_line(view.message) for view in page.pods)
-    return [(f"[{number}]", str(pods[message]), message) for message, number in reasons.items()]
 
 
 _STYLES: Final = {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli.cluster import Cluster, JsonObject, cluster_options
-from scheduler.cli.reporting import counted
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
+from scheduler.pages.wording import counted
 
 if TYPE_CHECKING:
     from scheduler.cli.quota_limits import Row

@@ -72,12 +72,3 @@ class _RedactingFormatter(logging.Formatter):
 def _crashed(_: type[BaseException], error: BaseException | None, __: TracebackType | None) -> None:
     if error is not None:
         sys.stderr.write(_redacted("".join(traceback.format_exception(error))))
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 problem`, `2 problems`.
-
-    >>> counted(1, "problem"), counted(0, "problem")
-    ('1 problem', '0 problems')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,4 +1,8 @@
-"""Tables for terminals, as wide as they are, and for pipes, with one line for each row."""
+"""Tables and sentences for terminals, as wide as they are, and for pipes, one line for each row.
+
+No word is broken that fits on a line: a table that is too wide for the terminal becomes a list of
+records, one field a line. Nothing that is printed here has a control character.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +34,29 @@ def wide_console(*, endless: bool = False) -> Console:
     return Console(highlight=False, width=None if narrow else PIPED_WIDTH)
 
 
+def printable(text: str) -> str:
+    r"""Replace what could control a terminal; line ends stay.
+
+    >>> printable("a\x1b[31m\nb\u202e")
+    'a?[31m\nb?'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+
+
 def listing(columns: Mapping[str, Layout], rows: Iterable[Sequence[Cell]]) -> Table:
     """Build a table from the layout of its columns by heading, and its rows."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    headed = any(map(str.strip, columns))
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=headed)
     for heading, layout in columns.items():
-        table.add_column(Text(heading), **layout)
+        table.add_column(Text(printable(heading)), **layout)
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else Text(*cell) for cell in row))
+        pairs = ((cell, "") if isinstance(cell, str) else cell for cell in row)
+        table.add_row(*(Text(printable(text), style) for text, style in pairs))
     return table
 
 
@@ -55,9 +72,51 @@ def cut(text: str, limit: int) -> str:
 def put(console: Console, table: Table) -> None:
     """Print a table; in a pipe without the padding of the last column."""
     if console.is_terminal and console.width < PIPED_WIDTH:
-        console.print(table)
+        console.print(table if _fits(console, table) else _records(table))
         return
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():
         console.print(line.rstrip(), markup=False)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence or a heading, wrapped between words."""
+    from rich.text import Text
+
+    console.print(Text(printable(text), style), soft_wrap=not console.is_terminal)
+
+
+def _fits(console: Console, table: Table) -> bool:
+    """Whether the longest word of every column finds room, or line if it must not be wrapped."""
+    from rich.cells import cell_len
+
+    needed = 2 * (len(table.columns) - 1)
+    for column in table.columns:
+        texts = [str(column.header), *map(str, column.cells)]
+        parts = (text.splitlines() if column.no_wrap else text.split() for text in texts)
+        needed += max((cell_len(part) for each in parts for part in each), default=0)
+    return needed <= console.width
+
+
+def _records(table: Table) -> Table:
+    """Return the rows of a table one below the other, a field on each line."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    records = RichTable.grid(padding=(0, 2))
+    records.add_column(no_wrap=True, style="bold")
+    records.add_column(overflow="fold")
+    cells = [list(column.cells) for column in table.columns]
+    headings = [str(column.header).replace("\n", " ") for column in table.columns]
+    for number, row in enumerate(zip(*cells, strict=True)):
+        if number:
+            records.add_row("", "")
+        if sum(bool(str(cell)) for cell in row) == 1 and str(row[0]):
+            # A heading above rows, not a record.
+            records.add_row(row[0], "")
+            continue
+        for heading, cell in zip(headings, row, strict=True):
+            if str(cell):
+                records.add_row(Text(heading), cell)
+    return records

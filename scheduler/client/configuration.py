@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.client import kubeconfig_loaders
 from scheduler.client.clock import Clock, SystemClock
+from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.credentials import (
     Credentials,
     Issued,
@@ -25,10 +26,11 @@ from scheduler.client.credentials import (
     StaticCredentials,
     TokenFileCredentials,
 )
-from scheduler.client.errors import ConfigurationError
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
-from scheduler.client.oidc import OidcProvider
+
+if TYPE_CHECKING:
+    from scheduler.client.oidc import OidcProvider
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -283,6 +285,9 @@ def _provider(user: dict[str, Any], base: str, clock: Clock) -> OidcProvider | N
     if section.get("name") != "oidc":
         msg = f"no auth provider found for name {section.get('name')!r}; use exec"
         raise ConfigurationError(msg)
+    # It imports aiohttp, a quarter of the start-up time of a command that asks a scheduler.
+    from scheduler.client.oidc import OidcProvider  # noqa: PLC0415
+
     return OidcProvider(section.get("config") or {}, base, clock)
 
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import structlog
 
 from scheduler.client.clock import Clock
-from scheduler.client.errors import ConfigurationError
+from scheduler.client.configuration_error import ConfigurationError
 
 _log = structlog.get_logger(__name__)
 

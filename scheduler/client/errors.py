@@ -14,6 +14,9 @@ import msgspec
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Object
+from scheduler.client.configuration_error import (
+    ConfigurationError as ConfigurationError,  # noqa: PLC0414 - exported from here as well
+)
 
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """Limit for delays that a server demands. kube-apiserver demands one second, at most a minute; a
@@ -54,10 +57,6 @@ class StatusBody(Object):
 
 
 _status_decoder = msgspec.json.Decoder(StatusBody)
-
-
-class ConfigurationError(Exception):
-    """No usable cluster configuration; the message names what is missing."""
 
 
 class RequestError(Exception):

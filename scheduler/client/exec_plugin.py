@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.client.errors import ConfigurationError
+from scheduler.client.configuration_error import ConfigurationError
 
 TIMEOUT_SECONDS: Final = 30.0
 """For the whole run of a plugin. Those that query an identity provider take a second or two."""

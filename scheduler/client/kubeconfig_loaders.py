@@ -2,8 +2,9 @@
 
 Importing anything below `kubernetes_asyncio` imports all of it: a thousand modules of models and
 verbs, 50 MiB and a third of a second, of which the loaders use two names in annotations. So the
-loaders are imported with stand-ins for the two packages that import the rest. `load` removes the
-stand-ins: a later import of `kubernetes_asyncio` (by a plugin) gets the real package.
+loaders are imported with stand-ins for the two packages that import the rest, and for a module that
+is not used. `load` removes the stand-ins: a later import of `kubernetes_asyncio` (by a plugin) gets
+the real package.
 
 If that fails, for example because a release has another layout, the plain import is used: larger
 and slower, but correct. Not safe against another thread that imports `kubernetes_asyncio` at the
@@ -32,6 +33,11 @@ CLIENT: Final = f"{PACKAGE}.client"
 
 _NAMES_OF_CLIENT: Final = ("ApiClient", "Configuration")
 """Names that the loaders import from the generated part, used only if they get no target."""
+
+OPENID: Final = f"{PACKAGE}.config.openid"
+_NAMES_OF_OPENID: Final = ("OpenIDRequestor",)
+"""Never used, since identity providers are ours (`oidc`). The module imports aiohttp, which takes
+a third of the start-up time of a command that asks a scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +111,11 @@ def _stand_ins() -> Iterator[None]:
     package, client = ModuleType(PACKAGE), ModuleType(CLIENT)
     package.__path__ = folders
     client.__path__ = [f"{folder}/client" for folder in folders]
-    for name in _NAMES_OF_CLIENT:
-        setattr(client, name, type(name, (_NotLoaded,), {}))
-    sys.modules.update({PACKAGE: package, CLIENT: client})
+    openid = ModuleType(OPENID)
+    for module, names in ((client, _NAMES_OF_CLIENT), (openid, _NAMES_OF_OPENID)):
+        for name in names:
+            setattr(module, name, type(name, (_NotLoaded,), {}))
+    sys.modules.update({PACKAGE: package, CLIENT: client, OPENID: openid})
     try:
         yield
     finally:

@@ -19,8 +19,8 @@ import aiohttp
 import msgspec
 
 from scheduler.client.clock import Clock
+from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.credentials import Issued
-from scheduler.client.errors import ConfigurationError
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
 from scheduler.client.sessions import read_body
 

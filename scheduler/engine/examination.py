@@ -51,21 +51,55 @@ def examine(
     their scores, and `examples` nodes are named for each group of rejections. `nodes_to_find` is
     how many feasible nodes end a real search; None when it looks at all.
     """
+    return examine_for(
+        framework,
+        table,
+        nominator,
+        pod,
+        now=now,
+        top=top,
+        examples=examples,
+        nodes_to_find=nodes_to_find,
+    )[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of one node among those that fit."""
+
+    score: NodeScore | None = None
+    #: 1 for the highest total; 0 if the node does not fit.
+    rank: int = 0
+
+
+def examine_for(  # noqa: PLR0913 - those of `examine`, and one
+    framework: Framework,
+    table: NodeTable,
+    nominator: Nominator,
+    pod: Pod,
+    *,
+    now: float,
+    top: int,
+    examples: int,
+    nodes_to_find: int | None = None,
+    node: str = "",
+) -> tuple[Examination, Place]:
+    """Return what `examine` does, and the place of one node."""
     explanations = framework.explain(pod)
     if not table.node_count:
-        return Examination(0, 0, notes=(NO_NODES,), explanations=explanations)
+        return Examination(0, 0, notes=(NO_NODES,), explanations=explanations), Place()
     state = CycleState(now)
     found, ranking, error = _Outcome(), _Ranking(), None
     try:
         found = _CompleteSearch(framework, table, nominator).examine(state, pod, examples)
         if len(found.feasible):
-            ranking = _rank(framework, table, state, pod, found.feasible, top)
+            ranking = _rank(framework, table, state, pod, found.feasible, top, node)
     except AttemptError as raised:
         error = raised
     notes = list(_notes(found, nodes_to_find, scores=bool(framework.score)))
     if error is not None and len(found.feasible) == 1:
         notes.append("scoring failed, but does not matter while one node fits")
-    return Examination(
+    examination = Examination(
         nodes=table.node_count,
         feasible=len(found.feasible),
         rejections=found.rejections,
@@ -79,6 +113,7 @@ def examine(
         notes=tuple(notes),
         explanations=explanations,
     )
+    return examination, ranking.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +132,7 @@ class _Ranking(NamedTuple):
     best: tuple[NodeScore, ...] = ()
     tied: int = 0
     weights: Mapping[str, int] = {}
+    place: Place = Place()
 
 
 def _notes(found: _Outcome, nodes_to_find: int | None, *, scores: bool) -> Iterator[str]:
@@ -216,7 +252,13 @@ class _Groups:
 
 
 def _rank(
-    framework: Framework, table: NodeTable, state: CycleState, pod: Pod, feasible: Rows, top: int
+    framework: Framework,
+    table: NodeTable,
+    state: CycleState,
+    pod: Pod,
+    feasible: Rows,
+    top: int,
+    node: str,
 ) -> _Ranking:
     """Score the feasible nodes, without reuse. Raises AttemptError when a plugin fails."""
     scoring = Scoring(framework, table)
@@ -233,15 +275,15 @@ def _rank(
     weights = {slot.name: slot.weight for slot in scoring.slots if slot.name in columns}
     names, totals = [table.names[row] for row in feasible.tolist()], total.tolist()
     order = sorted(range(len(names)), key=lambda i: (-totals[i], names[i]))
-    best = tuple(
-        NodeScore(
-            names[i],
-            totals[i],
-            tuple(
-                PluginScore(name, *(int(column[i]) for column in scores))
-                for name, scores in columns.items()
-            ),
+
+    def score_of(i: int) -> NodeScore:
+        scores = (
+            PluginScore(name, *(int(column[i]) for column in each))
+            for name, each in columns.items()
         )
-        for i in order[:top]
-    )
-    return _Ranking(best, totals.count(totals[order[0]]), weights)
+        return NodeScore(names[i], totals[i], tuple(scores))
+
+    at = names.index(node) if node in names else None
+    place = Place() if at is None else Place(score_of(at), order.index(at) + 1)
+    best = tuple(map(score_of, order[:top]))
+    return _Ranking(best, totals.count(totals[order[0]]), weights, place)

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.api.pod import Pod
+from scheduler.cache.cache import with_node
 from scheduler.engine.engine import Engine
-from scheduler.engine.examination import examine
+from scheduler.engine.node_report import examine_with
 from scheduler.framework import Clock
-from scheduler.pages import Examination, PodExplanation, PodState, PodView, QueueState
+from scheduler.pages import (
+    Examination,
+    NodeReport,
+    PodExplanation,
+    PodState,
+    PodView,
+    QueueState,
+)
 from scheduler.queue import SchedulingQueue
 
 FindPod = Callable[[str, str], Pod | None]
@@ -25,6 +33,12 @@ DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
 MAX_NODES: Final = 1000
 """Upper limit of both, so that a response stays small in a large cluster."""
+
+
+class _Asked(NamedTuple):
+    top: int
+    examples: int
+    node: str
 
 
 class Explainer:
@@ -45,6 +59,7 @@ class Explainer:
         *,
         top: int = DEFAULT_TOP,
         examples: int = DEFAULT_EXAMPLES,
+        node: str = "",
     ) -> PodExplanation:
         """Explain one pod.
 
@@ -53,9 +68,10 @@ class Explainer:
             name: the pod's.
             top: how many of the feasible nodes to list with their scores.
             examples: how many nodes to name for each reason.
+            node: a node to report about, also for a pod that has one; empty: none.
 
         Raises:
-            LookupError: there is no such pod.
+            LookupError: there is no such pod or node.
             ValueError: `top` or `examples` is out of range.
         """
         for option, value in (("nodes", top), ("examples", examples)):
@@ -77,7 +93,15 @@ class Explainer:
             summary="",
             now=self._clock.now(),
         )
-        return self._placed(pod, base) or self._unplaced(pod, base, top, examples)
+        asked = _Asked(top, examples, node)
+        placed = self._placed(pod, base)
+        if placed is None:
+            return self._unplaced(pod, base, asked)
+        if not node or not self._ours(pod):
+            return placed
+        # A copy of the pod: the pod itself may only go where it is.
+        copy = with_node(pod, "")
+        return replace(placed, report=self._examine(copy, asked)[1])
 
     # -- pods that have a node -------------------------------------------------------------------
 
@@ -104,7 +128,7 @@ class Explainer:
 
     # -- pods that have none ---------------------------------------------------------------------
 
-    def _unplaced(self, pod: Pod, base: PodExplanation, top: int, examples: int) -> PodExplanation:
+    def _unplaced(self, pod: Pod, base: PodExplanation, asked: _Asked) -> PodExplanation:
         if not self._ours(pod):
             ours = ", ".join(_quoted(name) for name in self._engine.frameworks)
             text = (
@@ -118,20 +142,27 @@ class Explainer:
         if pod.terminating:
             text = "being deleted: it will not be scheduled"
             return replace(base, state=PodState.TERMINATING, summary=text, queue=view)
+        nodes, report = self._examine(pod, asked)
+        state = PodState.UNKNOWN if view is None else PodState.QUEUED
+        text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
+        awaits = () if view is None else self._queue.awaited(view)
+        return replace(
+            base, state=state, summary=text, queue=view, nodes=nodes, awaits=awaits, report=report
+        )
+
+    def _examine(self, pod: Pod, asked: _Asked) -> tuple[Examination, NodeReport | None]:
         engine, profile = self._engine, pod.spec.scheduler_name
-        nodes = examine(
+        return examine_with(
             engine.frameworks[profile],
             engine.cache.table,
             self._queue.nominator,
             pod,
+            asked.node,
             now=self._clock.now(),
-            top=top,
-            examples=examples,
+            top=asked.top,
+            examples=asked.examples,
             nodes_to_find=engine.algorithms[profile].search.nodes_to_find,
         )
-        state = PodState.UNKNOWN if view is None else PodState.QUEUED
-        text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
-        return replace(base, state=state, summary=text, queue=view, nodes=nodes)
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._engine.frameworks

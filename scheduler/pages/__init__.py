@@ -7,24 +7,28 @@ are wall clock seconds, and values of enumerations are stable codes.
 """
 
 from scheduler.pages.decision import Decision, DecisionList, DecisionResult, RejectionCount
+from scheduler.pages.explain_page import ExplainPage, NotRemembered
 from scheduler.pages.explanation import (
+    Awaited,
     Examination,
-    ExplainPage,
-    NodeScore,
-    PluginScore,
+    NodeCheck,
+    NodeReport,
     PodExplanation,
     PodState,
     Rejection,
+    ResourceRoom,
 )
 from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
 from scheduler.pages.remedies import Change, Code, Remedies, Remedy, Step
+from scheduler.pages.scores import NodeScore, PluginScore
 from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, SummaryPage
 from scheduler.pages.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 __all__ = [
     "API_VERSION",
+    "Awaited",
     "Change",
     "Code",
     "DebugPage",
@@ -34,12 +38,15 @@ __all__ = [
     "Examination",
     "ExplainPage",
     "IndexPage",
+    "NodeCheck",
     "NodeFill",
     "NodeList",
     "NodePage",
+    "NodeReport",
     "NodeRow",
     "NodeScore",
     "NodeToAdd",
+    "NotRemembered",
     "Placement",
     "PluginScore",
     "PodExplanation",
@@ -54,6 +61,7 @@ __all__ = [
     "RejectionCount",
     "Remedies",
     "Remedy",
+    "ResourceRoom",
     "ResourceUse",
     "Step",
     "SummaryPage",

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from scheduler.pages.explanation import NodeScore
 from scheduler.pages.page import DebugPage
+from scheduler.pages.scores import NodeScore
 
 
 class DecisionResult(StrEnum):

@@ -1,13 +1,12 @@
-"""One pod, and the results of all nodes for it (`/debug/explain`)."""
+"""One pod: its state, the results of all nodes for it, and what would wake it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.pages.page import DebugPage
 from scheduler.pages.queue import PodView
-from scheduler.pages.remedies import Remedies
+from scheduler.pages.scores import NodeScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +25,6 @@ class Rejection:
     only_nominated: bool = False
     #: Numbers behind the reasons, where the plugin knows them.
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PluginScore:
-    """The scores of one plugin for one node; `weighted` is the part of the total."""
-
-    plugin: str
-    raw: int
-    normalized: int
-    weighted: int
-
-
-@dataclass(frozen=True, slots=True)
-class NodeScore:
-    """A feasible node; `scores` in the order of the profile, without plugins that were skipped."""
-
-    node: str
-    total: int
-    scores: tuple[PluginScore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +51,56 @@ class Examination:
     notes: tuple[str, ...] = ()
     #: Further explanations of plugins (`ExplainingPlugin`), by plugin.
     explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """The result of one Filter plugin for one node, whatever the others say."""
+
+    plugin: str
+    status: str
+    """`Success`, or a status as in `Rejection`."""
+    reasons: tuple[str, ...] = ()
+    detail: str = ""
+    """Numbers behind the reasons, where the plugin knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRoom:
+    """One resource that the pod requests, on one node. CPU in cores, storage in bytes."""
+
+    resource: str
+    requested: float
+    """By the pod."""
+    free: float
+    """Negative if the pods of the node request more than it has."""
+    allocatable: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """Everything about one node for one pod, as of now. Of a bound pod: for a copy of it."""
+
+    node: str
+    fits: bool
+    checks: tuple[NodeCheck, ...]
+    """Of every Filter plugin that does not skip the pod."""
+    room: tuple[ResourceRoom, ...] = ()
+    score: NodeScore | None = None
+    """None if the node does not fit."""
+    rank: int = 0
+    """1 for the highest total of the nodes that fit; 0 if the node does not."""
+    feasible: int = 0
+    """Nodes that fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Cluster events on which one plugin that holds the pod is asked again."""
+
+    plugin: str
+    events: tuple[str, ...]
+    """Labels, as in `PodView.last_event`."""
 
 
 class PodState(StrEnum):
@@ -113,12 +143,7 @@ class PodExplanation:
     queue: PodView | None = None
     nodes: Examination | None = None
     """The results of all nodes; None for pods that need none."""
-
-
-class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
-    """`/debug/explain`."""
-
-    leading: bool
-    pod: PodExplanation
-    remedies: Remedies | None = None
-    """What would have to change for a pending pod to fit; with `?remedies=N` only."""
+    awaits: tuple[Awaited, ...] = ()
+    """What would wake the pod."""
+    report: NodeReport | None = None
+    """About the node that was asked for."""

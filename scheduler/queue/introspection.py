@@ -12,9 +12,11 @@ from typing import Final
 import numpy as np
 
 from scheduler.api.pod import Pod
+from scheduler.framework.events import ActionType, ClusterEvent
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.pages import PodView, QueueState, QueueStatistics
+from scheduler.pages import Awaited, PodView, QueueState, QueueStatistics
 from scheduler.queue.parts import QueueParts
+from scheduler.queue.queueing_hints import QueueingHintMap
 from scheduler.queue.unschedulable_pods import Group
 
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
@@ -104,6 +106,18 @@ class QueueIntrospection(QueueParts):
                 for position, info in islice(selected, limit)
             ]
         return found
+
+    def awaited(self, view: PodView) -> tuple[Awaited, ...]:
+        """Return the events on which the plugins that hold a pod are asked again, by plugin."""
+        if view.place in {QueueState.ACTIVE, QueueState.IN_FLIGHT}:
+            return ()
+        holding = {view.gating_plugin} if view.gating_plugin else {*view.unschedulable_plugins}
+        holding |= set() if view.gating_plugin else {*view.pending_plugins}
+        registered = self._hints.registrations(view.profile)
+        return tuple(
+            Awaited(plugin, tuple(dict.fromkeys(_labels(registered, plugin))))
+            for plugin in sorted(holding)
+        )
 
     def oldest(self, limit: int) -> list[PodView]:
         """Return the `limit` pods of all sub-queues that have waited longest, longest first.
@@ -201,6 +215,24 @@ def _waiting_since(info: QueuedPodInfo) -> float:
     """Return when a pod became active for the first time; of a gated pod when it was added."""
     first = info.initial_attempt_timestamp
     return info.timestamp if first is None else first
+
+
+def _labels(registered: QueueingHintMap, plugin: str) -> Iterator[str]:
+    """Yield the labels of the events that a plugin registered, one for each action."""
+    for each in registered:
+        if each.plugin == plugin:
+            event = each.event
+            for action in _single_actions(event.action_type):
+                yield ClusterEvent(event.resource, action).label
+
+
+def _single_actions(mask: ActionType) -> Iterator[ActionType]:
+    """Yield the parts of a mask that have a name; all updates together have one."""
+    if mask & ActionType.UPDATE == ActionType.UPDATE:
+        yield from (each for each in (ActionType.ADD, ActionType.DELETE) if mask & each)
+        yield ActionType.UPDATE
+        mask &= ~ActionType.ALL
+    yield from mask
 
 
 def _members(groups: Iterable[Group]) -> Iterator[QueuedPodInfo]:

@@ -277,6 +277,10 @@ class HintIndex:
         """The profiles, those without registrations included."""
         return self._profiles.keys()
 
+    def registrations(self, profile: str) -> QueueingHintMap:
+        """Return what the plugins of a profile registered; nothing for an unknown profile."""
+        return self._profiles.get(profile, ())
+
     def subscription(self, event: ClusterEvent) -> EventSubscription:
         """Return the plugins that registered the event; computed once per distinct event."""
         found = self._subscriptions.get(event)

@@ -155,12 +155,14 @@ class Endpoints:
 
     def _pod_pages(self) -> PodPages:
         wiring = self._wiring
+        history = wiring.scheduling.decisions.history
         return PodPages(
             wiring.scheduling.engine,
             wiring.scheduling.queue,
             wiring.state.listers.pod,
             clock=wiring.connections.clock,
             leading=self._leading,
+            decisions=lambda *pod: history.of_pod(*pod) if history.enabled else None,
         )
 
     def _what_if_pages(self, pods: PodPages) -> WhatIfPages:

@@ -6,17 +6,22 @@ decode. Runs on the loop between cycles, so a response shows one consistent stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from scheduler.engine import Engine, Explainer
 from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
 from scheduler.framework import Clock
-from scheduler.pages import ExplainPage, QueuePage
+from scheduler.pages import Decision, ExplainPage, NotRemembered, PodExplanation, QueuePage
+from scheduler.pages.story import tell
 from scheduler.queue import SchedulingQueue
 from scheduler.service.query_numbers import number_in
 
 DEFAULT_LIMIT: Final = 100
+DecisionsOf = Callable[[str, str], Sequence[Decision] | None]
+"""Return the remembered decisions about `(namespace, name)`, the oldest first; None: none are."""
+
 MAX_PODS: Final = 10_000
 """Of each sub-queue. More would hold up scheduling while they are encoded."""
 
@@ -32,11 +37,18 @@ class PodPages:
         *,
         clock: Clock,
         leading: Callable[[], bool],
+        decisions: DecisionsOf = lambda *_: None,
     ) -> None:
-        """Serve pods of queue and engine; `find_pod` returns the newest known state of a pod."""
+        """Serve pods of queue and engine.
+
+        `find_pod` returns the newest known state of a pod.
+        """
+        self._engine = engine
         self._queue = queue
         self._clock = clock
         self._leading = leading
+        self._decisions = decisions
+        self._started = clock.now()
         self._explainer = Explainer(engine, queue, find_pod, clock=clock)
 
     def queue(self, query: Mapping[str, str]) -> QueuePage:
@@ -57,10 +69,12 @@ class PodPages:
         )
 
     def explain(self, query: Mapping[str, str]) -> ExplainPage:
-        """Return why one pod is pending: `?pod=NAMESPACE/NAME`, `?nodes=` and `?examples=`.
+        """Return why one pod is pending, or where it is.
+
+        `?pod=NAMESPACE/NAME`, `?nodes=`, `?examples=`; `?node=` for a report about one node.
 
         Raises:
-            LookupError: there is no such pod.
+            LookupError: there is no such pod, or node.
             ValueError: the query names none, or a number is out of range.
         """
         namespace, slash, name = query.get("pod", "").partition("/")
@@ -71,5 +85,36 @@ class PodPages:
             name,
             top=number_in(query, "nodes", DEFAULT_TOP, 0, MAX_NODES),
             examples=number_in(query, "examples", DEFAULT_EXAMPLES, 0, MAX_NODES),
+            node=query.get("node", ""),
         )
-        return ExplainPage(leading=self._leading(), pod=explanation)
+        decisions, why_not = self._remembered(explanation)
+        return ExplainPage(
+            leading=self._leading(),
+            pod=explanation,
+            story=tell(explanation, decisions, why_not),
+            decisions=decisions,
+            not_remembered=why_not,
+        )
+
+    def _remembered(self, pod: PodExplanation) -> tuple[list[Decision], NotRemembered | None]:
+        if pod.profile not in self._engine.frameworks:
+            return [], NotRemembered.NOT_OURS
+        remembered = self._decisions(pod.namespace, pod.name)
+        if remembered is None:
+            return [], NotRemembered.OFF
+        # Not those about a deleted pod of the same name.
+        found = [each for each in remembered if each.uid == pod.uid]
+        if found:
+            return found, None
+        if not pod.node:
+            return [], NotRemembered.NO_ATTEMPT
+        earlier = not pod.since or _seconds(pod.since) < self._started
+        return [], NotRemembered.EARLIER if earlier else NotRemembered.EVICTED
+
+
+def _seconds(time: str) -> float:
+    """Return the wall clock seconds of an RFC 3339 time; 0 for text that is none."""
+    try:
+        return datetime.fromisoformat(time).timestamp()
+    except ValueError:
+        return 0.0

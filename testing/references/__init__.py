@@ -10,11 +10,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from testing.references import commands, completion, configuration, metrics, plugin_api
+from testing.references import (
+    commands,
+    completion,
+    configuration,
+    debug_pages,
+    metrics,
+    plugin_api,
+)
 
 FILES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands.page,
     "configuration-reference.md": configuration.page,
+    "debug-pages.md": debug_pages.page,
+    "debug-pages.schema.json": debug_pages.schema_text,
     "kubestow.schema.json": configuration.schema,
     "metrics.md": metrics.page,
     "plugin-api.md": plugin_api.page,

@@ -21,7 +21,7 @@ from typing import Any, Final
 import structlog
 
 from scheduler.client.clock import Clock, SystemClock
-from scheduler.client.errors import ConfigurationError
+from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.http.memory_file import memory_file
 
 _log = structlog.get_logger(__name__)

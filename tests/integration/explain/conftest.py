@@ -50,7 +50,7 @@ def _may(spec: JsonObject) -> bool:
     return (
         spec.get("user") == "reader"
         and attributes.get("verb") in ("get", "post")
-        and str(attributes.get("path")).startswith("/debug/")
+        and str(attributes.get("path")).startswith("/debug")
     )
 
 

@@ -131,18 +131,30 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
         site.cluster.create(tainted)
         site.cluster.create(pod("web", cpu="2"))
         await waiting(site, "web")
-        shown = await site.output("explain", "default/web", "--examples", "2")
+        short = await site.output("explain", "default/web")
+        shown = await site.output("explain", "default/web", "--examples", "2", "-v")
         again = await site.output("explain", "web", "-o", "json")
+    lines = short.splitlines()
+    assert lines[0] == "default/web  queued, profile kubestow, priority 0"
+    assert re.fullmatch(r"It is unschedulable, after 1 attempt, the last \d+s ago.", lines[1])
+    assert lines[2].startswith("None of 6 nodes fits: 5 Insufficient cpu")
+    assert "[NodeResourcesFit]; 1 (tainted) node(s) had untolerated taint(s) " in lines[2]
+    assert lines[3] == "Evicting other pods would not help."
+    assert lines[4].startswith("It is tried again when a pod goes, requests less or ")
+    assert re.search(r"; and in (4m\d+s|5m) at the latest \(periodic flush\)\.$", lines[4])
+    assert len(lines) == 5
     lines = shown.splitlines()
     assert lines[0].startswith("default/web  queued, profile kubestow, priority 0, uid ")
-    assert lines[1].endswith("it fits on 0 of 6 nodes now")
+    assert row(shown, "NodeResourcesFit awaits")[1].startswith("PodDelete, ")
     assert row(shown, "Queue")[1].startswith("unschedulable; 1 attempt, there for ")
     assert row(shown, "Held by")[1] == "NodeResourcesFit, TaintToleration"
     assert "6 of 6 nodes reject the pod" in lines
-    assert [re.split(r"\s{2,}", line.strip()) for line in lines if "cannot" in line] == [
-        ["5", "NodeResourcesFit", "Insufficient cpu", "cannot help", "small0, small1, ..."],
-        ["1", "TaintToleration", "node(s) had untolerated taint(s)", "cannot help", "tainted"],
-    ]
+    first, second = (re.split(r"\s{2,}", line.strip()) for line in lines if "cannot" in line)
+    assert first[:2] + first[3:] == ["5", "NodeResourcesFit", "cannot help", "small0, small1, ..."]
+    assert second[:2] + second[3:] == ["1", "TaintToleration", "cannot help", "tainted"]
+    # The reason, and the numbers behind it.
+    assert re.match(r"Insufficient cpu \(wants 2 cpu, ", first[2])
+    assert second[2].startswith("node(s) had untolerated taint(s) (")
     explained = json.loads(again)["pod"]
     assert (explained["state"], explained["nodes"]["feasible"]) == ("queued", 0)
     assert explained["nodes"]["rejections"][0]["examples"] == ["small0", "small1", "small2"]
@@ -155,10 +167,14 @@ async def test_a_gated_pod_shows_its_gate_and_the_scores_of_nodes(scheduling: Op
         site.cluster.create(node("tiny", cpu="1"))
         site.cluster.create(pod("held", cpu="2", gates=["quota"]))
         await until_gated(site, 1)
-        shown = await site.output("explain", "default/held", "--nodes", "1")
+        shown = await site.output("explain", "default/held", "--nodes", "1", "-v")
     lines = shown.splitlines()
-    assert lines[1].startswith("held at the gate of plugin SchedulingGates")
-    assert lines[1].endswith("once let in, it would fit on 2 of 3 nodes now")
+    assert lines[1] == (
+        "Plugin SchedulingGates does not let it be scheduled yet: "
+        "waiting for scheduling gates: [quota]."
+    )
+    assert lines[2] == "Once let in, it would fit on 2 of 3 nodes now, best on large."
+    assert lines[3] == "The plugin is asked again when a pod loses its scheduling gates."
     assert "It fits on 2 of 3 nodes" in lines
     heading = row(shown, "NODE ")
     assert heading[:2] == ["NODE", "TOTAL"]
@@ -214,7 +230,7 @@ async def test_a_plugin_that_fails_is_named(scheduling: Open) -> None:
         await waiting(site, "web")
         shown = await site.output("explain", "default/web")
         queue = await site.output("queue")
-    assert "An attempt would end with an error" in shown
+    assert "An attempt now would end with an error: " in shown
     assert 'running "Licences" filter plugin: the database is down' in shown
     assert "(1 after an error)" in queue
     assert "backoff after an error" in queue
@@ -228,7 +244,7 @@ async def test_a_standby_replica_is_noted(scheduling: Open) -> None:
         queue = await site.query("queue")
         explained = await site.query("explain", "web")
     assert "gated" in queue.out
-    assert "held at the gate" in explained.out
+    assert "does not let it be scheduled yet" in explained.out
     assert "this replica stands by" in queue.err
     assert "this replica stands by" in explained.err
 

@@ -6,8 +6,10 @@ import io
 
 from rich.console import Console
 
-from scheduler.cli.explain import show
+from scheduler.cli.explanation import show
 from scheduler.engine import Explainer
+from scheduler.pages import ExplainPage
+from scheduler.pages.story import tell
 from simulator import EmbeddedCluster
 from testing.embedded_service import until
 from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, spread, staged
@@ -23,7 +25,8 @@ def shown(stage: Stage) -> str:
         clock=wiring.connections.clock,
     )
     console = Console(file=io.StringIO(), width=200)
-    show(explainer.explain("default", "p"), console)
+    pod = explainer.explain("default", "p")
+    show(ExplainPage(leading=True, pod=pod, story=tell(pod)), console, verbose=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -39,7 +42,7 @@ async def test_every_criterion_with_its_evidence(cluster: EmbeddedCluster) -> No
         assert f"zone: hard: {NPF} false (no condition NodeProvisioningInProgress, 2" in text
         assert "s of 300s left)" in text
         assert f"{PF} true (preemption found no candidate)" in text
-        assert "fits on 0 of 2 nodes" in text
+        assert "None of 2 nodes fits" in text
         stage.wiring.scheduling.loop.pause(True)
         stage.provisioning("p", "False", reason="ScaleUpBackoff")
         await until(lambda: len(stage.newest("p").status.conditions) == 3)
@@ -53,7 +56,7 @@ async def test_strict_first_is_explained_as_it_is_done(cluster: EmbeddedCluster)
         stage.uneven()
         stage.create(spread("p", f"{ZONE}={NPF}"))
         await stage.attempted("p", 1)
-        assert "fits on 0 of 2 nodes" in shown(stage)
+        assert "None of 2 nodes fits" in shown(stage)
         stage.wiring.scheduling.loop.pause(True)
         stage.provisioning("p", "False")
         await until(lambda: len(stage.newest("p").status.conditions) == 3)

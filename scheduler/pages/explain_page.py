@@ -1,0 +1,40 @@
+"""The answer about one pod (`/debug/explain`)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from scheduler.pages.decision import Decision
+from scheduler.pages.explanation import PodExplanation
+from scheduler.pages.page import DebugPage
+from scheduler.pages.remedies import Remedies
+
+
+class NotRemembered(StrEnum):
+    """Why there is no decision about a pod."""
+
+    #: `kubestow.decisionHistory.pods` is 0.
+    OFF = "off"
+    #: The pod was bound before this process began to lead.
+    EARLIER = "earlier"
+    #: Decisions about many other pods came later, and memory is limited.
+    EVICTED = "evicted"
+    #: No attempt has ended yet.
+    NO_ATTEMPT = "no-attempt"
+    #: Another scheduler decides about the pod.
+    NOT_OURS = "not-ours"
+
+
+class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
+    """`/debug/explain`."""
+
+    leading: bool
+    pod: PodExplanation
+    story: list[str] = []
+    """The explanation in plain words, a sentence or two each."""
+    decisions: list[Decision] = []
+    """The decisions about the pod that are remembered, the last one last."""
+    not_remembered: NotRemembered | None = None
+    """Why `decisions` is empty."""
+    remedies: Remedies | None = None
+    """What would have to change for a pending pod to fit; with `?remedies=N` only."""

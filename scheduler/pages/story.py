@@ -1,0 +1,227 @@
+"""The explanation of a pod in plain words: its state, why, what it waits for, or why this node.
+
+A few sentences from the records, for people; nothing is in them that the records do not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from scheduler.pages.decision import Decision, DecisionResult
+from scheduler.pages.explain_page import NotRemembered
+from scheduler.pages.explanation import Examination, PodExplanation, PodState, Rejection
+from scheduler.pages.queue import PodView, QueueState
+from scheduler.pages.scores import NodeScore
+from scheduler.pages.wording import changes, counted, shortened, span
+
+MAX_TEXT: Final = 400
+"""Characters of one text of a plugin in a sentence."""
+MAX_GROUPS: Final = 3
+"""Groups of rejections in words; the others are in the table."""
+MAX_EVENTS: Final = 4
+MAX_DIFFERENCES: Final = 4
+"""Plugins whose scores differ between two nodes, the largest difference first."""
+
+NOT_REMEMBERED: Final = {
+    NotRemembered.OFF: (
+        "Why this node was chosen is not known: remembering decisions is switched off "
+        "(kubestow.decisionHistory.pods is 0)."
+    ),
+    NotRemembered.EARLIER: (
+        "Why this node was chosen is not known: the pod was bound before this scheduler began "
+        "to lead, and decisions are not handed on."
+    ),
+    NotRemembered.EVICTED: (
+        "Why this node was chosen is not remembered any more: later decisions took the memory "
+        "(kubestow.decisionHistory.pods)."
+    ),
+}
+
+
+def tell(
+    pod: PodExplanation,
+    decisions: Sequence[Decision] = (),
+    not_remembered: NotRemembered | None = None,
+) -> list[str]:
+    """Return two to six sentences about a pod."""
+    last = decisions[-1] if decisions else None
+    if pod.state is PodState.QUEUED and pod.queue is not None:
+        sentences = _pending(pod, pod.queue, last)
+    elif pod.node:
+        sentences = _placed(pod, last, not_remembered)
+    else:
+        sentences = iter([_sentence(pod.summary)])
+    return [each for each in sentences if each]
+
+
+# -- pods that wait ------------------------------------------------------------------------------
+
+
+def _pending(pod: PodExplanation, view: PodView, last: Decision | None) -> Iterator[str]:
+    yield _standing(view, pod.now)
+    if pod.nodes is not None:
+        yield _nodes(pod.nodes, last, gated=view.place is QueueState.GATED)
+        yield _eviction(pod.nodes, view, last)
+    failed_elsewhere = pod.nodes is not None and pod.nodes.feasible and not pod.nodes.error
+    if failed_elsewhere and view.message and view.place is not QueueState.GATED:
+        yield f"The last attempt failed: {_plain(view.message)}"
+    yield _waits_for(pod, view)
+
+
+def _standing(view: PodView, now: float) -> str:
+    attempts = (
+        f"after {counted(view.attempts, 'attempt')}, the last {span(now - view.timestamp)} ago"
+    )
+    match view.place:
+        case QueueState.GATED:
+            message = f": {shortened(view.message, MAX_TEXT)}" if view.message else ""
+            return f"Plugin {view.gating_plugin} does not let it be scheduled yet{message}."
+        case QueueState.IN_FLIGHT:
+            return "It is being scheduled at this moment."
+        case QueueState.ACTIVE:
+            ahead = view.position or 0
+            turn = f"{counted(ahead, 'pod')} before it" if ahead else "it is next"
+            return f"It waits for its turn in the queue: {turn}."
+        case QueueState.BACKOFF:
+            return f"It waits for its next attempt, {attempts}."
+        case _:
+            return f"It is unschedulable, {attempts}."
+
+
+def _nodes(nodes: Examination, last: Decision | None, *, gated: bool) -> str:
+    if not nodes.nodes:
+        return "The cluster has no nodes."
+    if nodes.error:
+        return f"An attempt now would end with an error: {_plain(nodes.error)}"
+    if nodes.feasible:
+        where = f", best on {nodes.best[0].node}" if nodes.best else ""
+        once = "Once let in, it would fit" if gated else "It fits"
+        return f"{once} on {nodes.feasible} of {counted(nodes.nodes, 'node')} now{where}."
+    groups = [_group(each, last) for each in nodes.rejections[:MAX_GROUPS]]
+    rest = sum(each.nodes for each in nodes.rejections[MAX_GROUPS:])
+    if rest:
+        groups.append(f"{counted(rest, 'other')} for other reasons (-v)")
+    return f"None of {counted(nodes.nodes, 'node')} fits: {'; '.join(groups)}."
+
+
+def _group(rejection: Rejection, last: Decision | None) -> str:
+    reasons = shortened(", ".join(rejection.reasons), MAX_TEXT) or rejection.status
+    detail = rejection.detail or _detail(rejection, last)
+    names = f" ({rejection.examples[0]})" if rejection.nodes == 1 and rejection.examples else ""
+    numbers = f" ({shortened(detail, MAX_TEXT)})" if detail else ""
+    return f"{rejection.nodes}{names} {reasons}{numbers} [{rejection.plugin}]"
+
+
+def _detail(rejection: Rejection, last: Decision | None) -> str:
+    if last is None:
+        return ""
+    reason = ", ".join(rejection.reasons)
+    same = (
+        each.detail
+        for each in last.rejections
+        if each.plugin == rejection.plugin and each.reason == reason
+    )
+    return next(same, "")
+
+
+def _eviction(nodes: Examination, view: PodView, last: Decision | None) -> str:
+    if view.nominated_node:
+        victims = () if last is None else last.victims
+        pods = f" ({', '.join(victims[:MAX_GROUPS])})" if victims else ""
+        return f"Pods were evicted{pods} to make room on {view.nominated_node}."
+    if nodes.feasible or nodes.error or not nodes.rejections:
+        return ""
+    if view.place is QueueState.GATED:
+        return ""
+    helped = sum(each.nodes for each in nodes.rejections if each.status == "Unschedulable")
+    if not helped:
+        return "Evicting other pods would not help."
+    return f"Evicting pods of lower priority might help on {counted(helped, 'node')}."
+
+
+def _waits_for(pod: PodExplanation, view: PodView) -> str:
+    if view.place in {QueueState.ACTIVE, QueueState.IN_FLIGHT}:
+        return _sentence(view.next_retry_reason) if view.position is None else ""
+    labels = [label for each in pod.awaits for label in each.events]
+    events = changes(dict.fromkeys(labels))
+    if len(events) > MAX_EVENTS:
+        events = [*events[: MAX_EVENTS - 1], "something else of many happens (-v)"]
+    when = "; ".join(f"when {each}" for each in events)
+    latest = ""
+    if view.next_retry is not None:
+        latest = f"in {span(view.next_retry - pod.now)} at the latest ({view.next_retry_reason})"
+    if view.place is QueueState.BACKOFF:
+        return f"It is tried again {latest}." if latest else ""
+    tried = "; and ".join(each for each in (when, latest) if each)
+    if view.place is QueueState.GATED:
+        return f"The plugin is asked again {tried}." if tried else ""
+    return f"It is tried again {tried}." if tried else "Nothing is known that would wake it."
+
+
+# -- pods that have a node -----------------------------------------------------------------------
+
+
+def _placed(
+    pod: PodExplanation, last: Decision | None, not_remembered: NotRemembered | None
+) -> Iterator[str]:
+    yield _sentence(pod.summary)
+    if last is None or last.node != pod.node or last.result is not DecisionResult.PLACED:
+        yield "" if not_remembered is None else NOT_REMEMBERED.get(not_remembered, "")
+        return
+    yield f"{_choice(last)}."
+    yield _cost(last)
+    if last.victims:
+        yield f"Evicted for it: {', '.join(last.victims)}."
+
+
+def _choice(decision: Decision) -> str:
+    """Return how the chosen node compares with the next best.
+
+    The difference of a plugin is what the other node has more, times its weight.
+    """
+    chosen = next((each for each in decision.best if each.node == decision.node), None)
+    total = f" (total {chosen.total})" if chosen is not None else ""
+    seen = f", {decision.evaluated} of {decision.nodes} looked at"
+    text = f"Chosen: {decision.node}{total} of {decision.feasible} that fit{seen}"
+    others = [each for each in decision.best if each.node != decision.node]
+    if chosen is None:
+        return f"{text}; nothing was scored"
+    if not others:
+        return text
+    return f"{text}; next {others[0].node}: {compared(chosen, others[0])}"
+
+
+def compared(chosen: NodeScore, other: NodeScore) -> str:
+    """Return by how much each plugin prefers another node to the chosen one."""
+    before = {each.plugin: each.weighted for each in chosen.scores}
+    after = {each.plugin: each.weighted for each in other.scores}
+    names = dict.fromkeys((*before, *after))
+    found = {name: after.get(name, 0) - before.get(name, 0) for name in names}
+    order = sorted((name for name in found if found[name]), key=lambda name: -abs(found[name]))
+    if not order:
+        return "equal scores, one of them picked at random"
+    parts = [f"{name} {found[name]:+d}" for name in order[:MAX_DIFFERENCES]]
+    if len(order) > MAX_DIFFERENCES:
+        rest = sum(found[name] for name in order[MAX_DIFFERENCES:])
+        parts.append(f"{counted(len(order) - MAX_DIFFERENCES, 'other plugin')} {rest:+d}")
+    return ", ".join(parts)
+
+
+def _cost(decision: Decision) -> str:
+    attempts = "the first attempt" if decision.attempt == 1 else f"attempt {decision.attempt}"
+    if not decision.bound:
+        return f"It was {attempts}; the binding is under way."
+    return f"It was {attempts}, bound {1000 * decision.seconds:.0f} ms after it began."
+
+
+# -- sentences -----------------------------------------------------------------------------------
+
+
+def _plain(text: str) -> str:
+    line = shortened(text, MAX_TEXT)
+    return line if line.endswith((".", "…")) else f"{line}."
+
+
+def _sentence(text: str) -> str:
+    return _plain(text[:1].upper() + text[1:]) if text else ""

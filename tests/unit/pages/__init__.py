@@ -1,0 +1,1 @@
+"""Tests of the records of debug pages, and of their words."""

@@ -1,0 +1,160 @@
+"""Explanations in plain words, sentence by sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.pages import (
+    Awaited,
+    Decision,
+    DecisionResult,
+    Examination,
+    NodeScore,
+    NotRemembered,
+    PluginScore,
+    PodExplanation,
+    PodState,
+    PodView,
+    QueueState,
+    Rejection,
+    RejectionCount,
+)
+from scheduler.pages.story import compared, tell
+
+VIEW = PodView(
+    namespace="default", name="web", uid="u", profile="kubestow", place=QueueState.UNSCHEDULABLE,
+    position=None, attempts=3, timestamp=900.0, next_retry=1_185.0,
+    next_retry_reason="periodic flush", gating_plugin="", message="0/41 nodes are available",
+    unschedulable_plugins=("NodeResourcesFit",), pending_plugins=(), nominated_node="",
+    last_event="", last_hint="",
+)  # fmt: skip
+CPU = Rejection("NodeResourcesFit", "Unschedulable", ("Insufficient cpu",), 40, ("n1", "n2"))
+TAINT = Rejection("TaintToleration", "UnschedulableAndUnresolvable", ("untolerated",), 1, ("n9",))
+NODES = Examination(41, 0, (CPU, TAINT))
+
+
+def pending(view: PodView = VIEW, nodes: Examination = NODES) -> PodExplanation:
+    return PodExplanation(
+        "default", "web", "u", "kubestow", 0, PodState.QUEUED, "", 1_000.0, queue=view,
+        nodes=nodes, awaits=(Awaited("NodeResourcesFit", ("NodeAdd", "AssignedPodDelete")),),
+    )  # fmt: skip
+
+
+def decision(**changes: Any) -> Decision:
+    given: dict[str, Any] = {
+        "seq": 7, "pod": "default/web", "uid": "u", "profile": "kubestow", "attempt": 2,
+        "time": 990.0, "queue": "active", "event": "NodeAdd", "hint_plugin": "NodeResourcesFit",
+        "result": DecisionResult.PLACED, "node": "n1", "message": "", "nodes": 50,
+        "evaluated": 45, "feasible": 41, "bound": 990.25,
+    }  # fmt: skip
+    return Decision(**given | changes)
+
+
+def test_a_pod_that_fits_nowhere() -> None:
+    counts = RejectionCount("NodeResourcesFit", "Unschedulable", "Insufficient cpu", 40, "wants 6")
+    last = decision(result=DecisionResult.UNSCHEDULABLE, node="", rejections=(counts,))
+    assert tell(pending(), [last]) == [
+        "It is unschedulable, after 3 attempts, the last 1m40s ago.",
+        (
+            "None of 41 nodes fits: 40 Insufficient cpu (wants 6) [NodeResourcesFit]; "
+            "1 (n9) untolerated [TaintToleration]."
+        ),
+        "Evicting pods of lower priority might help on 40 nodes.",
+        (
+            "It is tried again when a node appears; when a pod that has a node goes; "
+            "and in 3m5s at the latest (periodic flush)."
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"place": QueueState.ACTIVE, "position": 0},
+            "waits for its turn in the queue: it is next",
+        ),
+        ({"place": QueueState.ACTIVE, "position": 12}, "in the queue: 12 pods before it."),
+        ({"place": QueueState.BACKOFF}, "It is tried again in 3m5s at the latest"),
+        ({"place": QueueState.IN_FLIGHT}, "It is being scheduled at this moment."),
+        ({"place": QueueState.GATED, "gating_plugin": "Gate"}, "Plugin Gate does not let it"),
+        ({"nominated_node": "n5"}, "Pods were evicted to make room on n5."),
+        ({"next_retry": None}, "when a pod that has a node goes."),
+    ],
+)
+def test_places_in_the_queue(changes: dict[str, Any], sentence: str) -> None:
+    assert sentence in " ".join(tell(pending(replace(VIEW, **changes))))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentence"),
+    [
+        (Examination(0, 0), "The cluster has no nodes."),
+        (Examination(3, 0, error="P failed"), "would end with an error: P failed."),
+        (Examination(3, 2, best=(NodeScore("n1", 7, ()),)), "It fits on 2 of 3 nodes now, best on"),
+        (Examination(1, 0, (TAINT,)), "Evicting other pods would not help."),
+        (Examination(9, 0, (CPU,) * 5), "80 others for other reasons (-v)."),
+    ],
+)
+def test_results_of_nodes(nodes: Examination, sentence: str) -> None:
+    assert sentence in " ".join(tell(pending(nodes=nodes)))
+
+
+def score(node: str, fit: int, image: int) -> NodeScore:
+    scores = (PluginScore("Fit", 0, 0, fit), PluginScore("ImageLocality", 0, 0, image))
+    return NodeScore(node, fit + image, scores)
+
+
+BOUND = PodExplanation(
+    "default", "web", "u", "kubestow", 0, PodState.BOUND, "bound to node n1", 1_000.0, node="n1"
+)
+
+
+def test_a_bound_pod_is_compared_with_the_next_best_node() -> None:
+    best = (score("n1", 380, 3), score("n3", 368, 5))
+    assert tell(BOUND, [decision(best=best, victims=("default/a",))]) == [
+        "Bound to node n1.",
+        (
+            "Chosen: n1 (total 383) of 41 that fit, 45 of 50 looked at; "
+            "next n3: Fit -12, ImageLocality +2."
+        ),
+        "It was attempt 2, bound 250 ms after it began.",
+        "Evicted for it: default/a.",
+    ]
+    assert "nothing was scored" in tell(BOUND, [decision()])[1]
+
+
+def test_equal_scores_and_many_plugins_are_compared() -> None:
+    assert compared(score("a", 1, 2), score("b", 1, 2)).startswith("equal scores")
+    many = tuple(PluginScore(f"P{n}", 0, 0, n) for n in range(8))
+    text = compared(NodeScore("a", 28, many), NodeScore("b", 0, ()))
+    assert text == "P7 -7, P6 -6, P5 -5, P4 -4, 3 other plugins -6"
+
+
+@pytest.mark.parametrize("why", [NotRemembered.OFF, NotRemembered.EARLIER, NotRemembered.EVICTED])
+def test_a_decision_that_is_not_remembered_is_said_so_and_why(why: NotRemembered) -> None:
+    first, second = tell(BOUND, (), why)
+    assert (first, second[:38]) == (
+        "Bound to node n1.",
+        "Why this node was chosen is not known:"[:38],
+    ) or (why is NotRemembered.EVICTED and second.startswith("Why this node was chosen is not"))
+
+
+def test_decisions_about_another_node_explain_nothing() -> None:
+    assert tell(BOUND, [decision(node="n2")]) == ["Bound to node n1."]
+
+
+def test_the_records_are_imported_without_numpy_and_the_engine() -> None:
+    code = (
+        "import sys, scheduler.cli.explanation, scheduler.cli.top, scheduler.cli.live\n"
+        "print([name for name in ('numpy', 'aiohttp', 'scheduler.engine') if name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
