@@ -8,7 +8,7 @@ the anomaly in `statistics()`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -140,10 +140,6 @@ class Cache:
         """Whether the pod is assumed and its binding not yet confirmed by the watch."""
         placed = self._pods.get(uid)
         return placed is not None and placed.assumed
-
-    def assumed(self) -> Iterator[Pod]:
-        """Yield the assumed pods, with their nodes; O(pods)."""
-        return (each.pod for each in self._pods.values() if each.assumed)
 
     def get_pod(self, uid: str) -> Pod | None:
         """Return the pod with its node name, or None."""

@@ -79,7 +79,6 @@ class Snapshot:
             "statistics": queue.statistics(),
         }
         self._names = names
-        self._rows = [list(pods.values()) for pods in cache.table.pods[: len(names)]]
         self._objects = [
             (each.resource, list(each.store.list()))
             for each in wiring.reflectors
@@ -87,8 +86,12 @@ class Snapshot:
         ]
         self._decisions = wiring.scheduling.decisions.history.every()
         under_way = {uid: each.info for uid, each in wiring.scheduling.binding.under_way.items()}
-        self._assumed = {pod.uid: pod for pod in cache.assumed()}
         yield
+        for row in range(len(names)):
+            pods = list(cache.table.pods[row].values())
+            self._rows.append(pods)
+            self._assumed |= {pod.uid: pod for pod in pods if cache.is_assumed(pod.uid)}
+            yield
         for uid, pod in self._assumed.items():
             self._assumed_records.append(
                 {"pod": pod.key, "uid": uid, "node": pod.spec.node_name}
