@@ -26,44 +26,55 @@ const SHARE = 20;
 /**
  * Ask at once, and again every `every` seconds while the page is seen.
  *
- * `fetcher(signal)` asks; it is started anew when `key` changes, and the former answer is forgotten
- * then. Slow answers are asked for less often. `every` 0 asks once.
+ * `fetcher(signal)` asks; it is started anew when `key` changes. The former answer stays until the
+ * next one comes if `group` is the same (another moment of the same question), else it is dropped.
+ * Slow answers are asked for less often. `every` 0 asks once.
  */
-export function usePolled(fetcher, key, every) {
-  const [state, setState] = useState({ key, data: null, error: null, at: 0 });
-  const latest = useRef(fetcher);
-  latest.current = fetcher;
+export function usePolled(fetcher, key, every, group = key) {
+  const [state, setState] = useState({ group, round: 0, data: null, error: null, at: 0 });
+  const latest = useRef({ rounds: 0 });
+  latest.current = { fetcher, group, rounds: latest.current.rounds };
+  // Before the next effect, whose end then sees that the view is gone.
+  useEffect(() => () => { latest.current.group = null; }, []);
   useEffect(() => {
     const controller = new AbortController();
+    let ended = false;
     let timer = 0;
-    async function round() {
+    async function again() {
       if (document.hidden) {
-        timer = setTimeout(round, 1000);
+        timer = setTimeout(again, 1000);
         return;
       }
       const began = performance.now();
+      const round = ++latest.current.rounds;
+      let news;
       try {
-        const data = await latest.current(controller.signal);
-        if (controller.signal.aborted) return;
-        setState({ key, data, error: null, at: Date.now() / 1000 });
+        news = { data: await latest.current.fetcher(controller.signal), error: null, status: 0, at: Date.now() / 1000 };
       } catch (error) {
-        if (controller.signal.aborted) return;
         // What was known stays visible beside the error.
-        setState((before) => ({ ...(before.key === key ? before : { data: null, at: 0 }), key, error: error.message, status: error.status }));
+        news = { error: error.message, status: error.status };
       }
-      if (every) timer = setTimeout(round, Math.max(every * 1000, SHARE * (performance.now() - began)));
+      if (controller.signal.aborted) return;
+      setState((before) => {
+        const former = before.group === group ? before : { data: null, at: 0, round: 0 };
+        return former.round > round ? before : { ...former, ...news, group, round };
+      });
+      if (every && !ended) timer = setTimeout(again, Math.max(every * 1000, SHARE * (performance.now() - began)));
     }
-    round();
+    again();
     return () => {
-      controller.abort();
+      ended = true;
       clearTimeout(timer);
+      // An answer about the moment before is better than none while a slider moves.
+      if (latest.current.group !== group) controller.abort();
     };
   }, [key, every]);
-  return state.key === key ? state : { key, data: null, error: null, at: 0 };
+  return state.group === group ? state : { group, data: null, error: null, at: 0 };
 }
 
 /** Ask a question as `usePolled` does. */
 export function useAnswer(question, query, every) {
-  const key = `${question} ${JSON.stringify(query)}`;
-  return usePolled((signal) => ask(question, query, signal), key, every);
+  const { at, ...same } = query;
+  const group = `${question} ${JSON.stringify(same)}`;
+  return usePolled((signal) => ask(question, query, signal), `${group} ${at ?? ""}`, every, group);
 }

@@ -50,7 +50,7 @@ export function Decisions({ at, every = EVERY }) {
     // The first and the missed ones may be more than a chunk: the newest matter.
     kept.current = merged(kept.current, page.decisions);
     return { ...page, decisions: kept.current };
-  }, `decisions ${at ?? ""} ${paused}`, paused ? 0 : every);
+  }, `decisions ${at ?? ""} ${paused}`, paused ? 0 : every, "decisions");
   const all = answer.data?.decisions ?? [];
   const shown = all.filter((each) => (!result || each.result === result) &&
     (!words || contains(`${each.pod} ${each.node} ${each.message}`, words)));

@@ -68,7 +68,7 @@ const columns = (resource) => [
 export function Nodes({ at, every = EVERY }) {
   const [resource, setResource] = useState(FULLEST);
   const [words, setWords] = useState("");
-  const answer = usePolled((signal) => allNodes(at, signal), `nodes ${at ?? ""}`, every);
+  const answer = usePolled((signal) => allNodes(at, signal), `nodes ${at ?? ""}`, every, "nodes");
   const page = answer.data;
   const nodes = useMemo(() => (page?.nodes ?? [])
     .filter((node) => !words || contains(`${node.name} ${node.zone}`, words))
