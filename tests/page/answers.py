@@ -18,6 +18,22 @@ HOSTILE_MESSAGE: Final = (
 )
 HOSTILE_NAME: Final = "<script>document.title='owned'</script>\u202e"
 
+REMEDIES: Final = {
+    "remedies": [
+        {
+            "codes": ["RemoveTaint"],
+            "text": "remove taint dedicated=x:NoSchedule from node-00004",
+            "steps": [],
+            "node": "node-00004",
+            "cost": 1.0,
+        }
+    ],
+    "fits": "",
+    "tried": 12,
+    "complete": True,
+    "note": "",
+}
+
 STATISTICS: Final = ("active", "backoff", "unschedulable", "gated", "in_flight")
 
 
@@ -178,7 +194,8 @@ class Answers:
                 return {"kind": "QueueList", "statistics": self._statistics(), "pods": self.pods}
             case "explain":
                 namespace, _, name = query["pod"].partition("/")
-                return {"kind": "PodExplanation", "pod": explanation(namespace, name)}
+                story = {"kind": "PodExplanation", "pod": explanation(namespace, name)}
+                return {**story, "remedies": REMEDIES if "remedies" in query else None}
             case "decisions":
                 after = int(query.get("since", 0))
                 found = [each for each in self.decisions if each["seq"] > after]

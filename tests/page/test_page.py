@@ -113,6 +113,7 @@ async def test_the_keyboard_alone_leads_to_the_story_of_a_pod(page: Page) -> Non
         await page.press("Enter")
         await page.until("document.activeElement.innerText === 'Pod team-a/web-1'")
         await page.until("document.body.innerText.includes('wants 6, most free: 3.5')")
+        await page.until("document.body.innerText.includes('remove taint dedicated=x:NoSchedule')")
 
 
 async def focus(page: Page, text: str) -> None:

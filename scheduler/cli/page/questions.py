@@ -54,7 +54,12 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "queue": Question("/debug/queue", {"namespace": _text, "limit": _number(1, 1000)}),
     "explain": Question(
         "/debug/explain",
-        {"pod": _text, "node": _text, "nodes": _number(0, 1000), "examples": _number(0, 1000)},
+        {
+            "pod": _text,
+            "nodes": _number(0, 1000),
+            "examples": _number(0, 1000),
+            "remedies": _number(0, 20),
+        },
     ),
     "decisions": Question(
         "/debug/decisions",

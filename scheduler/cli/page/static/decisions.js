@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { ask, usePolled } from "./api.js";
 import { Badge, NodeLink, Pending, PodLink, Standby, Table, podOf } from "./parts.js";
-import { LongText, Text, clock, contains, number, plural, span } from "./text.js";
+import { Label, LongText, clock, contains, number, plural, span } from "./text.js";
 
 const KEPT = 1000;
 const CHUNK = 200;
@@ -34,7 +34,7 @@ const COLUMNS = [
   { title: "Score", numeric: true, cell: (each) => score(each) ?? "" },
   { title: "Fits on", numeric: true, cell: (each) => each.nodes ? `${number(each.feasible)} of ${number(each.evaluated)}` : "" },
   { title: "Victims", numeric: true, cell: (each) => each.victims.length || "" },
-  { title: "Woken by", cell: (each) => html`<${Text} of=${[each.event, each.hint_plugin].filter(Boolean).join(", ")} />` },
+  { title: "Woken by", cell: (each) => html`<${Label} of=${each.event} /> <${Label} of=${each.hint_plugin} />` },
   { title: "Took", numeric: true, cell: (each) => each.bound ? span(each.bound - each.time) : "" },
 ];
 

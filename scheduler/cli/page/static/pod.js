@@ -1,7 +1,8 @@
 // A pod's story: where it stands, what every node says to it, and what was decided before.
 
+import { useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
-import { useAnswer } from "./api.js";
+import { ask, useAnswer, usePolled } from "./api.js";
 import { nextTry } from "./queue.js";
 import { outcome, score } from "./decisions.js";
 import { Badge, Facts, NodeLink, Pending, PLACES, PodLink, Standby, Table, podOf } from "./parts.js";
@@ -126,16 +127,30 @@ function History({ answer }) {
   </section>`;
 }
 
-/** Changes that would place the pod, each tried by the scheduler. */
-function Remedies({ remedies }) {
-  if (!remedies?.length) return null;
+const REMEDIES = 5;
+
+/** Changes that would place a pending pod, each tried by the scheduler; asked for once, as trials take time. */
+function Remedies({ pod }) {
+  const [asked, setAsked] = useState(0);
+  const answer = usePolled((signal) => ask("explain", { pod, nodes: 0, examples: 0, remedies: REMEDIES }, signal),
+    `remedies ${pod} ${asked}`, 0, `remedies ${pod}`);
+  const found = answer.data?.remedies;
+  if (answer.data && !found) return null;
   return html`<section aria-labelledby="remedies">
     <h2 id="remedies">What would make it fit</h2>
-    <ol>${remedies.slice(0, 20).map((each) => html`<li>
-      <${LongText} of=${each.text ?? each.summary ?? each.message} what="the remedy" />
-      ${each.node && html` (then on <${NodeLink} name=${each.node} />)`}</li>`)}</ol>
+    <${Pending} answer=${answer} what="remedies, which are tried one by one" />
+    ${found && html`
+      ${found.fits && html`<p>Nothing has to change: it fits on <${NodeLink} name=${found.fits} /> now.</p>`}
+      ${found.note && html`<p><${Text} of=${found.note} limit=${1000} /></p>`}
+      <ol>${found.remedies.map((each) => html`<li key=${each.text}>
+        <${LongText} of=${each.text} what="the remedy" />: it then goes to <${NodeLink} name=${each.node} /></li>`)}</ol>
+      <p class="small">${plural(found.tried, "change")} tried on the state of that moment; nothing was changed or reserved.
+        ${found.complete ? "" : " The time was over before everything was tried."}${" "}
+        <button type="button" class="link" onClick=${() => setAsked(asked + 1)}>Try again</button></p>`}
   </section>`;
 }
+
+const PENDING = new Set(["queued", "not-ours", "unknown"]);
 
 export function Pod({ namespace, name, at, every = EVERY }) {
   const pod = `${namespace}/${name}`;
@@ -147,7 +162,7 @@ export function Pod({ namespace, name, at, every = EVERY }) {
     ${found && html`
       <p class="lead"><${Text} of=${found.summary} limit=${2000} /></p>
       <${Standing} pod=${found} />
-      <${Remedies} remedies=${found.remedies ?? answer.data.remedies} />
+      ${at === undefined && PENDING.has(found.state) && html`<${Remedies} pod=${pod} />`}
       ${found.nodes && html`<${Examination} nodes=${found.nodes} />`}`}
     <${History} answer=${history} />`;
 }

@@ -32,6 +32,9 @@ export function visible(text, limit = SHORT) {
 /** A text of others. Its direction does not reach what is beside it. */
 export const Text = ({ of, limit }) => html`<bdi>${visible(of, limit)}</bdi>`;
 
+/** A short name that the scheduler chose, such as of an event or a plugin: not broken in a table. */
+export const Label = ({ of }) => html`<bdi class="whole">${visible(of, 80)}</bdi>`;
+
 /** A text of others that may be long, with a button that shows all of it. */
 export function LongText({ of, what }) {
   const [all, setAll] = useState(false);
@@ -55,7 +58,8 @@ const UNITS = [["d", 86_400], ["h", 3_600], ["m", 60], ["s", 1]];
 export function span(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 1 && seconds > 0) {
-    return seconds < 0.001 ? "under 1 ms" : `${Math.round(seconds * 1000)} ms`;
+    const milliseconds = seconds * 1000;
+    return `${milliseconds < 10 ? milliseconds.toFixed(milliseconds < 1 ? 2 : 1) : Math.round(milliseconds)} ms`;
   }
   let left = Math.max(0, Math.round(seconds));
   const parts = [];
