@@ -19,7 +19,7 @@ from scheduler.cli.exit_codes import (
     CommandError,
 )
 from scheduler.cli.pod_format import one_line
-from scheduler.cli.reporting import counted
+from scheduler.pages.wording import counted
 
 if TYPE_CHECKING:
     from simulator.offline.replay import Judgement, Replay

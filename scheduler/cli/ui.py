@@ -30,8 +30,8 @@ On a machine without a browser, seen from a laptop:
   ssh -L 8642:127.0.0.1:8642 HOST kubestow ui --port 8642 --no-browser
 
 \b
-A finished run, with a slider for the time:
-  kubestow ui --simulate run.json
+A finished run, a bundle or a recording, with a slider for the time:
+  kubestow ui --simulate incident.recording
 """
 
 
@@ -48,7 +48,7 @@ A finished run, with a slider for the time:
     "--simulate",
     type=click.Path(exists=True, dir_okay=False),
     metavar="RUN",
-    help="Show this finished run instead of a running scheduler.",
+    help="Show this finished run, bundle or recording instead of a running scheduler.",
 )
 @endpoint_options
 def command(*, endpoint: Endpoint, port: int, no_browser: bool, simulate: str | None) -> None:

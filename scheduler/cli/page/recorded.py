@@ -16,7 +16,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from scheduler.cli.exit_codes import BAD_INPUT, CommandError
+from scheduler.bundle.format import BundleError
+from scheduler.bundle.reading import is_bundle
+from scheduler.cli.exit_codes import BAD_INPUT, UNUSABLE_BUNDLE, CommandError
+from scheduler.cli.page.bundle_runs import run_of
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
@@ -56,15 +59,18 @@ class RecordedSource:
 
     @classmethod
     def load(cls, path: str) -> RecordedSource:
-        """Read the file of a run.
+        """Read the file of a run, a bundle or a recording.
 
         Raises:
-            click.ClickException: it is none.
+            CommandError: it is none, or it is damaged.
         """
         try:
-            return cls(load_run(path), click.format_filename(path, shorten=True))
+            run = run_of(path) if is_bundle(path) else load_run(path)
+        except BundleError as error:
+            raise CommandError(str(error), UNUSABLE_BUNDLE) from error
         except RunError as error:
             raise CommandError(str(error), BAD_INPUT) from error
+        return cls(run, click.format_filename(path, shorten=True))
 
     def describe(self) -> Description:
         """Return title and span."""
