@@ -52,7 +52,6 @@ class Scoring:
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = score_slots(framework)
         #: Plugins whose raw scores are kept for the signature.
-        #: Plugins whose raw scores are kept for the signature.
         self.reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)
         #: (plugin, raw, normalised) of each of the rows scored last, for plugins without reuse.
