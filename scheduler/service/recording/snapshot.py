@@ -101,13 +101,17 @@ class Snapshot:
         for info, place in queue.records():
             self._queue.append({"pod": info.key, "uid": info.uid, "place": place} | _record(info))
             yield
-        for profile, framework in wiring.profiles.frameworks.items():
+        yield from self._hold_plugins()
+
+    def _hold_plugins(self) -> Iterator[None]:
+        """Collect what plugins keep, and the accounts of the quota ledger."""
+        for profile, framework in self.wiring.profiles.frameworks.items():
             for name, plugin in framework.plugins.items():
                 if isinstance(plugin, StateInBundle):
                     for piece in plugin.bundle_state():
                         self._plugins.append({"profile": profile, "plugin": name, "state": piece})
                         yield
-        enforcement = wiring.controllers.quota.enforcement
+        enforcement = self.wiring.controllers.quota.enforcement
         for account in () if enforcement is None else enforcement.ledger.accounts():
             limits = {
                 each.name: [each.value(account.taken(index, pending=True)), each.value(each.hard)]
