@@ -1,6 +1,6 @@
 """A live screen: asks again and again, and draws the answer to the size that the terminal has.
 
-A thread asks, so that keys and a new size are heeded at once. The last answer stays on the screen
+A thread asks, so that keys and a new size take effect at once. The last answer stays on the screen
 while no new one comes, with a note above it.
 """
 
@@ -35,7 +35,7 @@ PASSING: Final = frozenset({exit_codes.UNREACHABLE, exit_codes.LEADER_CHANGED})
 
 
 class Page(Protocol):
-    """What every page with a live screen has."""
+    """Fields of every page with a live screen."""
 
     @property
     def now(self) -> float: ...  # noqa: D102
@@ -50,7 +50,7 @@ Draw = Callable[[P, int, int, Sequence[str]], "list[Text]"]
 
 @dataclass(slots=True)
 class Answers(Generic[P]):
-    """What came back so far: the last page, and what is to be noted about it."""
+    """The last page so far, and what is to be noted about it."""
 
     page: P | None = None
     #: The error that ended the asking.

@@ -11,7 +11,7 @@ from scheduler.pages.remedies import Remedies
 
 
 class NotRemembered(StrEnum):
-    """Why there is no decision about a pod."""
+    """Reason for which no decision about a pod is remembered."""
 
     #: `kubestow.decisionHistory.pods` is 0.
     OFF = "off"
