@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+
+import structlog
 
 START: Final = 1_767_225_600.0
 """Wall time at which worlds begin: 2026-01-01T00:00:00Z."""
@@ -185,6 +188,23 @@ def no_collections() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def only_errors_logged() -> Iterator[None]:
+    """Let only errors be logged for a while.
+
+    The scheduler logs every decision; in a world they are results.
+    """
+    before, configured = structlog.get_config(), structlog.is_configured()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        yield
+    finally:
+        if configured:
+            structlog.configure(**before)
+        else:
+            structlog.reset_defaults()
 
 
 def _no_loop_runs() -> bool:

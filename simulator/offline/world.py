@@ -10,7 +10,6 @@ Deterministic: with the same input, seed and version every result is byte-equal.
 
 from __future__ import annotations
 
-import logging
 from asyncio import CancelledError, Task
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakMethod
-
-import structlog
 
 from config import Configuration
 from scheduler.api.pod import Pod
@@ -38,7 +35,13 @@ from simulator.offline.reading import Objects
 from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
 from simulator.offline.trace import Arrival
 from simulator.offline.trial import MAX_COPIES, Trial, explain
-from simulator.offline.virtual_time import START, Agenda, no_collections, rare_collections
+from simulator.offline.virtual_time import (
+    START,
+    Agenda,
+    no_collections,
+    only_errors_logged,
+    rare_collections,
+)
 
 PATIENCE: Final = 120.0
 """Seconds without a placement, an eviction or an end after which `schedule` gives up: longer than
@@ -89,7 +92,6 @@ class World(Editing):
             ConfigurationError: lists every problem of the configuration.
             WorldError: an object is malformed.
         """
-        _quieten_logs()
         if configuration is None or registry is None:
             folders = tuple(str(each) for each in plugin_dirs)
             configuration, registry = read(config, folders, feature_gates or {})
@@ -276,7 +278,7 @@ class World(Editing):
         began, self._last_change = self.now, self.now
         self._running = True
         try:
-            with rare_collections():
+            with rare_collections(), only_errors_logged():
                 self._assembly.loop.run(until, on_idle)
         finally:
             self._running = False
@@ -487,12 +489,3 @@ def _retrieve(task: Task[Any]) -> None:
     """Take note of the end of a cancelled task, so that asyncio does not report it."""
     with suppress(CancelledError):
         task.exception()
-
-
-def _quieten_logs() -> None:
-    """Let only errors be logged, where the program has not configured logs itself.
-
-    The scheduler logs every failed attempt; in a world they are results.
-    """
-    if not structlog.is_configured():
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -69,7 +69,8 @@ def test_success_nominates_and_says_nothing() -> None:
     handle = PreemptionHandle()
     choose(handle, pod("v"))
     result = run(handle, preemptor(handle))
-    assert result == PostFilterResult(None, NominatingInfo("n1"), PostFilterOutcome.NOMINATED)
+    nominating, outcome = NominatingInfo("n1"), PostFilterOutcome.NOMINATED
+    assert result == PostFilterResult(None, nominating, outcome, victims=("default/v",))
     assert handle.log == ["evict v", "event v"]
     assert handle.observed == [1]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,15 @@ def test_a_spread_constraint_falls_back_when_no_node_has_come_in_time(tmp_path: 
         assert 300.0 <= placed.time <= 360.0
 
 
+@pytest.fixture
+def import_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take back what `plugin_dirs` does to the process."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("not_before", None)
+
+
+@pytest.mark.usefixtures("import_path")
 def test_a_plugin_that_waits_for_a_moment_is_tried_again_then(tmp_path: Path) -> None:
     config = tmp_path / "profiles.yaml"
     config.write_text(GATE_UNTIL)
