@@ -36,6 +36,7 @@ from simulator.offline.bundles import (
     restore_record,
 )
 from simulator.offline.editing import resource_of
+from simulator.offline.virtual_time import only_errors_logged
 from simulator.offline.world import World
 
 SAME: Final = "reproduced"
@@ -159,7 +160,8 @@ class Replay:
         path = self.content.bundle.path
         for line in self.content.stream():
             try:
-                judgement = self._apply(path, line)
+                with only_errors_logged():
+                    judgement = self._apply(path, line)
             except BundleError:
                 raise
             except (msgspec.DecodeError, ValueError, TypeError, LookupError) as error:
