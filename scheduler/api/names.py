@@ -16,7 +16,9 @@ _SUBDOMAIN: Final = re.compile(
 )
 # Possessive: it never looks back, and 100,000 values need no stack.
 _VALUES: Final = re.compile(r"(?:(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\n)*+")
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _MAX_PREFIX: Final = 253
+_MAX_LABEL: Final = 63
 _MAX_VALUE: Final = 63
 _VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _NO_VALUE: Final = (
@@ -71,6 +73,15 @@ def is_object_name(text: str) -> bool:
     (True, False, False)
     """
     return len(text) <= _MAX_PREFIX and _is_subdomain(text)
+
+
+def is_namespace_name(text: str) -> bool:
+    """Whether `text` is a DNS-1123 label, as the names of namespaces must be.
+
+    >>> is_namespace_name("kube-system"), is_namespace_name("a.b"), is_namespace_name("")
+    (True, False, False)
+    """
+    return len(text) <= _MAX_LABEL and _LABEL.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,6 @@ ways to it. A request whose connection breaks is repeated once if another replic
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -54,8 +53,6 @@ NOT_FOUND: Final = "{server} has no {path}: it is no kubestow scheduler, or an o
 CHANGED: Final = (
     "another replica took over during the question, twice; is the scheduler in good health?\n{text}"
 )
-
-_LEASE: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 
 R = TypeVar("R")
 
@@ -303,7 +300,10 @@ def _server(text: str | None) -> str:
 
 def _lease(text: str) -> str:
     """Check `NAMESPACE/NAME`."""
-    if text.count("/") != 1 or not _LEASE.fullmatch(text):
+    from scheduler.api.names import is_namespace_name, is_object_name
+
+    namespace, _, name = text.partition("/")
+    if not (is_namespace_name(namespace) and is_object_name(name)):
         raise click.BadParameter(f"{text!r}: write NAMESPACE/NAME", param_hint="'--lease'")
     return text
 

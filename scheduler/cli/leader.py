@@ -145,7 +145,7 @@ class LeaderRoute:
 
     def _record(self, cluster: Cluster, timeout: float) -> LeaderRecord:
         """Read the Lease; return what its holder published."""
-        from scheduler.client.leader_record import leader_of
+        from scheduler.client.leader_record import address_faults, leader_of
 
         namespace, _, name = self._lease.partition("/")
         target = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
@@ -161,6 +161,11 @@ class LeaderRoute:
             raise NotConnectedError(errors.NO_LEADER.format(lease=self._lease, namespace=namespace))
         if not (record.pod and record.port and record.certificate_sha256):
             text = errors.NO_ADDRESS.format(holder=record.holder, lease=self._lease)
+            raise NotConnectedError(text, record.holder)
+        if faults := address_faults(record, namespace):
+            text = errors.BAD_ADDRESS.format(
+                lease=self._lease, faults=", ".join(faults), namespace=namespace, name=name
+            )
             raise NotConnectedError(text, record.holder)
         return record
 

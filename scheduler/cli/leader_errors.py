@@ -28,6 +28,14 @@ NO_ADDRESS: Final = (
     "{holder}, which holds the Lease {lease}, does not publish how to reach it: it runs outside of "
     "the cluster,\nserves no HTTPS, or is another program or an older version. Give --server URL."
 )
+BAD_ADDRESS: Final = (
+    "the Lease {lease} has an address of its leader that no kubestow publishes: {faults}.\n"
+    "Nothing was sent. Somebody who may write the Lease may have put it there: look at the "
+    "annotation\n"
+    "  kubectl -n {namespace} get lease {name} -o yaml\n"
+    "The leader replaces it when it renews the Lease. A leader in another namespace than its Lease "
+    "is reached with --server URL."
+)
 NO_LEASE: Final = (
     "there is no Lease {lease}: the scheduler was never started there, or its configuration has "
     "another\nleaderElection.resourceNamespace or resourceName. Give --lease NAMESPACE/NAME."

@@ -6,16 +6,26 @@ trust; whoever has it could make itself the leader as well. Nothing in the annot
 
 The annotation names the holder it belongs to. A process that takes the Lease over and does not know
 the annotation leaves it as it is; a reader then sees another holder in the spec, and ignores it.
+
+Who may update Leases may be somebody who may do nothing else in the namespace. A reader therefore
+checks an address (`address_faults`) before any part of it gets into a request: it names one pod of
+the namespace of the Lease, one port, and one certificate.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from scheduler.api.names import is_namespace_name, is_object_name
+
 ANNOTATION: Final = "kubestow.io/leader"
+
+MAX_PORT: Final = 65535
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class LeaderRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -74,3 +84,35 @@ def leader_of(lease: Mapping[str, Any]) -> LeaderRecord | None:
     except (ValueError, TypeError, RecursionError):
         return LeaderRecord(str(holder))
     return record if record.holder == holder else LeaderRecord(str(holder))
+
+
+def address_faults(record: LeaderRecord, namespace: str) -> list[str]:
+    """Return the reasons not to use the address of a record; empty if it can be used.
+
+    `namespace` is that of the Lease. A leader in another one is refused as well: whoever may only
+    write Leases could otherwise have the questions, and the credentials with them, sent to a pod
+    of their own.
+
+    >>> address_faults(LeaderRecord("me", "system/kubestow-1", 10259, "ab" * 32), "system")
+    []
+    >>> address_faults(LeaderRecord("me", "system/../x", 70000, "AB"), "system")
+    ["the pod 'system/../x' is no NAMESPACE/NAME", 'the port 70000 is none from 1 to 65535', \
+"the hash 'AB' is no SHA-256 in lower-case hexadecimal digits"]
+    """
+    faults = []
+    of, _, name = record.pod.partition("/")
+    if not (is_namespace_name(of) and is_object_name(name)):
+        faults.append(f"the pod {_quoted(record.pod)} is no NAMESPACE/NAME")
+    elif of != namespace:
+        faults.append(f"the pod {_quoted(record.pod)} is not in namespace {namespace}")
+    if not 1 <= record.port <= MAX_PORT:
+        faults.append(f"the port {record.port} is none from 1 to {MAX_PORT}")
+    if _SHA256.fullmatch(record.certificate_sha256) is None:
+        hash_ = _quoted(record.certificate_sha256)
+        faults.append(f"the hash {hash_} is no SHA-256 in lower-case hexadecimal digits")
+    return faults
+
+
+def _quoted(text: str) -> str:
+    """Quote a text of the annotation, shortened; nothing in it controls a terminal."""
+    return repr(text[:80])

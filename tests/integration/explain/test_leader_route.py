@@ -19,13 +19,14 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from scheduler.cli.main import program
-from scheduler.client.leader_record import LeaderAddress
+from scheduler.client.leader_record import ANNOTATION, LeaderAddress
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving.certificates import ServingTls
 from testing.control_plane.fake_kubelet import forward
 from testing.control_plane.ports import LOOPBACK, free_port
 from tests.integration.explain.conftest import CommandResult
 
+NAMESPACE: Final = "kubestow-system"
 PODS: Final = {"a": 1001, "b": 1002}
 QUEUE: Final = b'{"kind": "x"}'
 
@@ -99,7 +100,7 @@ class Cluster:
     async def _lease(self, _: web.Request) -> web.StreamResponse:
         if self.lease is not None:
             return self.lease()
-        address = LeaderAddress(f"system/{self.holder}")
+        address = LeaderAddress(f"{NAMESPACE}/{self.holder}")
         address.port, address.certificate_sha256 = PODS[self.holder], self.hashes[self.holder]
         return web.json_response(address.annotated({"spec": {"holderIdentity": self.holder}}))
 
@@ -183,7 +184,10 @@ def test_a_leader_that_is_gone_and_still_holds_the_lease_is_not_reachable(
     cluster.listening.clear()
     found = ask()
     assert (found.code, found.out) == (5, "")
-    assert "the leader, pod system/a, cannot be reached: error forwarding port 1001" in found.err
+    assert (
+        "the leader, pod kubestow-system/a, cannot be reached: error forwarding port 1001"
+        in found.err
+    )
 
 
 def test_a_certificate_that_was_renewed_is_accepted_when_its_hash_is_published(
@@ -236,6 +240,51 @@ def test_a_lease_that_leads_nowhere_is_explained(
 
 
 @pytest.mark.parametrize(
+    ("forged", "text"),
+    [
+        ({"pod": "kubestow-system/a/exec?command=sh&x="}, "no NAMESPACE/NAME"),
+        ({"pod": "kubestow-system/../../../nodes/n/proxy/run"}, "no NAMESPACE/NAME"),
+        ({"pod": "kubestow-system/a?ports=1#"}, "no NAMESPACE/NAME"),
+        ({"pod": "kubestow-system/a%2fexec"}, "no NAMESPACE/NAME"),
+        ({"pod": "kubestow-system/a\r\nHost: evil.example"}, "no NAMESPACE/NAME"),
+        ({"pod": "kubestow-system/\x9b31m\u202e"}, "no NAMESPACE/NAME"),
+        ({"pod": "//evil.example/a"}, "no NAMESPACE/NAME"),
+        ({"pod": "kubestow.system/a"}, "no NAMESPACE/NAME"),
+        ({"pod": "a" * 100_000}, "no NAMESPACE/NAME"),
+        ({"pod": "tenant/a"}, "'tenant/a' is not in namespace kubestow-system"),
+        ({"port": -1}, "the port -1 is none from 1 to 65535"),
+        ({"port": 65536}, "the port 65536 is none from 1 to 65535"),
+        ({"certificateSHA256": "AB" * 32}, "no SHA-256"),
+        ({"certificateSHA256": "ab" * 31}, "no SHA-256"),
+        ({"certificateSHA256": "\u0661" * 64}, "no SHA-256"),
+    ],
+)
+def test_an_address_that_no_leader_publishes_opens_no_connection(
+    cluster: Cluster, ask: Ask, forged: dict[str, Any], text: str
+) -> None:
+    right = {
+        "holder": "a",
+        "pod": f"{NAMESPACE}/a",
+        "port": PODS["a"],
+        "certificateSHA256": cluster.hashes["a"],
+    }
+    requests: list[int] = []
+    cluster.forwarded = requests.append
+    cluster.lease = lambda: web.json_response(
+        {
+            "metadata": {"annotations": {ANNOTATION: json.dumps(right | forged)}},
+            "spec": {"holderIdentity": "a"},
+        }
+    )
+    found = ask()
+    assert (found.code, found.out, requests, cluster.authorizations) == (5, "", [], [])
+    assert text in found.err
+    assert "Nothing was sent" in found.err
+    assert all(each.isprintable() for each in found.err.replace("\n", ""))
+    assert len(found.err) < 1500
+
+
+@pytest.mark.parametrize(
     ("answer", "code", "texts"),
     [
         (
@@ -248,7 +297,7 @@ def test_a_lease_that_leads_nowhere_is_explained(
         (
             status(400, "Upgrade request required"),
             5,
-            ("speaks no WebSocket", "kubectl -n system port-forward pod/a 1001"),
+            ("speaks no WebSocket", "kubectl -n kubestow-system port-forward pod/a 1001"),
         ),
         (
             lambda: web.Response(status=403, text="<html>blocked by a proxy"),
@@ -274,7 +323,7 @@ def test_without_a_kubeconfig_the_message_says_what_is_missing(ask: Ask, tmp_pat
     assert "absent: no such file" in found.err
 
 
-@pytest.mark.parametrize("lease", ["kubestow", "a/b/c", "/b", "a/", "a/B"])
+@pytest.mark.parametrize("lease", ["kubestow", "a/b/c", "/b", "a/", "a/B", "../b", "a.b/c", "a/.."])
 def test_a_lease_is_a_namespace_and_a_name(ask: Ask, lease: str) -> None:
     found = ask("--lease", lease)
     assert (found.code, "write NAMESPACE/NAME" in found.err) == (2, True)
