@@ -87,7 +87,7 @@ def command(  # noqa: PLR0913 - one argument per option
     key = pod if "/" in pod else f"{namespace}/{pod}"
     query = {"pod": key, "nodes": str(nodes), "examples": str(examples)}
     # Trials take a moment; of a question about one node they are not the answer.
-    query |= {"node": node} if node else {"remedies": str(REMEDIES)}
+    query |= {"node": node} if node else {"remedies": "quick", "limit": str(REMEDIES)}
     body = endpoint.get("/debug/explain", query)
     if output == "json":
         click.echo(body, nl=False)

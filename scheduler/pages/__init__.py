@@ -21,7 +21,7 @@ from scheduler.pages.explanation import (
 from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
-from scheduler.pages.remedies import Change, Code, Remedies, Remedy, Step
+from scheduler.pages.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
 from scheduler.pages.scores import NodeScore, PluginScore
 from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, SummaryPage
 from scheduler.pages.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
@@ -61,6 +61,7 @@ __all__ = [
     "RejectionCount",
     "Remedies",
     "Remedy",
+    "RemedySearch",
     "ResourceRoom",
     "ResourceUse",
     "Step",

@@ -37,4 +37,4 @@ class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
     not_remembered: NotRemembered | None = None
     """Why `decisions` is empty."""
     remedies: Remedies | None = None
-    """What would have to change for a pending pod to fit; with `?remedies=N` only."""
+    """What would have to change for a pending pod to fit; with `?remedies=quick` or `all` only."""

@@ -24,6 +24,16 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """With `add`: the object. With `set`: the value; null removes the field."""
 
 
+class RemedySearch(StrEnum):
+    """The part of the remedies that a request looks for."""
+
+    NONE = "none"
+    #: Those found in a fraction of a second, the ones that take least first.
+    QUICK = "quick"
+    #: Until everything was tried, or a few seconds have passed.
+    ALL = "all"
+
+
 class Code(StrEnum):
     """The stable name of what a step does."""
 

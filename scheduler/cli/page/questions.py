@@ -58,7 +58,8 @@ QUESTIONS: Final[Mapping[str, Question]] = {
             "pod": _text,
             "nodes": _number(0, 1000),
             "examples": _number(0, 1000),
-            "remedies": _number(0, 20),
+            "remedies": _text,
+            "limit": _number(1, 20),
         },
     ),
     "decisions": Question(

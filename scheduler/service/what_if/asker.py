@@ -26,8 +26,8 @@ SLICE_SECONDS: Final = 0.004
 """CPU time of one decision, after which it is cut. With applying and undoing below 10 ms."""
 MAX_QUESTIONS: Final = 4
 """Questions answered at the same time; each waits for the others' slices."""
-REMEDY_SECONDS: Final = 5.0
 MIN_PAUSE: Final = 0.001
+HELD_UP: Final = "nothing was tried in time, because a scheduling cycle was held up; ask again"
 
 
 @dataclass(slots=True)
@@ -97,8 +97,10 @@ class Asker:
         await self._run(question.run(), asked.seconds, slices)
         return _result(question.answer, asked.copies, slices, version, now, self._leading())
 
-    async def remedies(self, pod: str, limit: int) -> Remedies:
-        """Look for the remedies of a pending pod, `namespace/name`.
+    async def remedies(self, pod: str, limit: int, seconds: float) -> Remedies:
+        """Return the remedies of a pending pod, `namespace/name`, that are found in time.
+
+        Steps that take little are tried first.
 
         Raises:
             LookupError: it does not wait any more.
@@ -106,7 +108,7 @@ class Asker:
         """
         search = Search(self._parts, pod, limit=limit, seconds=SLICE_SECONDS)
         slices = Slices()
-        found = await self._run(search.run(), REMEDY_SECONDS, slices)
+        found = await self._run(search.run(), seconds, slices)
         if found is None:
             found = search.report(complete=False)
         return replace(found, changed=slices.changed)
@@ -125,7 +127,9 @@ class Asker:
         stamp = None
         try:
             while True:
-                await self._at_rest()
+                if not await self._rests(end - monotonic()):
+                    slices.cut = True
+                    return None
                 if stamp not in (None, (table.sequence, table.revision)):
                     slices.changed = True
                 began, began_cpu = monotonic(), thread_time()
@@ -145,6 +149,16 @@ class Asker:
         finally:
             steps.close()
             self._statistics.under_way -= 1
+
+    async def _rests(self, seconds: float) -> bool:
+        """Wait until a slice may begin; False if it may not in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._at_rest()
+        except TimeoutError:
+            # An extender or an asynchronous plugin holds a cycle up.
+            return False
+        return True
 
     def _count(self, slices: Slices, took: float, cpu: float) -> None:
         slices.count += 1
@@ -173,7 +187,7 @@ def _result(
         node=answer.placed[0] if answer.placed else "",
         feasible=first.feasible,
         nodes=answer.nodes,
-        message=last.message or last.error,
+        message=last.message or last.error or ("" if slices.count else HELD_UP),
         plugins=list(last.plugins),
         preemption_node=last.preemption_node,
         victims=list(last.victims),

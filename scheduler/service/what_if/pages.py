@@ -7,11 +7,15 @@ from typing import Final
 
 import msgspec
 
-from scheduler.pages import ExplainPage, PodState, Remedies, WhatIfResult
+from scheduler.pages import ExplainPage, PodState, Remedies, RemedySearch, WhatIfResult
 from scheduler.service.query_numbers import number_in
 from scheduler.service.what_if.asker import Asker, AskerStatistics
+from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 
 MAX_REMEDIES: Final = 20
+BUDGETS: Final = {RemedySearch.QUICK: 300, RemedySearch.ALL: 5000}
+"""Milliseconds for a search, unless the query says otherwise."""
+MAX_BUDGET: Final = 30_000
 _PENDING: Final = (PodState.QUEUED, PodState.NOT_OURS, PodState.UNKNOWN)
 
 
@@ -24,22 +28,27 @@ class WhatIfPages:
         self._explain = explain
 
     def explain(self, query: Mapping[str, str]) -> ExplainPage | Awaitable[ExplainPage]:
-        """Return the page, with `?remedies=N` and the remedies of a pending pod.
+        """Return the page, with the remedies of a pending pod if the query asks for them.
+
+        `?remedies=quick` or `all`, `?limit=` remedies at most, in `?budget_ms=`.
 
         Raises:
             LookupError: there is no such pod.
-            ValueError: a number is out of range.
+            ValueError: a number is out of range, or `remedies` has another value.
             TooManyQuestionsError: too many questions are being answered (when awaited).
         """
-        limit = number_in(query, "remedies", 0, 0, MAX_REMEDIES)
+        effort = _effort(query)
+        limit = number_in(query, "limit", DEFAULT_LIMIT, 1, MAX_REMEDIES)
+        budget = number_in(query, "budget_ms", BUDGETS.get(effort, 0), 1, MAX_BUDGET)
         page = self._explain(query)
-        if not limit or page.pod.state not in _PENDING:
+        if effort is RemedySearch.NONE or page.pod.state not in _PENDING:
             return page
-        return self._with_remedies(page, limit)
+        return self._with_remedies(page, limit, budget / 1000)
 
-    async def _with_remedies(self, page: ExplainPage, limit: int) -> ExplainPage:
+    async def _with_remedies(self, page: ExplainPage, limit: int, seconds: float) -> ExplainPage:
         try:
-            found = await self._asker.remedies(f"{page.pod.namespace}/{page.pod.name}", limit)
+            pod = f"{page.pod.namespace}/{page.pod.name}"
+            found = await self._asker.remedies(pod, limit, seconds)
         except LookupError as error:
             found = Remedies(note=str(error.args[0]))
         return msgspec.structs.replace(page, remedies=found)
@@ -51,3 +60,12 @@ class WhatIfPages:
     async def what_if(self, body: bytes) -> WhatIfResult:
         """Answer a question; see `Asker.what_if`."""
         return await self._asker.what_if(body)
+
+
+def _effort(query: Mapping[str, str]) -> RemedySearch:
+    text = query.get("remedies", RemedySearch.NONE.value)
+    try:
+        return RemedySearch(text)
+    except ValueError:
+        known = ", ".join(RemedySearch)
+        raise ValueError(f"remedies={text[:40]}: give one of {known}") from None

@@ -44,7 +44,7 @@ async def test_every_question_has_its_answer(scheduling: Open) -> None:
         nodes = await ask(running, "nodes", limit="500")
         one = await ask(running, "node", name="n1")
         queue = await ask(running, "queue", limit="10")
-        story = await ask(running, "explain", pod="default/large", remedies="5")
+        story = await ask(running, "explain", pod="default/large", remedies="quick")
         decisions = await ask(running, "decisions", limit="200")
     assert (summary["kind"], summary["nodes"]) == ("Summary", 1)
     assert [(each["name"], each["zone"]) for each in nodes["nodes"]] == [("n1", "a")]

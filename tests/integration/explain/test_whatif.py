@@ -125,7 +125,7 @@ async def test_explain_lists_remedies_on_request(scheduling: Open) -> None:
     async with scheduling() as site:
         await a_pod_that_is_too_large(site)
         page: dict[str, Any] = json.loads(
-            (await site.get("/debug/explain?pod=default/big&remedies=3")).out
+            (await site.get("/debug/explain?pod=default/big&remedies=all&limit=3")).out
         )
         without = json.loads((await site.get("/debug/explain?pod=default/big")).out)
     found = page["remedies"]["remedies"]

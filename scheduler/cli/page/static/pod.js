@@ -132,7 +132,7 @@ const REMEDIES = 5;
 /** Changes that would place a pending pod, each tried by the scheduler; asked for once, as trials take time. */
 function Remedies({ pod }) {
   const [asked, setAsked] = useState(0);
-  const answer = usePolled((signal) => ask("explain", { pod, nodes: 0, examples: 0, remedies: REMEDIES }, signal),
+  const answer = usePolled((signal) => ask("explain", { pod, nodes: 0, examples: 0, remedies: "all", limit: REMEDIES }, signal),
     `remedies ${pod} ${asked}`, 0, `remedies ${pod}`);
   const found = answer.data?.remedies;
   if (answer.data && !found) return null;

@@ -76,7 +76,7 @@ async def test_an_answer_says_that_the_state_changed_between_slices() -> None:
         gate.between = change
         pod = offline.pod("small", cpu="100m")
         found = await asker.what_if(question(manifest=pod, copies=12))
-        remedies = await asker.remedies("default/big", 5)
+        remedies = await asker.remedies("default/big", 5, 5.0)
     assert found.changed
     assert isinstance(remedies, Remedies)
     assert not remedies.changed
@@ -102,6 +102,27 @@ async def test_slices_begin_only_at_rest() -> None:
         gate.open.set()
         await task
         assert asker.statistics().slices == 3
+
+
+async def test_a_search_for_remedies_ends_in_time_with_those_found_so_far() -> None:
+    nodes = [offline.node(f"n{i}", cpu=1 + i, taints=(f"t{i}:NoSchedule",)) for i in range(4)]
+    with asked_world(*nodes, offline.pod("big", cpu=8)) as (world, gate, asker):
+        every = await asker.remedies("default/big", 20, 5.0)
+        gate.between = lambda: world.run(until=world.now + 0.1)
+        some = await asker.remedies("default/big", 20, 0.5)
+    assert every.complete
+    assert not some.complete
+    assert 0 < some.tried < every.tried
+
+
+async def test_an_answer_does_not_wait_for_a_cycle_that_is_held_up() -> None:
+    with asked_world(NODE, BIG) as (_, gate, asker):
+        gate.open.clear()
+        remedies = await asker.remedies("default/big", 5, 0.01)
+        found = await asker.what_if(question(pod="default/big", seconds=0.1))
+    assert (remedies.remedies, remedies.complete) == ((), False)
+    assert (found.fits, found.complete) == (False, False)
+    assert "held up" in found.message
 
 
 async def test_no_more_than_a_few_questions_are_answered_at_once() -> None:
@@ -131,7 +152,7 @@ async def test_time_that_is_over_gives_what_is_known(monkeypatch: pytest.MonkeyP
         gate.between = pass_time
         pod = offline.pod("small", cpu="100m")
         found = await asker.what_if(question(manifest=pod, copies=30, seconds=4.0))
-        remedies = await asker.remedies("default/big", 5)
+        remedies = await asker.remedies("default/big", 5, 5.0)
     assert 0 < found.copies < 30
     assert (found.complete, found.fits) == (False, False)
     assert not remedies.complete
@@ -189,4 +210,4 @@ async def test_a_pod_that_is_gone_is_no_pod() -> None:
         with pytest.raises(LookupError, match='no pod "default/gone"'):
             await asker.what_if(question(pod="default/gone"))
         with pytest.raises(LookupError, match="does not wait"):
-            await asker.remedies("default/gone", 5)
+            await asker.remedies("default/gone", 5, 5.0)
