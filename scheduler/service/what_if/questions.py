@@ -103,14 +103,16 @@ class Question:
         placed = list(answer.placed)
         with Trial(self._parts, self._decisions) as trial:
             trial.apply(list(self._changes(trial)))
+            if asked.pod:
+                self._waiting(trial)
             answer.nodes = self._parts.cache.table.node_count
             for index, node in enumerate(placed):
-                trial.place(_copy(template, index), node)
+                trial.place(self._copy(trial, template, index), node)
             decision = TrialDecision()
             for _ in range(COPIES_AT_ONCE):
                 if len(answer.placed) >= asked.copies:
                     break
-                pod = _copy(template, len(answer.placed))
+                pod = self._copy(trial, template, len(answer.placed))
                 # Plugins may look it up.
                 trial.put(PODS, pod)
                 decision = trial.decide(pod, seconds=self._seconds, keep=True)
@@ -126,25 +128,15 @@ class Question:
     def _prepare(self) -> Pod:
         """Return the pod with its fields set; check and count the changes."""
         asked = self._asked
-        if asked.pod:
-            known: Pod | None = self._parts.stores["pods"].by_key(asked.pod)
-            if known is None:
-                raise LookupError(f'no pod "{asked.pod}": it does not exist, or it has finished')
-            if self._parts.cache.is_assumed(known.uid):
-                raise ChangeError(f"{asked.pod} is being bound at this moment")
-            template = as_json(known)
-            if known.spec.node_name:
-                raise ChangeError(
-                    f"{asked.pod} is on {known.spec.node_name}: ask about a copy of it with -f"
-                )
-        else:
-            template = dict(asked.manifest or {})
-            if template.get("kind") not in (None, "Pod"):
-                raise ChangeError(f"the manifest is a {template['kind']}: give a Pod")
-            template = _new_pod(template, next(iter(self._parts.engine.frameworks)))
-        metadata = template["metadata"]
-        self.answer.pod = f"{metadata['namespace']}/{metadata['name']}"
         with Trial(self._parts) as trial:
+            if asked.pod:
+                template = as_json(self._waiting(trial))
+            else:
+                template = _new_pod(asked.manifest or {}, next(iter(self._parts.engine.frameworks)))
+                metadata = template["metadata"]
+                metadata["name"] = _unused_name(trial, metadata["namespace"], metadata["name"])
+            metadata = template["metadata"]
+            self.answer.pod = f"{metadata['namespace']}/{metadata['name']}"
             made = as_json(self._decoded(trial, template, self.answer.pod))
             decoded: Pod = trial.decoded(PODS, made, self.answer.pod)
             self._dropped = [name for each in asked.drop_nodes for name in _nodes(trial, each)]
@@ -162,19 +154,44 @@ class Question:
             )
         return decoded
 
+    def _waiting(self, trial: Trial) -> Pod:
+        """Return the pod that was asked about. Raises LookupError, or ChangeError with a node."""
+        key = self._asked.pod
+        known: Pod | None = trial.find("Pod", key)
+        if known is None:
+            raise LookupError(f'no pod "{key}": it does not exist, or it has finished')
+        if self._parts.cache.is_assumed(known.uid):
+            raise ChangeError(f"{key} is being bound at this moment")
+        if known.spec.node_name:
+            raise ChangeError(f"{key} is on {known.spec.node_name}: ask about a copy of it with -f")
+        return known
+
     def _decoded(self, trial: Trial, template: dict[str, Any], key: str) -> Pod:
-        fields = [
-            Change("set", "Pod", key, path, each) for path, each in self._asked.fields.items()
-        ]
-        trial.apply([Change("add", "Pod", key, value=template), *fields])
+        if not self._asked.pod:
+            trial.apply([Change("add", "Pod", key, value=template)])
+        trial.apply(
+            [Change("set", "Pod", key, path, each) for path, each in self._asked.fields.items()]
+        )
         pod: Pod | None = trial.find("Pod", key)
         assert pod is not None
+        if pod.spec.node_name:
+            raise ChangeError(f"{key}: a pod with a node is not scheduled; do not set nodeName")
         if pod.spec.scheduler_name not in self._parts.engine.frameworks:
             ours = ", ".join(self._parts.engine.frameworks)
             raise ChangeError(
                 f"{key}: schedulerName is {pod.spec.scheduler_name!r}; this scheduler has {ours}"
             )
         return pod
+
+    def _copy(self, trial: Trial, template: Pod, index: int) -> Pod:
+        """Return one copy, with an identity that no pod has; the first of a pod is that pod."""
+        metadata = msgspec.structs.replace(template.metadata)
+        if index:
+            metadata.name = f"{metadata.name[:240]}-copy-{index}"
+        if index or not self._asked.pod:
+            metadata.name = _unused_name(trial, metadata.namespace, metadata.name)
+            metadata.uid = trial.new_uid()
+        return msgspec.structs.replace(template, metadata=metadata)
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -203,13 +220,13 @@ class Question:
         return [each.key for each in pods if not cache.is_assumed(each.uid)]
 
 
-def _copy(template: Pod, index: int) -> Pod:
-    """Return one copy; the first keeps its name."""
-    metadata = template.metadata
-    if index:
-        name = f"{metadata.name[:240]}-copy-{index}"
-        metadata = msgspec.structs.replace(metadata, name=name, uid=f"what-if-{index}")
-    return msgspec.structs.replace(template, metadata=msgspec.structs.replace(metadata))
+def _unused_name(trial: Trial, namespace: str, name: str) -> str:
+    """Return the name of a pod, with a number if there is one that must keep its place."""
+    unused, number = name, 1
+    while trial.find("Pod", f"{namespace}/{unused}") is not None:
+        number += 1
+        unused = f"{name}-{number}"
+    return unused
 
 
 def _in_range(name: str, value: float, least: float, most: float) -> None:
@@ -218,12 +235,14 @@ def _in_range(name: str, value: float, least: float, most: float) -> None:
 
 
 def _new_pod(manifest: dict[str, Any], scheduler: str) -> dict[str, Any]:
+    if manifest.get("kind") not in (None, "Pod"):
+        raise ChangeError(f"the manifest is a {str(manifest['kind'])[:60]}: give a Pod")
     metadata, spec = manifest.get("metadata", {}), manifest.get("spec", {})
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise ChangeError("the manifest is no Pod: metadata and spec must be objects")
     made = {key: each for key, each in metadata.items() if key not in ("uid", "resourceVersion")}
-    made["name"] = made.get("name") or "what-if"
-    made["namespace"] = made.get("namespace") or "default"
+    made["name"] = str(made.get("name") or "what-if")
+    made["namespace"] = str(made.get("namespace") or "default")
     own = {"schedulerName": scheduler, **spec}
     own.pop("nodeName", None)
     return {"metadata": made, "spec": own}

@@ -20,6 +20,7 @@ from typing import Any, Final, Self, cast
 
 import msgspec
 
+from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.api.signatures.interner import PodSignatures
@@ -210,7 +211,12 @@ class Trial:
         if change.action == "add":
             if not isinstance(change.value, dict):
                 raise ChangeError(f"{where}: give the object to add")
-            self.put(resource, self.decoded(resource, change.value, where))
+            item = self.decoded(resource, change.value, where)
+            if resource in (PODS, NODES) and self.find(change.kind, resource.key(item)) is not None:
+                raise ChangeError(f"{where}: it exists already; give another name")
+            # Made anew by `_identify`: a pod with the UID of another would take its place.
+            item.metadata.uid = ""
+            self.put(resource, item)
             return
         known = self.find(change.kind, change.name)
         if known is None:
@@ -218,8 +224,9 @@ class Trial:
         if change.action == "remove":
             self.remove(resource, known)
         else:
-            made = applied(change, as_json(known))
-            self.put(resource, self.decoded(resource, made, where))
+            item = self.decoded(resource, applied(change, as_json(known)), where)
+            _check_identity(known.metadata, item.metadata, f"{where}: {change.path}")
+            self.put(resource, item)
 
     def decoded(self, resource: Resource[Any], obj: Mapping[str, Any], where: str) -> Any:
         """Decode an object of JSON. Raises ChangeError."""
@@ -247,6 +254,7 @@ class Trial:
         elif resource is PODS:
             if old is not None:
                 self._check_movable(old)
+            self._check_uid(item, key)
             if item.interned is None:
                 self._parts.signatures.intern(item)
                 undo.interned = item
@@ -274,8 +282,21 @@ class Trial:
             metadata.uid = metadata.uid or old.metadata.uid
             metadata.resource_version = old.metadata.resource_version
         elif not metadata.uid:
+            metadata.uid = self.new_uid()
+
+    def new_uid(self) -> str:
+        """Return a UID that no pod of the node table has; the same ones in equal trials."""
+        while True:
             self._uids += 1
-            metadata.uid = f"trial-{self._uids}"
+            uid = f"trial-{self._uids}"
+            if self._parts.cache.get_pod(uid) is None:
+                return uid
+
+    def _check_uid(self, pod: Pod, key: str) -> None:
+        """Raise ChangeError if the cache has another pod of this UID, which it would displace."""
+        placed = self._parts.cache.get_pod(pod.uid)
+        if placed is not None and placed.key != key:
+            raise ChangeError(f"Pod {key}: its uid is that of pod {placed.key}; leave it out")
 
     def _check_movable(self, pod: Pod) -> None:
         if self._parts.cache.is_assumed(pod.uid):
@@ -354,6 +375,18 @@ class Trial:
             self._pods(deltas)
         else:
             self._other(plural, "")(deltas)
+
+
+def _check_identity(old: ObjectMeta, new: ObjectMeta, where: str) -> None:
+    """Raise ChangeError if a field was set by which objects are told apart."""
+    for name in ("name", "namespace", "uid"):
+        before, after = getattr(old, name), getattr(new, name)
+        # Who sets all metadata may leave the UID out.
+        if before != after and (name != "uid" or after):
+            raise ChangeError(
+                f"{where[:200]} would change metadata.{name}, which no object can; "
+                "add an object in its place"
+            )
 
 
 def _deltas(old: Any | None, new: Any | None) -> tuple[Delta[Any], ...]:
