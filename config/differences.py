@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from config.loading import Configuration, ResolvedProfile
 from config.output import to_data
-from scheduler.api.redaction import redact
 from scheduler.framework.field_errors import child, item
+from scheduler.text.redaction import redact
 
 ABSENT: Final = None
 """The value of a side that lacks a path; effective configurations have no nulls."""

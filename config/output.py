@@ -21,8 +21,8 @@ from config.durations import format_duration
 from config.feature_gates import FeatureGates
 from config.loading import Configuration
 from config.types import API_VERSION
-from scheduler.api.redaction import redact
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
+from scheduler.text.redaction import redact
 
 
 def to_data(configuration: Configuration) -> dict[str, Any]:

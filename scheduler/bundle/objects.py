@@ -15,8 +15,8 @@ import msgspec
 
 from scheduler.api.meta import Condition, ObjectMeta
 from scheduler.api.pod import Pod, PodSpec
-from scheduler.api.redaction import redact_message
 from scheduler.client.resources import PODS, Resource
+from scheduler.text.redaction import redact_message
 
 KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubestow.io")
 """Domains, with their subdomains, of annotations that scheduling reads."""

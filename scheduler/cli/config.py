@@ -19,7 +19,6 @@ from config import (
     to_yaml,
     upstream_form,
 )
-from scheduler.api.redaction import redact
 from scheduler.cli.config_files import sources
 from scheduler.cli.permissions import needed_permissions
 from scheduler.cli.reporting import EXIT_FAILED, report_problems
@@ -33,6 +32,7 @@ from scheduler.service.options import (
     available_plugins,
     read_configuration,
 )
+from scheduler.text.redaction import redact
 
 EXIT_DIFFERENT: Final = 1
 EXIT_TROUBLE: Final = 2

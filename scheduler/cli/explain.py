@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
     from scheduler.pages import ExplainPage
@@ -90,7 +91,7 @@ def command(  # noqa: PLR0913 - one argument per option
     query |= {"node": node} if node else {"remedies": "quick", "limit": str(REMEDIES)}
     body = endpoint.get("/debug/explain", query)
     if output == "json":
-        click.echo(body, nl=False)
+        click.echo(escaped_json(body), nl=False)
         return
     from scheduler.cli.explanation import show
     from scheduler.cli.pod_format import decoded

@@ -13,6 +13,7 @@ from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.pod_format import decoded, decoded_quietly, held_by, next_try, one_line, woken_by
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, cut, listing, put, say, wide_console
 from scheduler.pages.wording import counted, span
+from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +83,7 @@ def command(
         return
     body = endpoint.get("/debug/queue", query)
     if output == "json":
-        click.echo(body, nl=False)
+        click.echo(escaped_json(body), nl=False)
         return
     from scheduler.pages import QueuePage
 

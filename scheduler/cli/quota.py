@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli.cluster import Cluster, JsonObject, cluster_options
+from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
 from scheduler.pages.wording import counted
 
@@ -158,7 +159,8 @@ def set_(  # noqa: PLR0913 - one for each option
     if output:
         _print_manifest(made, output)
         return
-    click.echo(f"resourcequota/{called} {'created' if created else 'changed'} in {namespace}")
+    done = "created" if created else "changed"
+    click.echo(f"resourcequota/{one_line(called)} {done} in {one_line(namespace)}")
     _print_limits(made)
 
 
@@ -192,7 +194,7 @@ def _print_limits(quota: JsonObject) -> None:
     from scheduler.cli.quota_limits import rows
 
     for row in rows(quota, ()):
-        click.echo(f"  {row.resource} = {row.json()['hard']}")
+        click.echo(one_line(f"  {row.resource} = {row.json()['hard']}"))
 
 
 def _print_manifest(obj: JsonObject, output: str) -> None:
@@ -225,7 +227,7 @@ def show(*, cluster: Cluster, namespace: str, all_namespaces: bool, output: str)
         row for quota in quotas for row in rows(quota, pods[str(quota["metadata"]["namespace"])])
     ]
     for warning in (text for quota in quotas for text in unreadable(quota)):
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {one_line(warning)}", err=True)
     if output == "json":
         click.echo(json.dumps([row.json() for row in found], indent=2))
     elif found:

@@ -22,17 +22,19 @@ EXIT_INTERRUPTED: Final = 130
 """Ctrl-C: the status that shells report for a process ended by SIGINT."""
 
 
-def _redacted(text: str) -> str:
+def _safe(text: str) -> str:
+    """Return a text without credentials, and without what could control a terminal."""
     # Importing it takes a third of the time of `--help`, which needs no redaction.
-    from scheduler.api.redaction import redact_text
+    from scheduler.text.escaping import escaped
+    from scheduler.text.redaction import redact_text
 
-    return redact_text(text)
+    return escaped(redact_text(text))
 
 
 def report_problems(title: str, problems: Sequence[str]) -> None:
-    """Print a heading and a list, without the credentials that a problem may quote."""
-    click.secho(_redacted(title), err=True, fg="red", bold=True)
-    for problem in map(_redacted, problems):
+    """Print a heading and a list, without credentials and controls that a problem may quote."""
+    click.secho(_safe(title), err=True, fg="red", bold=True)
+    for problem in map(_safe, problems):
         first, *rest = problem.splitlines() or [""]
         click.echo(f"  - {first}", err=True)
         for line in rest:
@@ -40,8 +42,8 @@ def report_problems(title: str, problems: Sequence[str]) -> None:
 
 
 def show(error: click.ClickException) -> None:
-    """Show an error as Click does, without credentials."""
-    error.message = _redacted(error.message)  # type: ignore[misc]  # Click means subclasses
+    """Show an error as Click does, without credentials and controls."""
+    error.message = _safe(error.message)  # type: ignore[misc]  # Click means subclasses
     error.show()
 
 
@@ -52,7 +54,7 @@ def report_crashes() -> None:
     """
     if logging.lastResort is not None:
         # Prints log records of libraries in commands that configure no log.
-        logging.lastResort.setFormatter(_RedactingFormatter())
+        logging.lastResort.setFormatter(_SafeFormatter())
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _crashed
     if threading.excepthook is threading.__excepthook__:
@@ -61,14 +63,14 @@ def report_crashes() -> None:
         sys.unraisablehook = lambda args: _crashed(args.exc_type, args.exc_value, None)
 
 
-class _RedactingFormatter(logging.Formatter):
-    """Formatter of bare messages without credentials."""
+class _SafeFormatter(logging.Formatter):
+    """Formatter of bare messages without credentials and controls."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format the message and redact it."""
-        return _redacted(super().format(record))
+        """Format the message and make it safe."""
+        return _safe(super().format(record))
 
 
 def _crashed(_: type[BaseException], error: BaseException | None, __: TracebackType | None) -> None:
     if error is not None:
-        sys.stderr.write(_redacted("".join(traceback.format_exception(error))))
+        sys.stderr.write(_safe("".join(traceback.format_exception(error))))

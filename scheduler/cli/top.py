@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,7 +50,7 @@ def command(*, endpoint: Endpoint, interval: float, once: bool, output: str) -> 
     """Show the live screen, or one snapshot."""
     query = {"rows": str(ROWS)}
     if output == "json":
-        click.echo(endpoint.get("/debug/summary", query), nl=False)
+        click.echo(escaped_json(endpoint.get("/debug/summary", query)), nl=False)
         return
     from scheduler.cli.live import watch
     from scheduler.cli.pod_format import decoded, decoded_quietly

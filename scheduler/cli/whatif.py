@@ -11,6 +11,7 @@ import click
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.cli.pod_format import decoded, one_line
+from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
     from scheduler.pages import NodeToAdd, WhatIfQuestion, WhatIfResult
@@ -84,7 +85,7 @@ def command(
     )
     page: WhatIfResult = decoded(body, WhatIfResult)
     if output == "json":
-        click.echo(body, nl=False)
+        click.echo(escaped_json(body), nl=False)
     else:
         for line in lines(page, question.copies):
             click.echo(line)
@@ -113,8 +114,10 @@ def lines(page: WhatIfResult, copies: int) -> list[str]:
         found.append("  the time was over before the answer was complete")
     if page.changed:
         found.append("  the cluster changed meanwhile; ask again to be sure")
-    found.append(f"as of resourceVersion {page.resource_version or '?'}; nothing is reserved")
-    found += [f"note: {each}" for each in page.notes]
+    found.append(
+        f"as of resourceVersion {one_line(page.resource_version) or '?'}; nothing is reserved"
+    )
+    found += [f"note: {one_line(each)}" for each in page.notes]
     return found
 
 

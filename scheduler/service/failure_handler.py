@@ -10,7 +10,6 @@ from typing import Final
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.api.redaction import redact_message
 from scheduler.engine import Attempt, Failure
 from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.metrics import SchedulerMetrics
@@ -20,6 +19,7 @@ from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.listers import PodLister, pending_pod
 from scheduler.service.plugin_conditions import ConditionSource
 from scheduler.service.status_writer import StatusWriter
+from scheduler.text.redaction import redact_message
 
 _log = structlog.get_logger(__name__)
 

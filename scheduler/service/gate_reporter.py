@@ -22,12 +22,12 @@ from functools import lru_cache
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.api.redaction import redact_message
 from scheduler.framework import Clock, QueuedPodInfo, Status
 from scheduler.queue import SchedulingQueue
 from scheduler.service.listers import PodLister, pending_pod
 from scheduler.service.plugin_conditions import ConditionSource
 from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
+from scheduler.text.redaction import redact_message
 
 NUMBERS_PERIOD: Final = 60.0
 """Seconds between two writes that differ in numbers only. Also how long a write is taken as applied

@@ -1,8 +1,8 @@
 """Logs: structlog as JSON lines or coloured text, with a level that can be changed while running.
 
 Everything goes to one stream: our own lines and those of libraries that use `logging`. Invariant:
-no line carries what `scheduler.api.redaction` recognises as a credential, at any level, and
-tracebacks never show local variables.
+no line carries a character that controls a terminal, or what `scheduler.text.redaction` recognises
+as a credential, at any level, and tracebacks never show local variables.
 
 A process has one log: its level is that of the root logger of `logging`. Call `configure` once,
 before the first line.
@@ -19,8 +19,9 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from scheduler.api.redaction import redact_field
 from scheduler.service.options import LogFormat
+from scheduler.text.escaping import escaped, escaped_json
+from scheduler.text.redaction import redact_field
 
 DEBUG_VERBOSITY: Final = 4
 """`-v` from which on debug lines are written; kube-scheduler's own lines about single pods begin
@@ -29,6 +30,7 @@ there too."""
 MAX_TEXT: Final = 64 * 1024
 """Characters of one text in a line; the rest is cut off."""
 _OURS: Final = frozenset({"ts", "level", "logger"})
+_LINES: Final = frozenset({"exception", "stack"})
 _FIRST: Final = ("ts", "level", "logger", "msg")
 
 
@@ -98,6 +100,7 @@ def _text_renderer(*, colours: bool) -> list[Processor]:
     return [
         structlog.processors.format_exc_info,
         redact,
+        _escape,
         structlog.dev.ConsoleRenderer(
             colors=colours,
             timestamp_key="ts",
@@ -120,7 +123,7 @@ def _to_json(fields: dict[str, Any], **_: Any) -> str:
     # What every line has comes first: people read JSON logs too.
     first = {name: fields.pop(name) for name in _FIRST if name in fields}
     try:
-        return msgspec.json.encode(first | fields, enc_hook=str).decode()
+        return escaped_json(msgspec.json.encode(first | fields, enc_hook=str)).decode()
     except UnicodeEncodeError:
         # Half a surrogate pair in a plugin's words; the standard library escapes it.
         return json.dumps(first | fields, default=str)
@@ -136,6 +139,20 @@ def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
         if name in _OURS:
             continue
         fields[name] = redact_field(name, _cut(value))
+    return fields
+
+
+def _escape(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
+    r"""Escape what could control a terminal; a line end remains in tracebacks only.
+
+    >>> _escape(None, "info", {"event": "a\nb", "pod": "\x9b2J"})
+    {'event': 'a\\nb', 'pod': '\\x9b2J'}
+    """
+    for name, value in fields.items():
+        # The renderer writes the repr() of anything else.
+        if isinstance(value, str) and not value.isprintable():
+            text = escaped(value)
+            fields[name] = text if name in _LINES else text.replace("\n", "\\n")
     return fields
 
 

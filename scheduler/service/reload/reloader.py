@@ -23,7 +23,6 @@ from typing import Any, Final
 import structlog
 
 from config import Configuration, configz
-from scheduler.api.redaction import redact_message
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import ConfigurationError
 from scheduler.service.options import RunOptions, own_namespace
@@ -39,6 +38,7 @@ from scheduler.service.reload.reading import (
 )
 from scheduler.service.reload.takeover import Prepared, RestartRequiredError, Takeover
 from scheduler.service.wiring import Wiring
+from scheduler.text.redaction import redact_message
 
 _log = structlog.get_logger(__name__)
 

@@ -6,16 +6,17 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.redaction import redact
+from scheduler.text.escaping import escaped_json
+from scheduler.text.redaction import redact
 
 
 def redact_and_indent(encoded: bytes) -> bytes:
-    """Return indented JSON without credentials, with a final newline.
+    """Return indented JSON without credentials and controls, with a final newline.
 
     May be called in a thread, since it takes long for long pages.
     """
     shown = redact(msgspec.json.decode(encoded), max_values=len(encoded))
-    return msgspec.json.format(msgspec.json.encode(shown), indent=2) + b"\n"
+    return escaped_json(msgspec.json.format(msgspec.json.encode(shown), indent=2)) + b"\n"
 
 
 def encode(data: object) -> bytes:

@@ -19,11 +19,11 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from scheduler.api.pod import Pod
-from scheduler.api.redaction import redact_message
 from scheduler.engine import Attempt, Failure
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.metrics import EngineMetrics
 from scheduler.framework import QueuedPodInfo
+from scheduler.text.redaction import redact_message
 
 ROOT: Final = "Scheduling"
 """Name of the root span, as of upstream's own trace (`schedule_one.go: schedulePod`)."""

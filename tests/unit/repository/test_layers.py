@@ -15,6 +15,7 @@ import pytest
 from tests.unit.repository.tree import ROOT
 
 PACKAGES: Final = (
+    "scheduler.text",
     "scheduler.api",
     "scheduler.pages",
     "scheduler.framework",

@@ -9,6 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[3]
 
 CORE: Final = (
+    "scheduler/text",
     "scheduler/api",
     "scheduler/pages",
     "scheduler/framework",

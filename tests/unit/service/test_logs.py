@@ -167,3 +167,24 @@ def test_a_text_without_end_is_cut() -> None:
     (line,) = stream.lines()
     assert line["body"] == "a" * logs.MAX_TEXT + "... (7 more)"
     assert line["nested"] == {"token": "[redacted]"}
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_what_a_tenant_wrote_controls_no_terminal_and_forges_no_line(format_: LogFormat) -> None:
+    hostile = "a\x1b]0;t\x07\x9b2J\x7f\u202eb\u2028\n2026-01-01 forged"
+    stream = Stream()
+    logs.configure(format_, stream=stream)
+    ours = structlog.get_logger("scheduler.here")
+    ours.info(f"event {hostile}", pod=hostile, many=[hostile], by_name={hostile: hostile})
+    logging.getLogger("library").warning("got %s", hostile)
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        ours.exception("failed")
+    text = stream.getvalue()
+    assert [hex(ord(each)) for each in text if not each.isprintable() and each != "\n"] == []
+    # Only the traceback has lines of its own; in JSON it has none either.
+    forged = [line for line in text.splitlines() if line.startswith("2026-01-01 forged")]
+    assert len(forged) == (1 if format_ == "text" else 0)
+    if format_ == "json":
+        assert stream.lines()[0]["pod"] == hostile

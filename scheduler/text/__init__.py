@@ -1,0 +1,1 @@
+"""Texts that leave the process: without credentials, and with nothing that controls a terminal."""

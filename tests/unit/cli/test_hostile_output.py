@@ -1,0 +1,178 @@
+"""Every command that prints what tenants wrote, in every output format, with hostile texts."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Final, Self
+
+import msgspec
+import pytest
+import yaml
+
+from scheduler.bundle.outcomes import Outcome
+from scheduler.cli.endpoint import Endpoint
+from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.main import COMMANDS
+from scheduler.pages import ExplainPage, QueuePage, SummaryPage, WhatIfResult
+from simulator.offline.replay import Judgement, Replay
+from testing.filled_records import filled
+from tests.unit.cli.command_line import Shell
+
+HOSTILE: Final = (
+    "a\x1b]0;title\x07 b\x9b2J \x9d0;x\x9c \x7f \r\n \u202eback\u2066 \u200b \u2028 \ufeff "
+    "\U000e0041 \x00"
+)
+PAGES: Final[dict[str, Any]] = {
+    "/debug/explain": ExplainPage,
+    "/debug/queue": QueuePage,
+    "/debug/summary": SummaryPage,
+    "/debug/whatif": WhatIfResult,
+}
+ASKING: Final = {
+    "explain": (["explain", "a/b"], ["explain", "a/b", "-v", "--history"], ["explain", "a/b",
+                "--node", "n"], ["explain", "a/b", "-o", "json"]),
+    "queue": (["queue"], ["queue", "-o", "wide"], ["queue", "-o", "json"]),
+    "top": (["top", "--once"], ["top", "-o", "json"]),
+    "whatif": (["whatif", "a/b"], ["whatif", "a/b", "--copies", "2"],
+               ["whatif", "a/b", "-o", "json"]),
+}  # fmt: skip
+ABOUT_FILES: Final = {
+    "replay": (["replay", "x"], ["replay", "x", "-o", "wide"], ["replay", "x", "-o", "json"]),
+}
+QUOTA: Final = (
+    ["quota", "show"], ["quota", "show", "-o", "json"], ["quota", "drain"],
+    ["quota", "drain", "-o", "json"], ["quota", "set", "--cpu", "1", "-n", "x"],
+    ["quota", "set", "--cpu", "1", "-n", "x", "-o", "json"],
+    ["quota", "set", "--cpu", "1", "-n", "x", "-o", "yaml"],
+)  # fmt: skip
+PRINT_NOTHING_OF_TENANTS: Final = frozenset(
+    # `bundle` and `record` print counts; `check` prints permissions; `ui` serves a page.
+    {"run", "demo", "config", "check", "ui", "bundle", "record", "apiserver", "version"}
+)
+
+
+def controls(text: str) -> set[str]:
+    """Return what a terminal might obey, apart from line ends."""
+    return {
+        hex(ord(each))
+        for each in text
+        if each != "\n" and unicodedata.category(each) in {"Cc", "Cf", "Zl", "Zp", "Cs"}
+    }
+
+
+def test_every_command_is_looked_at() -> None:
+    assert {*ASKING, *ABOUT_FILES, "quota", *PRINT_NOTHING_OF_TENANTS} == set(COMMANDS)
+
+
+@pytest.fixture(params=range(4))
+def answers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every request be answered with a page in which every text is hostile."""
+
+    def answer(_: Endpoint, path: str, *__: object, **___: object) -> bytes:
+        page = filled(PAGES[path], lambda _: HOSTILE, variant=request.param)
+        return msgspec.json.encode(page)
+
+    monkeypatch.setattr(Endpoint, "get", answer)
+    monkeypatch.setattr(Endpoint, "post", answer)
+
+
+@pytest.mark.usefixtures("answers")
+@pytest.mark.parametrize("arguments", [each for lines in ASKING.values() for each in lines])
+def test_an_answer_of_the_scheduler_controls_no_terminal(
+    arguments: list[str], shell: Shell
+) -> None:
+    ended = shell(*arguments)
+    assert ended.code in (0, 3), ended.err
+    assert (controls(ended.out), controls(ended.err)) == (set(), set())
+    if "json" in arguments:
+        assert "\\u009b" in ended.out
+        assert HOSTILE in texts(json.loads(ended.out))
+    else:
+        assert "a?]0;title? b?2J" in ended.out
+
+
+def texts(value: Any) -> set[str]:
+    """Return all texts in nested data."""
+    if isinstance(value, dict):
+        return set().union(*map(texts, value), *map(texts, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(texts, value))
+    return {value} if isinstance(value, str) else set()
+
+
+@pytest.mark.parametrize(
+    "arguments", [lines[0] for lines in ASKING.values()], ids=lambda each: str(each[0])
+)
+def test_an_error_controls_no_terminal(
+    arguments: list[str], shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> bytes:
+        raise CommandError(f"the leader {HOSTILE} is gone", 5)
+
+    monkeypatch.setattr(Endpoint, "get", fail)
+    monkeypatch.setattr(Endpoint, "post", fail)
+    ended = shell(*arguments)
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (5, set(), set())
+    assert r"the leader a\x1b]0;title\x07 b\x9b2J" in ended.err
+
+
+class Replayed:
+    """Stands for a replay whose file has hostile texts."""
+
+    unknown: Final = {HOSTILE: 1}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, _: int | None) -> Iterator[Judgement]:
+        for result in ("different", "unjudged"):
+            outcome: Outcome = filled(Outcome, lambda _: HOSTILE)
+            yield Judgement(1, 0.0, HOSTILE, result, HOSTILE, outcome, outcome)
+
+
+@pytest.mark.parametrize("arguments", ABOUT_FILES["replay"])
+def test_a_file_controls_no_terminal(
+    arguments: list[str], shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replay, "of", lambda *_: Replayed())
+    ended = shell(*arguments)
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (3, set(), set())
+    assert "title" in ended.out
+
+
+@pytest.mark.parametrize("arguments", QUOTA)
+def test_objects_of_a_cluster_control_no_terminal(
+    arguments: list[str], shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = {
+        "metadata": {"namespace": "x", "name": HOSTILE, "labels": {HOSTILE: HOSTILE}},
+        "spec": {"hard": {f"kubestow.io/deferred-{HOSTILE}": "1", HOSTILE: "1"}},
+        "status": {"used": {HOSTILE: "1"}},
+    }
+    pod = {
+        "metadata": {"namespace": "x", "name": HOSTILE, "uid": "u"},
+        "spec": {
+            "schedulingGates": [{"name": HOSTILE}],
+            "containers": [{"name": "c", "resources": {"requests": {HOSTILE: "1"}}}],
+        },
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "message": HOSTILE}],
+        },
+    }
+
+    def run(_: object, work: Any) -> Any:
+        return (quota, True) if "set" in arguments else ([quota], {"x": [pod]})
+
+    monkeypatch.setattr("scheduler.cli.cluster.Cluster.run", run)
+    ended = shell(*arguments)
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (0, set(), set())
+    if "json" in arguments:
+        assert json.loads(ended.out) is not None
+    elif "yaml" in arguments:
+        assert yaml.safe_load(ended.out)["metadata"]["name"] == HOSTILE
