@@ -131,19 +131,22 @@ class QuotaEnforcement:
             return 0.0
         clock = self._handle.clock
         now = clock.monotonic()
-        due = self._audit.next_due(now)
-        sweep = self._sweep.next_due()
-        if sweep is not None:
-            due = min(due, sweep)
         wall = self.ledger.next_due()
-        return due if wall is None else min(due, now + wall - clock.now())
+        times = (
+            # Without quotas there is nothing to recount.
+            self._audit.next_due(now) if self.active else None,
+            self._sweep.next_due(),
+            None if wall is None else now + wall - clock.now(),
+        )
+        return min((time for time in times if time is not None), default=None)
 
     def run_due(self) -> None:
         """End grace periods, release pods, correct labels, report findings, set gauges."""
         clock = self._handle.clock
         self.ledger.run_due(clock.now())
         self._sweep.run_due(clock.monotonic())
-        self._audit.run_due(clock.monotonic())
+        if self.active:
+            self._audit.run_due(clock.monotonic())
         exceeded, self._exceeded = self._exceeded, {}
         for account in exceeded:
             self._report_exceeded(account)

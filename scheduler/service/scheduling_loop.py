@@ -31,7 +31,7 @@ from scheduler.service.recording.journal import LEADER, RELIST, Journal
 _log = structlog.get_logger(__name__)
 
 MAX_SLEEP: Final = 60.0
-"""Seconds; the wall clock may jump while the loop sleeps by the monotonic one."""
+"""Seconds. See `SchedulingLoop.max_sleep`."""
 
 
 class SchedulingLoop:
@@ -69,6 +69,9 @@ class SchedulingLoop:
         self._inbox = inbox
         self._decisions = decisions
         self._timed = timed
+        #: Seconds after which the loop looks at the wall clock again, which may jump while the loop
+        #: sleeps by the monotonic one. Infinite where the wall clock cannot jump.
+        self.max_sleep = MAX_SLEEP
         self._pauses = 0
         self._steady = asyncio.Event()
         self._steady.set()
@@ -319,15 +322,15 @@ class SchedulingLoop:
             await asyncio.sleep(0)
             return
         wakeup = self._queue.next_wakeup()
-        delay = MAX_SLEEP
+        delay = self.max_sleep
         if wakeup is not None:
-            delay = min(max(wakeup - self._clock.now(), 0.0), MAX_SLEEP)
+            delay = min(max(wakeup - self._clock.now(), 0.0), delay)
         for work in self._timed:
             due = work.next_due()
             if due is not None:
                 delay = min(delay, max(due - self._clock.monotonic(), 0.0))
         try:
-            async with asyncio.timeout(delay):
+            async with asyncio.timeout(None if delay == float("inf") else delay):
                 await self._wake.wait()
         except TimeoutError:
             pass

@@ -170,6 +170,7 @@ def assemble(
     profiles = build_profiles(connections, state, registry)
     flush_after = RunOptions().pod_max_in_unschedulable_pods
     scheduling = build_scheduling(connections, state, profiles, flush_after)
+    scheduling.loop.max_sleep = float("inf")  # Wall time follows the time of the loop.
     event_handlers = EventHandlers(
         state.cache,
         scheduling.queue,

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import heapq
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,8 +55,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._selector = _Selector(self)
-        self._clock_resolution = 1e-9
-        self._time = 0.0
+        self._set_time(0.0)
         self._until = 0.0
         self._on_idle: OnIdle = _stop
         self._failures: list[BaseException] = []
@@ -64,6 +64,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Return the virtual seconds since the start."""
         return self._time
+
+    def _set_time(self, time: float) -> None:
+        self._time = time
+        # The loop calls timers that are due within this time. It is the distance to the next
+        # larger number, so that no timer is called before its time, however late that is.
+        self._clock_resolution = math.ulp(time)
 
     def run(self, until: float, on_idle: OnIdle) -> None:
         """Run until `on_idle` returns True or virtual second `until` has passed.
@@ -87,7 +93,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def jump(self, time: float) -> None:
         """Set the clock while nothing runs, never back: for a replay, whose times are given."""
-        self._time = max(self._time, time)
+        self._set_time(max(self._time, time))
 
     def move_on(self) -> None:
         """Set the clock to the next timer, or stop."""
@@ -96,10 +102,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.stop()
         elif due > self._until or due == float("inf"):
             if self._until != float("inf"):
-                self._time = max(self._time, self._until)
+                self._set_time(max(self._time, self._until))
             self.stop()
         else:
-            self._time = max(self._time, due)
+            self._set_time(max(self._time, due))
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +147,66 @@ def test_a_call_that_fails_does_not_hold_the_others_up() -> None:
         loop.run(5.0, lambda _due: False)
     assert told == ["same time", "later"]
     loop.close()
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 3e7, 1e12])
+def test_calls_within_a_nanosecond_are_made_in_order_and_lose_no_later_one(start: float) -> None:
+    loop = VirtualLoop()
+    agenda = Agenda(loop)
+    told: list[str] = []
+    times = [start]
+    while len(times) < 4:
+        times.append(math.nextafter(times[-1], math.inf))
+
+    def first() -> None:
+        # Something else to do: the loop looks at its timers before the clock moves on.
+        loop.call_soon(lambda: None)
+        told.append("0")
+
+    agenda.at(times[0], first)
+    for number, time in enumerate(times[1:], start=1):
+        agenda.at(time, partial(told.append, str(number)))
+    agenda.at(start + 1.0, lambda: told.append("later"))
+    loop.run(start + 2.0, lambda _due: False)
+    assert told == ["0", "1", "2", "3", "later"]
+    loop.close()
+
+
+def test_no_timer_is_called_before_its_time() -> None:
+    loop = VirtualLoop()
+    early: list[float] = []
+    due = [1.0 + number * 1e-10 for number in range(20)]
+
+    def check(time: float) -> None:
+        loop.call_soon(lambda: None)
+        if loop.time() < time:
+            early.append(time)
+
+    for time in due:
+        loop.call_at(time, check, time)
+    loop.run(5.0, lambda _due: False)
+    assert not early
+    loop.close()
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_a_time_in_which_nothing_happens_costs_nothing(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[float] = []
+    move_on = VirtualLoop.move_on
+
+    def counted(loop: VirtualLoop) -> None:
+        moves.append(loop.time())
+        move_on(loop)
+
+    with offline.World() as world:
+        world.add_nodes(offline.node(cpu=4))
+        world.add_pods(offline.pod("web", cpu=1), count=2)
+        pod = offline.pod("gated", spec={"schedulingGates": [{"name": "example.com/gate"}]})
+        world.add_pods(pod, count=waiting)
+        world.schedule()
+        monkeypatch.setattr(VirtualLoop, "move_on", counted)
+        world.run(until=100 * 86_400.0)
+        assert world.now == 100 * 86_400.0
+    assert len(moves) < 10
