@@ -129,6 +129,10 @@ class OfflineServer:
         self._volumes.written(plural, changed)
         return changed
 
+    def catch_up(self) -> None:
+        """Let the volume controllers do what nobody wrote to them about."""
+        self._volumes.catch_up()
+
     async def get(self, resource: Resource[Any], name: str, namespace: str = "", **_: Any) -> Any:
         """Read one object."""
         found = self._tables.get(resource.plural, name, namespace)

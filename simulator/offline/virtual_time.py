@@ -13,7 +13,7 @@ import heapq
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -51,6 +51,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # Attributes of asyncio's loop that typeshed leaves out.
     _scheduled: list[asyncio.TimerHandle]
+    _ready: Collection[asyncio.Handle]
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +101,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         due = self._scheduled[0].when() if self._scheduled else float("inf")
         if self._on_idle(due):
             self.stop()
+        elif self._ready:
+            # `on_idle` found something to do; no time has passed before it.
+            return
         elif due > self._until or due == float("inf"):
             if self._until != float("inf"):
                 self._set_time(max(self._time, self._until))

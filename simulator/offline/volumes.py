@@ -37,14 +37,23 @@ class VolumeControllers:
             claim = self._tables.get("persistentvolumeclaims", reference.name, reference.namespace)
             if claim is not None and claim.metadata.uid == reference.uid:
                 self._bind(claim, item)
-        elif plural == "persistentvolumeclaims" and not item.spec.volume_name:
-            node_name = item.metadata.annotations.get(SELECTED_NODE)
-            storage_class: StorageClass | None = self._tables.get(
-                "storageclasses",
-                item.metadata.annotations.get(CLASS) or item.spec.storage_class_name or "",
-            )
-            if node_name and storage_class is not None and _provisions(storage_class):
-                self._bind(item, self._provisioned(item, storage_class, node_name))
+        elif plural == "persistentvolumeclaims":
+            self._provision(item)
+
+    def catch_up(self) -> None:
+        """Provision for claims whose node had been selected when they came into the world."""
+        for claim in list(self._tables.stores["persistentvolumeclaims"].list()):
+            self._provision(claim)
+
+    def _provision(self, claim: PersistentVolumeClaim) -> None:
+        annotations = claim.metadata.annotations
+        node_name = annotations.get(SELECTED_NODE)
+        if claim.spec.volume_name or not node_name:
+            return
+        name = annotations.get(CLASS) or claim.spec.storage_class_name or ""
+        storage_class: StorageClass | None = self._tables.get("storageclasses", name)
+        if storage_class is not None and _provisions(storage_class):
+            self._bind(claim, self._provisioned(claim, storage_class, node_name))
 
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         self._tables.put("persistentvolumes", _with_phase(volume))

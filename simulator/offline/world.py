@@ -274,12 +274,17 @@ class World(Editing):
         self._agenda.at(time, action)
 
     def _run(self, until: float, on_idle: Callable[[float], bool]) -> Result:
+        def idle(due: float) -> bool:
+            if self._assembly.scheduling.binding.under_way:
+                self._assembly.server.catch_up()
+            return on_idle(due)
+
         self._begin()
         began, self._last_change = self.now, self.now
         self._running = True
         try:
             with rare_collections(), only_errors_logged():
-                self._assembly.loop.run(until, on_idle)
+                self._assembly.loop.run(until, idle)
         finally:
             self._running = False
         for task in self._tasks:

@@ -87,6 +87,17 @@ def test_a_volume_is_provisioned_in_the_zone_of_the_chosen_node_and_keeps_pods_t
         assert [each.node for each in world.schedule().placed] == [placed.node]
 
 
+def test_a_volume_is_provisioned_for_a_claim_whose_node_was_selected_before() -> None:
+    selected = {"annotations": {"volume.kubernetes.io/selected-node": "a"}}
+    with offline.World() as world:
+        zones(world)
+        claim = {**CLAIM, "metadata": CLAIM["metadata"] | selected}
+        world.add_all([storage_class("disk.example.com"), claim])
+        world.add_pods(USER)
+        (placed,) = world.schedule().placed
+        assert (placed.node, placed.time) == ("a", 0.0)
+
+
 def test_a_claim_that_nobody_provisions_holds_its_pod() -> None:
     with offline.World() as world:
         zones(world)
