@@ -20,6 +20,7 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 HOSTNAME: Final = "kubernetes.io/hostname"
 _HARD: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Final = pointer("spec", "affinity", "nodeAffinity", _REQUIRED)
 
 
@@ -110,6 +111,15 @@ def node_affinity(situation: Situation) -> Iterator[Step]:
         change = situation.set_pod(_AFFINITY, None)
         text = "drop the required node affinity"
         yield Step(Code.DROP_NODE_AFFINITY, text, (change,), 5.0)
+
+
+def preferred_affinity(situation: Situation) -> Iterator[Step]:
+    """Drop the preferred affinity, which cannot be read."""
+    affinity = (situation.spec.get("affinity") or {}).get("nodeAffinity") or {}
+    if affinity.get(_PREFERRED):
+        path = pointer("spec", "affinity", "nodeAffinity", _PREFERRED)
+        text = "drop the preferred node affinity, which is invalid"
+        yield Step(Code.DROP_NODE_AFFINITY, text, (situation.set_pod(path, None),), 2.0)
 
 
 def label_step(node: Node, labels: dict[str, str | None]) -> Step:

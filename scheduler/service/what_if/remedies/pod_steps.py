@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
+from scheduler.api.node import Node
 from scheduler.api.pod import Pod
+from scheduler.api.pod_affinity import AffinityTerm
+from scheduler.framework import PodTerm, Rows, TermKind
 from scheduler.pages import Code, Step
 from scheduler.service.what_if.changes import pointer
 from scheduler.service.what_if.remedies.node_steps import HOSTNAME, label_step
@@ -18,6 +23,8 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _MISSING_LABEL: Final = "missing required label"
 _MORE: Final = (1, 2, 4, 8)
 MAX_EVICTED: Final = 20
+MAX_TERMS: Final = 50
+"""Anti-affinity terms of the pod whose rivals are looked for."""
 
 
 def spread(situation: Situation) -> Iterator[Step]:
@@ -105,56 +112,85 @@ def _without_rivals(situation: Situation) -> Iterator[Step]:
     """Evict the pods of the node's domain whose anti-affinity this one meets, or it theirs."""
     node = situation.node
     assert node is not None
-    found: dict[str, Pod] = {}
-    namespaces = _Namespaces(situation)
-    for pod, labels in _beside(situation):
-        if _repels(pod, situation.pod, labels, node.metadata.labels, namespaces) or _repels(
-            situation.pod, pod, node.metadata.labels, labels, namespaces
-        ):
-            found[pod.uid] = pod
-    rivals = sorted(found.values(), key=lambda each: each.key)
+    rows = _rows_of_rivals(situation)
+    if len(rows) > MAX_EVICTED:
+        return
+    table = situation.table
+    found = [
+        pod
+        for row in rows
+        for pod in table.pods[row].values()
+        if _repel_each_other(situation, pod, table.nodes[row])
+    ]
+    rivals = sorted(found, key=lambda each: each.key)
     if not 0 < len(rivals) <= MAX_EVICTED:
         return
     text = f"evict {names(rivals)}, which must not be near this pod"
     yield Step(Code.EVICT_PODS, text, evictions(rivals), 7.0 + len(rivals), node.name)
 
 
-class _Namespaces:
-    """Labels of namespaces, by name."""
+def _rows_of_rivals(situation: Situation) -> list[int]:
+    """Return the rows with pods that a required anti-affinity term keeps apart from this one.
 
-    def __init__(self, situation: Situation) -> None:
-        self._situation = situation
-
-    def labels(self, name: str) -> dict[str, str]:
-        found = self._situation.trial.find("Namespace", name)
-        labels: dict[str, str] = {} if found is None else found.metadata.labels
-        return labels
-
-
-def _beside(situation: Situation) -> Iterator[tuple[Pod, dict[str, str]]]:
-    """Yield the placed pods of all nodes, with the labels of their node."""
-    table = situation.table
-    for row in table.rows.tolist():
-        node = table.nodes[row]
-        if node is not None:
-            for pod in table.pods[row].values():
-                yield pod, node.metadata.labels
+    Read from the columns that the plugin reads too, since looking at every pod would take long.
+    """
+    table, pod = situation.table, situation.pod
+    namespace, labels = pod.metadata.namespace, pod.metadata.labels
+    found: set[int] = set()
+    own = _namespace_labels(situation, namespace)
+    for existing in table.existing_pod_terms(namespace, labels, own):
+        if existing.kind is TermKind.REQUIRED_ANTI:
+            rows = np.fromiter(existing.rows, np.intp)
+            found.update(_in_domain(situation, rows, existing.topology_key))
+    for term in pod.signature.pod_affinity_terms(namespace).required_anti[:MAX_TERMS]:
+        pods = PodTerm(_namespaces(situation, term), term.selector)
+        rows = np.flatnonzero(table.pod_counts((pods,), terminating=True))
+        found.update(_in_domain(situation, rows, term.topology_key))
+    return sorted(found)
 
 
-def _repels(
-    one: Pod,
-    other: Pod,
-    labels: dict[str, str],
-    other_labels: dict[str, str],
-    namespaces: _Namespaces,
-) -> bool:
-    """Whether a required anti-affinity term of `one` excludes `other` from the same domain."""
-    terms = one.signature.pod_affinity_terms(one.metadata.namespace)
-    namespace = other.metadata.namespace
-    for term in terms.required_anti:
-        value = labels.get(term.topology_key)
-        if value is None or other_labels.get(term.topology_key) != value:
-            continue
-        if term.matches(namespace, other.metadata.labels, namespaces.labels(namespace)):
-            return True
-    return False
+def _in_domain(situation: Situation, rows: Rows, key: str) -> list[int]:
+    """Return those of some rows whose node has the same value of a label as the one looked at."""
+    table, node = situation.table, situation.node
+    row = None if node is None else table.row_of(node.name)
+    column = table.label_column(key)
+    if row is None or column[row] < 0:
+        return []
+    found: list[int] = rows[table.valid[rows] & (column[rows] == column[row])].tolist()
+    return found
+
+
+def _repel_each_other(situation: Situation, other: Pod, node: Node | None) -> bool:
+    """Whether a required anti-affinity term keeps this pod and one on another node apart."""
+    assert situation.node is not None
+    here, there = situation.node.metadata.labels, {} if node is None else node.metadata.labels
+    return any(
+        term.topology_key in here
+        and here[term.topology_key] == there.get(term.topology_key)
+        and term.matches(
+            excluded.metadata.namespace,
+            _namespace_labels(situation, excluded.metadata.namespace),
+            excluded.metadata.labels,
+        )
+        for one, excluded in ((situation.pod, other), (other, situation.pod))
+        for term in one.signature.pod_affinity_terms(one.metadata.namespace).required_anti
+    )
+
+
+def _namespaces(situation: Situation, term: AffinityTerm) -> frozenset[str] | None:
+    """Return the namespaces of a term; None for all."""
+    selector = term.namespace_selector
+    if selector is None:
+        return term.namespaces
+    if selector.matches({}):
+        return None
+    known = situation.trial.objects("Namespace")
+    return term.namespaces.union(
+        each.metadata.name for each in known if selector.matches(each.metadata.labels)
+    )
+
+
+def _namespace_labels(situation: Situation, name: str) -> dict[str, str]:
+    found = situation.trial.find("Namespace", name)
+    labels: dict[str, str] = {} if found is None else found.metadata.labels
+    return labels

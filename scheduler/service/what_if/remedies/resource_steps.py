@@ -35,7 +35,7 @@ def quantity(name: str, amount: int) -> str:
     """
     if name == CPU:
         return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
-    if name in (MEMORY, EPHEMERAL_STORAGE) and amount % _MEBI == 0:
+    if _in_bytes(name) and amount % _MEBI == 0:
         return f"{amount // _MEBI}Mi" if amount else "0"
     return str(amount)
 
@@ -43,16 +43,22 @@ def quantity(name: str, amount: int) -> str:
 def spoken(name: str, amount: int) -> str:
     """Return an amount for a text.
 
-    >>> spoken("cpu", 3500), spoken("memory", 5 << 29), spoken("memory", 1000)
-    ('3.5', '2.5Gi', '1000')
+    >>> spoken("cpu", 3500), spoken("memory", 5 << 29), spoken("hugepages-2Mi", 64 << 20)
+    ('3.5', '2.5Gi', '64Mi')
+    >>> spoken("memory", 1000), spoken("example.com/gpu", 2)
+    ('1000', '2')
     """
     if name == CPU:
         return f"{amount / 1000:g}"
-    if name in (MEMORY, EPHEMERAL_STORAGE):
+    if _in_bytes(name):
         for unit, size in (("Gi", 1 << 30), ("Mi", _MEBI)):
             if amount >= size:
                 return f"{amount / size:.4g}{unit}"
     return str(amount)
+
+
+def _in_bytes(name: str) -> bool:
+    return name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-")
 
 
 def resources(situation: Situation) -> Iterator[Step]:
@@ -116,7 +122,8 @@ def lower_requests(situation: Situation, room: dict[str, int], share: float, nod
         if spec.get(field)
     ]
     text = " and ".join(f"{spoken(name, amount)} {name}" for name, amount in room.items())
-    cost = 3.0 + 4.0 * min(share, 1.0)
+    # A pod that requests nothing is seldom what anybody wants.
+    cost = 3.0 + 4.0 * min(share, 1.0) + (3.0 if not all(room.values()) else 0.0)
     return Step(Code.LOWER_REQUEST, f"request at most {text}", tuple(changes), cost, node)
 
 

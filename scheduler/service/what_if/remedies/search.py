@@ -25,6 +25,7 @@ from scheduler.service.what_if.remedies import (
     resource_steps,
     volume_steps,
 )
+from scheduler.service.what_if.remedies.ranking import Options, best, remedy, without_one
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names
 from scheduler.service.what_if.trial import Trial, TrialParts
 
@@ -44,6 +45,9 @@ STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
 }
 """What finds steps for the rejections of each plugin."""
 
+ERRORS: Final = (node_steps.preferred_affinity,)
+"""What finds steps where a plugin ends the attempt, since it cannot read what the pod states."""
+
 DEFAULT_LIMIT: Final = 5
 """Remedies that are listed."""
 MAX_TRIALS: Final = 150
@@ -55,8 +59,6 @@ EXAMPLES: Final = 3
 """Nodes looked at for each reason."""
 ENOUGH_SINGLE: Final = 3
 """Remedies of one step after which no combinations are tried."""
-
-Options = tuple[Step, ...]
 
 
 class Search:
@@ -83,9 +85,10 @@ class Search:
         #: Steps that every remedy begins with.
         self._first: Options = ()
 
-    def report(self, *, complete: bool) -> Remedies:
+    def report(self, *, complete: bool, note: str = "") -> Remedies:
         """Return what was found so far."""
-        return Remedies(self._best(), tried=self._tried, complete=complete)
+        found = best(self._found, self._limit)
+        return Remedies(found, tried=self._tried, complete=complete, note=note)
 
     def run(self) -> Generator[None, None, Remedies]:
         """Try everything; yields between trials. Raises LookupError if the pod is gone."""
@@ -101,8 +104,9 @@ class Search:
                 self._found.append(remedy(self._first, decision.node))
                 return self.report(complete=True)
             return Remedies(fits=decision.node, tried=self._tried)
-        if decision.error and decision.diagnosis is None:
+        if not self._may_mend(decision):
             return Remedies(tried=self._tried, complete=False, note=decision.error)
+        note = decision.error if decision.diagnosis is None else ""
         _, starts = self._try((), partial(self._starts, decision))
         yield
         chains: list[tuple[Options, Options]] = []
@@ -110,7 +114,7 @@ class Search:
             if self._tried >= MAX_TRIALS:
                 return self.report(complete=False)
             steps = (start,)
-            decision, following = self._try(steps, partial(self._next, start))
+            decision, following = self._try(steps, partial(self._next, steps))
             if decision:
                 self._found.append(remedy((*self._first, *steps), decision.node))
             else:
@@ -118,7 +122,8 @@ class Search:
             yield
         if len(self._found) < ENOUGH_SINGLE:
             yield from self._combine(chains)
-        return self.report(complete=self._tried < MAX_TRIALS)
+        complete = self._tried < MAX_TRIALS
+        return self.report(complete=complete, note="" if self._found else note)
 
     def _admit(self) -> Iterator[None]:
         """Begin with the steps without which the pod is not tried at all."""
@@ -138,7 +143,7 @@ class Search:
         self._first = tuple(steps)
         yield
 
-    def _combine(self, chains: list[tuple[Options, Options]]) -> Iterator[None]:
+    def _combine(self, chains: list[tuple[Options, Options]]) -> Generator[None, None, None]:
         """Add steps to those that did not suffice, the cheapest first, until enough was found."""
         for _ in range(MAX_STEPS - 1):
             longer: list[tuple[Options, Options]] = []
@@ -147,24 +152,28 @@ class Search:
                     return
                 for step in options[:2]:
                     more = (*steps, step)
-                    decision, following = self._try(more, partial(self._next, step))
-                    if decision:
-                        self._found.append(remedy((*self._first, *more), decision.node))
-                    else:
-                        longer.append((more, following))
+                    decision, following = self._try(more, partial(self._next, more))
                     yield
                     if decision:
+                        self._found.append((yield from self._shortened(more, decision.node)))
                         break
+                    longer.append((more, following))
             if self._found:
                 return
             chains = longer
 
-    def _best(self) -> tuple[Remedy, ...]:
-        seen: dict[str, Remedy] = {}
-        for each in sorted(self._found, key=lambda each: (each.cost, each.text)):
-            if not any(_includes(each, other) for other in seen.values()):
-                seen.setdefault(each.text, each)
-        return tuple(seen.values())[: self._limit]
+    def _shortened(self, steps: Options, node: str) -> Generator[None, None, Remedy]:
+        """Return a remedy without the steps that turn out to be superfluous."""
+        shorter = True
+        while shorter and self._tried < MAX_TRIALS:
+            shorter = False
+            for fewer in without_one(steps):
+                decision, _ = self._try(fewer, None)
+                yield
+                if decision:
+                    steps, node, shorter = fewer, decision.node, True
+                    break
+        return remedy((*self._first, *steps), node)
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -186,7 +195,7 @@ class Search:
             decision = trial.decide(
                 pod, seconds=self._seconds, preempt=options is None, granted=granted
             )
-            if decision or options is None or decision.diagnosis is None:
+            if decision or options is None or not self._may_mend(decision):
                 return decision, ()
             known = {each.text for each in steps}
             unseen: dict[str, Step] = {}
@@ -194,6 +203,10 @@ class Search:
                 if each.text not in known:
                     unseen.setdefault(each.text, each)
             return decision, tuple(sorted(unseen.values(), key=lambda each: each.cost))
+
+    def _may_mend(self, decision: TrialDecision) -> bool:
+        """Whether steps can be looked for: the decision was made, or ended with an error."""
+        return decision.diagnosis is not None or not (decision or decision.cut)
 
     def _pod(self, pod: Pod | None) -> Pod:
         if pod is None or pod.spec.node_name:
@@ -211,23 +224,35 @@ class Search:
             text = f"evict {names(victims)} from {first.preemption_node}"
             cost = 2.0 + len(victims)
             yield Step(Code.EVICT_PODS, text, evictions(victims), cost, first.preemption_node)
+        if decision.diagnosis is None:
+            yield from self._mending(trial, pod, decision)
+            return
         for status, nodes in self._rejections(decision):
             for node in nodes or [None]:
                 yield from self._steps(trial, pod, status, node)
         situation = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
         yield from new_nodes.like_the_best(situation)
 
-    def _next(self, after: Step, trial: Trial, decision: TrialDecision) -> Iterator[Step]:
-        """Yield steps for what still rejects the pod, on the node that the last step was about."""
+    def _next(self, after: Options, trial: Trial, decision: TrialDecision) -> Iterator[Step]:
+        """Yield steps for what still rejects the pod, on the last node that a step was about."""
         pod = self._pod(trial.find("Pod", self._key))
-        node: Node | None = trial.find("Node", after.node) if after.node else None
-        status = decision.status_of(after.node) if node is not None else None
+        name = next((each.node for each in reversed(after) if each.node), "")
+        node: Node | None = trial.find("Node", name) if name else None
+        status = decision.status_of(name) if node is not None else None
         if status is not None:
             yield from self._steps(trial, pod, status, node)
             return
+        yield from self._mending(trial, pod, decision)
         for status, nodes in self._rejections(decision, examples=1):
             for each in nodes or [None]:
                 yield from self._steps(trial, pod, status, each)
+
+    def _mending(self, trial: Trial, pod: Pod, decision: TrialDecision) -> Iterator[Step]:
+        """Yield steps for the error that ended a decision."""
+        if decision.diagnosis is None:
+            status = Status(StatusCode.ERROR, (decision.error,))
+            for find in ERRORS:
+                yield from find(self._situation(trial, pod, status, None))
 
     def _steps(self, trial: Trial, pod: Pod, status: Status, node: Node | None) -> Iterator[Step]:
         for plugin in status.plugin.split(", "):
@@ -274,20 +299,3 @@ class Search:
             plugins = absent.plugin or ", ".join(sorted(diagnosis.unschedulable_plugins))
             rows = table.rows[:1].tolist() if seen == 0 else []
             yield absent.by(plugins), [table.nodes[row] for row in rows]
-
-
-def remedy(steps: Options, node: str) -> Remedy:
-    """Join steps that were tried together."""
-    return Remedy(
-        codes=tuple(each.code.value for each in steps),
-        text=", and ".join(each.text for each in steps),
-        steps=steps,
-        node=node,
-        cost=sum(each.cost for each in steps) + 2.0 * (len(steps) - 1),
-    )
-
-
-def _includes(one: Remedy, other: Remedy) -> bool:
-    """Whether `one` does all that `other` does, and more."""
-    texts = {each.text for each in one.steps}
-    return len(one.steps) > len(other.steps) and all(each.text in texts for each in other.steps)

@@ -99,6 +99,58 @@ def test_each_reason_has_its_remedy(case: str) -> None:
         )
 
 
+def rival(name: str, **term: Any) -> JsonObject:
+    """Return a pod on n that keeps pods with the label a=b away."""
+    spec = affinity("podAntiAffinity", topologyKey=ZONE, labelSelector=SELECTOR, **term)
+    return offline.pod(name, node="n", spec=spec)
+
+
+def test_a_pod_that_keeps_this_one_away_is_evicted() -> None:
+    node = offline.node("n", labels={ZONE: "z"})
+    with world(node, offline.pod("p", labels={"a": "b"}), rival("old"), rival("other")) as made:
+        evicted = "evict default/old, default/other, which must not be near this pod"
+        found = made.remedies("default/p").remedies
+        assert found[0].text == evicted
+    far = rival("far", namespaces=["elsewhere"])
+    with world(node, offline.pod("p", labels={"a": "b"}), rival("old"), far) as made:
+        found = made.remedies("default/p").remedies
+        assert found[0].text == "evict default/old, which must not be near this pod"
+
+
+def test_a_pod_that_this_one_keeps_away_is_evicted() -> None:
+    node = offline.node("n", labels={ZONE: "z"})
+    spec = affinity(
+        "podAntiAffinity", topologyKey=ZONE, labelSelector=SELECTOR, namespaceSelector={}
+    )
+    old = offline.pod("old", node="n", labels={"a": "b"})
+    with world(node, offline.pod("p", spec=spec), old) as made:
+        texts = [each.text for each in made.remedies("default/p").remedies]
+        assert "evict default/old, which must not be near this pod" in texts
+
+
+def test_a_preference_that_cannot_be_read_is_dropped() -> None:
+    bad = {"key": "gen", "operator": "Gt", "values": ["abc"]}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [bad]}}]
+    spec = {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    }
+    with world(offline.node("n"), offline.pod("p", spec=spec), offline.node("m")) as made:
+        (only,) = made.remedies("default/p").remedies
+        assert only.text == "drop the preferred node affinity, which is invalid"
+
+
+def test_superfluous_steps_are_left_out() -> None:
+    other = {"matchLabels": {"c": "d"}}
+    terms = [
+        {"topologyKey": key, "labelSelector": each}
+        for key, each in ((ZONE, SELECTOR), ("rack", other))
+    ]
+    spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    with world(offline.node("n", cpu=1), offline.pod("p", cpu=2, spec=spec)) as made:
+        found = made.remedies("default/p").remedies
+        assert found[0].text == "request at most 1 cpu, and drop the required pod affinity"
+
+
 def test_two_changes_are_combined_where_one_does_not_suffice() -> None:
     node = offline.node("n", cpu=4, taints=(TAINT,), unschedulable=True)
     with world(node, offline.pod("p", cpu=2)) as made:

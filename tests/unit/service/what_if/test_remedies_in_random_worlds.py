@@ -6,7 +6,10 @@ from benchmarks.remedies.judging import judge
 
 
 def test_remedies_work_where_they_are_applied() -> None:
-    found = judge([("preemption", 1), ("spread", 2), ("taints", 0)])
+    found = judge(
+        # In the last two, rivals must be found, and several steps concern one node.
+        [("preemption", 1), ("spread", 2), ("taints", 0), ("preemption", 7), ("changing", 8)]
+    )
     assert found.pending
     assert found.wrong == []
-    assert found.share >= 0.95, found.helpless
+    assert found.helpless == []
