@@ -5,7 +5,7 @@ Nothing here moves a pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -20,6 +20,10 @@ from scheduler.queue.queueing_hints import QueueingHintMap
 from scheduler.queue.unschedulable_pods import Group
 
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
+_OLDEST_STEP: Final = 5_000
+"""Pods that one step of `oldest` looks at."""
+_OLDEST_SPARE: Final = 1_000
+"""Pods that `oldest` keeps beside those asked for, in the place of some that leave meanwhile."""
 
 
 class QueueInvariantError(AssertionError):
@@ -119,31 +123,30 @@ class QueueIntrospection(QueueParts):
             for plugin in sorted(holding)
         )
 
-    def oldest(self, limit: int) -> list[PodView]:
-        """Return the `limit` pods of all sub-queues that have waited longest, longest first.
+    def oldest(self, limit: int) -> Generator[None, None, list[PodView]]:
+        """Find the `limit` pods of all sub-queues that have waited longest, longest first.
 
-        Takes some 5 ms with 50,000 pods.
+        Each step of the generator takes about a millisecond, and the queue may change between two:
+        pods that leave meanwhile are left out, pods that come are not considered.
         """
         infos = list(self._sub_queues)
-        # `_waiting_since`, without 50,000 calls.
-        since = np.fromiter(
-            [
-                info.timestamp if (first := info.initial_attempt_timestamp) is None else first
-                for info in infos
-            ],
-            dtype=np.float64,
+        yield
+        times = np.empty(len(infos))
+        for start in range(0, len(infos), _OLDEST_STEP):
+            part = infos[start : start + _OLDEST_STEP]
+            times[start : start + len(part)] = [_waiting_since(each) for each in part]
+            yield
+        kept = limit + _OLDEST_SPARE
+        chosen = np.arange(len(infos))
+        if kept < len(infos):
+            chosen = np.argpartition(times, kept)[:kept]
+        order = chosen[np.argsort(times[chosen], kind="stable")].tolist()
+        yield
+        places = (
+            (info, self._sub_queues.state(info.uid)) for info in map(infos.__getitem__, order)
         )
-        if limit < len(infos):
-            chosen = np.argpartition(since, limit)[:limit]
-        else:
-            chosen = np.arange(len(infos))
-        order = chosen[np.argsort(since[chosen], kind="stable")].tolist()
-        found = []
-        for info in map(infos.__getitem__, order):
-            state = self._sub_queues.state(info.uid)
-            assert state is not None
-            found.append(self._view(info, state, None))
-        return found
+        waiting = ((info, place) for info, place in places if place is not None)
+        return [self._view(info, place, None) for info, place in islice(waiting, limit)]
 
     def validate(self) -> None:
         """Raise QueueInvariantError if an invariant is broken. Slow; for tests and debugging."""
