@@ -2,12 +2,12 @@
 
 Invariant: an assumed object replaces only the version that was watched when it was assumed. As soon
 as the watch delivers another version or the deletion, the assumption is dropped; completed writes
-need no notification.
+need no notification. Assumptions outlast trials, in which objects may be deleted and come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -26,7 +26,8 @@ class AssumeCache(Generic[T]):
         self._assumed: dict[tuple[str, str], tuple[T, T]] = {}
         #: Changes whenever the result of `get` may change.
         self.version = 0
-        handle.subscriptions.on_object(plural, self._changed)
+        handle.subscriptions.on_object(plural, self._changed, in_trials=True)
+        handle.subscriptions.on_trial(self._begin_trial)
 
     def __len__(self) -> int:
         return len(self._assumed)
@@ -71,6 +72,15 @@ class AssumeCache(Generic[T]):
         if entry is not None and entry[1] is assumed:
             del self._assumed[key]
             self.version += 1
+
+    def _begin_trial(self) -> Callable[[], None]:
+        assumed = dict(self._assumed)
+
+        def restore() -> None:
+            self._assumed = assumed
+            self.version += 1
+
+        return restore
 
     def _changed(self, old: T | None, new: T | None) -> None:
         item = old if new is None else new

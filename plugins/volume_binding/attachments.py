@@ -175,11 +175,11 @@ class Attachments:
         self._limits: dict[str, Int64Column] = {}
         self._capacity = 0
         subscriptions = handle.subscriptions
-        subscriptions.on_object("persistentvolumeclaims", self._claim_changed)
-        subscriptions.on_object("persistentvolumes", self._volume_changed)
-        subscriptions.on_object("storageclasses", self._class_changed)
-        subscriptions.on_object("csinodes", self._csi_node_changed)
-        subscriptions.on_object("volumeattachments", self._attachment_changed)
+        subscriptions.on_object("persistentvolumeclaims", self._claim_changed, in_trials=True)
+        subscriptions.on_object("persistentvolumes", self._volume_changed, in_trials=True)
+        subscriptions.on_object("storageclasses", self._class_changed, in_trials=True)
+        subscriptions.on_object("csinodes", self._csi_node_changed, in_trials=True)
+        subscriptions.on_object("volumeattachments", self._attachment_changed, in_trials=True)
 
     # -- reading ---------------------------------------------------------------------------------
 

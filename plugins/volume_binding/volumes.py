@@ -6,7 +6,7 @@ volumes of its class, smallest first; bound volumes, usually the majority, are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -77,7 +77,10 @@ class FreeVolumes:
         #: Fitting volumes by requirements, valid for `_version` of the volumes.
         self._fitting: dict[_Requirements, list[PersistentVolume]] = {}
         self._version = -1
-        handle.subscriptions.on_object("persistentvolumes", self._changed)
+        #: In a trial: the order of each volume that was removed, for when it comes back.
+        self._removed: dict[str, int] | None = None
+        handle.subscriptions.on_object("persistentvolumes", self._changed, in_trials=True)
+        handle.subscriptions.on_trial(self._begin_trial)
 
     def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
         """Return volumes that fit a claim on some node. Raises SelectorError, QuantityError."""
@@ -128,7 +131,8 @@ class FreeVolumes:
                 yield volume
 
     def _reserved(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
-        for entry in self._claimed.get(claim_key(claim), {}).values():
+        # By arrival: an update moves an entry to the end of the dictionary.
+        for entry in sorted(self._claimed.get(claim_key(claim), {}).values(), key=_by_arrival):
             volume = self._volumes.get(entry.name)
             if volume is not None:
                 yield volume
@@ -147,6 +151,16 @@ class FreeVolumes:
             for volume in self._handle.listers["persistentvolumes"].list():
                 self._add(volume)
 
+    def _begin_trial(self) -> Callable[[], None]:
+        # In the order of the live objects, which a trial may change.
+        self._list()
+        order, self._removed = self._order, {}
+
+        def restore() -> None:
+            self._order, self._removed = order, None
+
+        return restore
+
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if not self._listed:
             return
@@ -157,10 +171,12 @@ class FreeVolumes:
             self._add(new, order)
 
     def _add(self, volume: PersistentVolume, order: int | None = None) -> None:
+        name = volume.metadata.name
+        if order is None and self._removed:
+            order = self._removed.pop(name, None)
         if order is None:
             self._order += 1
             order = self._order
-        name = volume.metadata.name
         entry = _Entry(volume_size(volume), order, name)
         reference = volume.spec.claim_ref
         if reference is not None:
@@ -184,7 +200,15 @@ class FreeVolumes:
         entry = entries.pop(volume.metadata.name, None)
         if not entries:
             del index[key]
-        return None if entry is None else entry.order
+        if entry is None:
+            return None
+        if self._removed is not None:
+            self._removed[entry.name] = entry.order
+        return entry.order
+
+
+def _by_arrival(entry: _Entry) -> int:
+    return entry.order
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -231,10 +231,28 @@ class TimedWork(Protocol):
 class Subscriptions(Protocol):
     """Callbacks for plugins. They run on the scheduling loop and must be quick."""
 
-    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+    def on_object(
+        self,
+        plural: str,
+        callback: Callable[[Any | None, Any | None], None],
+        *,
+        in_trials: bool = False,
+    ) -> None:
         """Call `callback(old, new)` after cache and queue have handled a change of an object.
 
         `old` is None for a new object, `new` for a deleted one. Subscribing makes `plural` watched.
+
+        With `in_trials` the callback is also called for changes that a question only tries, and for
+        taking them back. It may then do nothing but keep an index of objects up to date. State that
+        does not follow from the objects alone needs `on_trial`.
+        """
+        ...
+
+    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Call `begin()` before changes are tried, and what it returns when they are taken back.
+
+        A trial (`kubestow whatif`) runs between two scheduling cycles, without a pause. The
+        returned function must restore what the trial changed in the plugin.
         """
         ...
 

@@ -8,6 +8,7 @@ that it belongs to is taken over, and withdrawn when nothing uses the plugin any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import structlog
@@ -23,6 +24,9 @@ class SubscriptionBoard:
 
     def __init__(self) -> None:
         self._objects: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
+        #: Those of `_objects` that are called in trials, too.
+        self._tried: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
+        self._trials: list[Callable[[], Callable[[], None]]] = []
         self._nominations: list[Callable[[Pod, str], None]] = []
         self._binds: list[Callable[[Pod, str], None]] = []
         self._synced: list[Callable[[], None]] = []
@@ -31,9 +35,21 @@ class SubscriptionBoard:
         #: Whether the end of the first lists was published.
         self.synced = False
 
-    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+    def on_object(
+        self,
+        plural: str,
+        callback: Callable[[Any | None, Any | None], None],
+        *,
+        in_trials: bool = False,
+    ) -> None:
         """Call `callback(old, new)` for every change of a watched object."""
-        self._objects.setdefault(plural, []).append(callback)
+        self.add("object", callback, plural)
+        if in_trials:
+            self.add("tried", callback, plural)
+
+    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Call `begin()` before a trial, and what it returns after it."""
+        self._trials.append(begin)
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
         """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""
@@ -60,6 +76,21 @@ class SubscriptionBoard:
         """Call the subscribers to a resource."""
         _publish(self._objects.get(plural, ()), old, new)
 
+    @property
+    def tried_plurals(self) -> frozenset[str]:
+        """Resources of which some subscriber hears in trials."""
+        return frozenset(self._tried)
+
+    def publish_tried(self, plural: str, old: Any | None, new: Any | None) -> None:
+        """Call the subscribers that hear of trials. Raises what they raise."""
+        for callback in self._tried.get(plural, ()):
+            callback(old, new)
+
+    def begin_trial(self, restored: ExitStack) -> None:
+        """Let the subscribers remember their state; closing `restored` has them restore it."""
+        for begin in self._trials:
+            restored.callback(begin())
+
     def publish_nomination(self, pod: Pod, node_name: str) -> None:
         """Call the subscribers to nominations."""
         _publish(self._nominations, pod, node_name)
@@ -82,13 +113,14 @@ class SubscriptionBoard:
         self._callbacks(kind, plural).remove(callback)
 
     def _callbacks(self, kind: str, plural: str) -> list[Any]:
-        if kind == "object":
-            return self._objects.setdefault(plural, [])
+        if kind in ("object", "tried"):
+            return (self._objects if kind == "object" else self._tried).setdefault(plural, [])
         lists: dict[str, list[Any]] = {
             "nomination": self._nominations,
             "bind": self._binds,
             "synced": self._synced,
             "time": self.timed,
+            "trial": self._trials,
         }
         return lists[kind]
 
@@ -107,9 +139,21 @@ class PluginSubscriptions:
         self._entries: list[tuple[str, Any, str]] = []
         self._catching_up: list[_CatchUp] = []
 
-    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+    def on_object(
+        self,
+        plural: str,
+        callback: Callable[[Any | None, Any | None], None],
+        *,
+        in_trials: bool = False,
+    ) -> None:
         """Call `callback(old, new)` for every change of a watched object."""
         self._add("object", callback, plural)
+        if in_trials:
+            self._add("tried", callback, plural)
+
+    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Call `begin()` before a trial, and what it returns after it."""
+        self._add("trial", begin)
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
         """Call `callback(pod, node_name)` for nominations; an empty name: one was cleared."""

@@ -1,10 +1,11 @@
 """Trials: changes made to the live state, decided on by the real engine, and taken back.
 
 A trial changes stores and node table through the same event handlers as the watches do, so that
-every plugin sees them. The queue hears of nothing, nor do the plugins that act on what they see:
-only those that index volumes do (`_INDEXED`). Leaving the trial takes every change back in reverse
-order, with the random source: no decision that follows differs from one without the trial. Only the
-change log has grown, so that results of the changed rows are evaluated once more.
+every plugin sees them. The queue hears of nothing. Of the plugins' callbacks for objects only those
+are called that were subscribed for trials (`framework.Subscriptions`). Leaving the trial takes all
+changes back in reverse order, with the random source and the state of plugins: no decision that
+follows differs from one without the trial. Only the change log has grown, so that results of the
+changed rows are evaluated once more.
 
 Invariant: a trial runs in one piece on the event loop, between scheduling cycles. While it is open
 nothing else may read or write the state.
@@ -13,10 +14,12 @@ nothing else may read or write the state.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Self, cast
 
 import msgspec
 
@@ -36,17 +39,6 @@ from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.pod_intake import check_node
 from scheduler.service.subscriptions import SubscriptionBoard
 from scheduler.service.what_if.changes import ChangeError, applied, as_json, resource_of
-
-_INDEXED: Final = frozenset(
-    (
-        "persistentvolumes",
-        "persistentvolumeclaims",
-        "storageclasses",
-        "csinodes",
-        "volumeattachments",
-    )
-)
-"""Resources of which plugins keep an index; their callbacks change nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +89,12 @@ class _DeafQueue:
         """Keep the pod."""
 
 
-class _IndexBoard:
-    """Publishes changes of `_INDEXED` resources, and no others."""
-
-    plurals = _INDEXED
+class _TrialBoard:
+    """Publishes changes of objects to the subscribers that hear of trials."""
 
     def __init__(self, board: SubscriptionBoard) -> None:
-        self.publish_object = board.publish_object
+        self.plurals = board.tried_plurals
+        self.publish_object = board.publish_tried
 
 
 class _NoMeasurements:
@@ -114,22 +105,12 @@ class _NoMeasurements:
 
     def handler_error(self, plural: str) -> None:
         """Raise: the state may differ from what was asked for."""
-        raise ChangeError(f"the scheduler cannot take in this change of {plural}; see its log")
+        error = sys.exception()
+        raise ChangeError(f"a change of {plural} cannot be tried: {error!r}") from error
 
 
-class _Undo:
-    """The means of taking one change back."""
-
-    __slots__ = ("interned", "item", "key", "old", "plural", "raw")
-
-    def __init__(self, plural: str, key: str, old: Any, raw: bytes | None, item: Any) -> None:
-        self.plural = plural
-        self.key = key
-        self.old = old
-        self.raw = raw
-        self.item = item
-        #: A pod that holds a signature because of the change.
-        self.interned: Pod | None = None
+class TrialError(RuntimeError):
+    """A change could not be taken back."""
 
 
 class Trial:
@@ -145,23 +126,25 @@ class Trial:
             WaitingPods(),
             scheduler_names=parts.engine.frameworks,
             registered=parts.registered,
-            subscriptions=cast("Any", _IndexBoard(parts.subscriptions)),
+            subscriptions=cast("Any", _TrialBoard(parts.subscriptions)),
             clock=parts.clock,
             metrics=cast("Any", _NoMeasurements()),
             features=parts.features,
             honor_foreign_nominations=False,
         )
         self._nodes, self._pods, self._other = handlers.nodes, handlers.pods, handlers.other
-        self._done: list[_Undo] = []
-        self._placed: list[tuple[Pod, CycleState | None]] = []
-        self._orders: dict[str, list[str]] = {}
+        #: Takes back what was done, the last first, and all of it even if one step fails.
+        self._undo = ExitStack()
+        self._ordered: set[str] = set()
         self._uids = 0
-        self._random: Any = None
-        self._restore: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
-        self._random = self._parts.random.getstate()
-        self._restore = self._parts.cache.external_changes_kept()
+        parts = self._parts
+        with ExitStack() as undo:
+            undo.callback(parts.random.setstate, parts.random.getstate())
+            undo.callback(parts.cache.external_changes_kept())
+            parts.subscriptions.begin_trial(undo)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(
@@ -170,16 +153,12 @@ class Trial:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        while self._placed:
-            self._forget(*self._placed.pop())
-        while self._done:
-            self._undo(self._done.pop())
-        table = self._parts.cache.table
-        for name, uids in self._orders.items():
-            table.reorder_pods(table.row_for_pods(name), uids)
-        self._orders.clear()
-        self._restore()
-        self._parts.random.setstate(self._random)
+        try:
+            self._undo.close()
+        except Exception as failed:
+            raise TrialError("a what-if question left a trace in the live state") from failed
+        finally:
+            self._ordered.clear()
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -248,7 +227,6 @@ class Trial:
             raise ChangeError(f"{resource.kind} {key}: no plugin in use reads {plural}")
         old = store.by_key(key)
         self._identify(item, old)
-        undo = _Undo(plural, key, old, store.raw(item.metadata.name, item.metadata.namespace), item)
         if resource is NODES:
             check_node(item)
         elif resource is PODS:
@@ -257,23 +235,33 @@ class Trial:
             self._check_uid(item, key)
             if item.interned is None:
                 self._parts.signatures.intern(item)
-                undo.interned = item
+                self._undo.callback(self._parts.signatures.release, item)
             self._note_order(old)
-        store.put(key, item)
-        self._done.append(undo)
-        self._deliver(plural, _deltas(old, item))
+        self._change(plural, key, old, item)
 
     def remove(self, resource: Resource[Any], item: Any) -> None:
         """Remove a typed object that exists, a pod at once. Raises ChangeError."""
         plural, key = resource.plural, resource.key(item)
-        store = self._parts.stores[plural]
         if plural == "pods":
             self._check_movable(item)
             self._note_order(item)
+        self._change(plural, key, item, None)
+
+    def _change(self, plural: str, key: str, old: Any | None, new: Any | None) -> None:
+        """Replace an object, None for none, and prepare to put the old one back."""
+        store = self._parts.stores[plural]
+        item: Any = old if new is None else new
         raw = store.raw(item.metadata.name, item.metadata.namespace)
-        store.remove(key)
-        self._done.append(_Undo(plural, key, item, raw, None))
-        self._deliver(plural, _deltas(item, None))
+
+        def put(before: Any | None, item: Any | None, raw: bytes | None = None) -> None:
+            if item is None:
+                store.remove(key)
+            else:
+                store.put(key, item, raw)
+            self._deliver(plural, _deltas(before, item))
+
+        self._undo.callback(put, new, old, raw)
+        put(old, new)
 
     def _identify(self, item: Any, old: Any | None) -> None:
         metadata = item.metadata
@@ -305,10 +293,12 @@ class Trial:
     def _note_order(self, pod: Pod | None) -> None:
         """Remember the order of the pods of a node, from which one may be taken."""
         node = "" if pod is None else pod.spec.node_name
-        if node and node not in self._orders:
+        if node and node not in self._ordered:
+            self._ordered.add(node)
             table = self._parts.cache.table
             # The node may be gone, but its row stays as long as a pod is counted there.
-            self._orders[node] = list(table.pods[table.row_for_pods(node)])
+            row = table.row_for_pods(node)
+            self._undo.callback(table.reorder_pods, row, list(table.pods[row]))
 
     # -- decisions -------------------------------------------------------------------------------
 
@@ -342,31 +332,14 @@ class Trial:
 
     def place(self, pod: Pod, node: str, *, reserve: bool = False) -> None:
         """Count a pod on a node to the end of the trial."""
-        placed = self._parts.cache.assume_pod(pod, node)
-        state: CycleState | None = None
+        cache = self._parts.cache
+        placed = cache.assume_pod(pod, node)
+        self._undo.callback(cache.forget_pod, pod.uid)
         if reserve:
             state = CycleState(self._parts.clock.now())
             framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
+            self._undo.callback(framework.run_unreserve, state, placed, node)
             framework.run_reserve(state, placed, node)
-        self._placed.append((placed, state))
-
-    # -- undoing ---------------------------------------------------------------------------------
-
-    def _forget(self, pod: Pod, state: CycleState | None) -> None:
-        if state is not None:
-            framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
-            framework.run_unreserve(state, pod, pod.spec.node_name)
-        self._parts.cache.forget_pod(pod.uid)
-
-    def _undo(self, undo: _Undo) -> None:
-        store = self._parts.stores[undo.plural]
-        if undo.old is None:
-            store.remove(undo.key)
-        else:
-            store.put(undo.key, undo.old, undo.raw)
-        self._deliver(undo.plural, _deltas(undo.item, undo.old))
-        if undo.interned is not None:
-            self._parts.signatures.release(undo.interned)
 
     def _deliver(self, plural: str, deltas: Sequence[Delta[Any]]) -> None:
         if plural == "nodes":

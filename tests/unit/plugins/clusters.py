@@ -50,9 +50,18 @@ class Objects:
         self.known: dict[str, list[Any]] = {}
         self._callbacks: list[tuple[str, Callable[[Any | None, Any | None], None]]] = []
 
-    def on_object(self, plural: str, callback: Callable[[Any | None, Any | None], None]) -> None:
+    def on_object(
+        self,
+        plural: str,
+        callback: Callable[[Any | None, Any | None], None],
+        *,
+        in_trials: bool = False,
+    ) -> None:
         """Subscribe, as in `framework.Subscriptions`."""
         self._callbacks.append((plural, callback))
+
+    def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Subscribe to trials, of which there are none."""
 
     def publish(self, plural: str, old: Any | None, new: Any | None) -> None:
         """Call the subscribers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -124,3 +125,34 @@ def test_shared_objects_of_modules_that_are_imported_afresh_are_forgotten_and_re
     assert (list(shared.objects), list(shared.subscriptions)) == (["list"], ["list"])
     shared.restore(before)
     assert shared.objects == {"list": [], "board": board}
+
+
+def test_what_is_tried_is_heard_only_by_those_who_asked_for_it() -> None:
+    board, heard = SubscriptionBoard(), list[str]()
+    own = PluginSubscriptions(board, attached=True)
+    own.on_object("services", lambda old, new: heard.append("real"))
+    own.on_object("services", lambda old, new: heard.append("index"), in_trials=True)
+    board.publish_tried("services", None, make_pod("tried"))
+    assert heard == ["index"]
+    board.publish_object("services", None, make_pod("real"))
+    assert heard == ["index", "real", "index"]
+    own.withdraw()
+    board.publish_tried("services", None, make_pod("tried"))
+    assert len(heard) == 3
+
+
+def test_a_trial_begins_with_all_subscribers_and_ends_with_the_last_first() -> None:
+    board, calls = SubscriptionBoard(), list[str]()
+
+    def note(name: str) -> Callable[[], Callable[[], None]]:
+        def begin() -> Callable[[], None]:
+            calls.append(f"{name} begins")
+            return lambda: calls.append(f"{name} ends")
+
+        return begin
+
+    for name in ("a", "b"):
+        PluginSubscriptions(board, attached=True).on_trial(note(name))
+    with ExitStack() as stack:
+        board.begin_trial(stack)
+    assert calls == ["a begins", "b begins", "b ends", "a ends"]
