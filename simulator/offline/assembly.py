@@ -1,7 +1,7 @@
 """The scheduler of a world: the stages of the service, over tables instead of an API server.
 
 Nothing of the scheduler is written again here. Left out are the parts that talk to others: the
-Lease, reflectors, extenders, Events, metrics endpoints, and the controllers of quota usage and of
+Lease, reflectors, extenders, metrics endpoints, and the controllers of quota usage and of
 node provisioning.
 """
 
@@ -34,6 +34,7 @@ from scheduler.service.stages.reflectors import needed_plurals
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
 from scheduler.service.what_if.trial import TrialParts
+from simulator.offline.event_log import EventLog
 from simulator.offline.server import OfflineServer
 from simulator.offline.tables import Handlers, Tables
 from simulator.offline.virtual_time import VirtualClock, VirtualLoop
@@ -65,6 +66,8 @@ class Assembly:
     #: What of the configuration has no effect here.
     notes: tuple[str, ...]
     metrics: SchedulerMetrics
+    #: The Events that were recorded, if they are kept.
+    events: EventLog
 
     def trial_parts(self) -> TrialParts:
         """Return what trials work on (`scheduler.service.what_if`)."""
@@ -107,13 +110,6 @@ class OfflineBackground(BackgroundTasks):
         return tuple(self._tasks)
 
 
-class _NoRecorder:
-    """In place of the recorder of Events: nobody reads them."""
-
-    def event(self, *_: object) -> None:
-        """Do nothing."""
-
-
 def read(
     config: str | Path | None, plugin_dirs: tuple[str, ...], feature_gates: Mapping[str, bool]
 ) -> tuple[Configuration, Registry]:
@@ -152,7 +148,7 @@ def assemble(
     dispatcher = Dispatcher(
         cast("Any", server), options=DispatcherOptions(binds=ENDLESS_BINDS), random=source
     )
-    recorder = cast("Any", _NoRecorder())
+    events: Any = EventLog(clock)
     connections = Connections(
         configuration=configuration,
         clock=clock,
@@ -161,8 +157,8 @@ def assemble(
         fence=OpenFence(),
         client=cast("Any", server),
         dispatcher=dispatcher,
-        recorder=recorder,
-        events=ProfileEvents(recorder, configuration.profiles[0].scheduler_name),
+        recorder=events,
+        events=ProfileEvents(events, configuration.profiles[0].scheduler_name),
         tracing=None,
     )
     state = replace(build_state(connections), background=background)
@@ -190,7 +186,7 @@ def assemble(
     return Assembly(
         configuration, loop, clock, source, tables, server, dispatcher, state, background,
         profiles, scheduling, event_handlers, handlers_of(event_handlers, state, needed), needed,
-        notes, metrics,
+        notes, metrics, events,
     )  # fmt: skip
 
 

@@ -16,13 +16,14 @@ Quantity = int | float | str
 """An amount: a number, or a text with a suffix."""
 
 
-def node(
+def node(  # noqa: PLR0913 - each is a field of its own, with a default
     name: str = "node",
     *,
     cpu: Quantity = 4,
     memory: Quantity = "16Gi",
     pods: int = 110,
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     taints: tuple[str, ...] = (),
     unschedulable: bool = False,
     resources: Mapping[str, Quantity] | None = None,
@@ -35,6 +36,7 @@ def node(
         memory: allocatable memory.
         pods: allocatable pods.
         labels: further labels.
+        annotations: of the node.
         taints: `key=value:Effect` or `key:Effect`.
         unschedulable: cordoned.
         resources: further allocatable resources, such as `{"nvidia.com/gpu": 8}`.
@@ -60,6 +62,7 @@ def node(
         "metadata": {
             "name": name,
             "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+            "annotations": dict(annotations or {}),
         },
         "spec": spec,
         "status": {
@@ -77,6 +80,7 @@ def pod(  # noqa: PLR0913 - each is a field of its own, with a default
     cpu: Quantity = "100m",
     memory: Quantity = "128Mi",
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     priority: int = 0,
     node: str = "",
     resources: Mapping[str, Quantity] | None = None,
@@ -90,6 +94,7 @@ def pod(  # noqa: PLR0913 - each is a field of its own, with a default
         cpu: requested CPUs.
         memory: requested memory.
         labels: of the pod.
+        annotations: of the pod.
         priority: `spec.priority`.
         node: where it runs already; empty: it is pending.
         resources: further requests, which are limits as well, such as `{"nvidia.com/gpu": 1}`.
@@ -108,7 +113,12 @@ def pod(  # noqa: PLR0913 - each is a field of its own, with a default
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": dict(labels or {}),
+            "annotations": dict(annotations or {}),
+        },
         "spec": whole,
         "status": {"phase": "Running" if node else "Pending"},
     }

@@ -9,7 +9,7 @@ import pytest
 from examples.scalar_filter.app_limit import AppLimit, AppLimitArgs
 from scheduler.api import Pod
 from scheduler.framework import ActionType, ClusterEvent, CycleState, EventResource
-from scheduler.framework.testing import PluginCase, check_plugin_contract
+from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster, hint, node
 from tests.unit.plugins.clusters import pod as make_pod
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from examples.columnar_score.node_cost import MAX_COST, UNKNOWN, NodeCost, NodeCostArgs
 from scheduler.framework import CycleState
-from scheduler.framework.testing import PluginCase, check_plugin_contract, check_reuse_contract
+from scheduler.testing import PluginCase, check_plugin_contract, check_reuse_contract
 from tests.unit.plugins.clusters import Cluster, final_scores, node, pod, raw_scores
 
 LABEL = "example.com/cost"

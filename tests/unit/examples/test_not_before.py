@@ -11,8 +11,8 @@ import pytest
 from examples.gate_until.not_before import NotBefore, NotBeforeArgs, parse_time
 from scheduler.api import Pod
 from scheduler.framework import Handle
-from scheduler.framework.testing import PluginCase, check_plugin_contract
 from scheduler.queue import SchedulingQueue, build_hint_map
+from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster
 from tests.unit.queue.doubles import PROFILE, FakeClock, make_pod, priority_sort
 

@@ -16,7 +16,7 @@ from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
 )
-from scheduler.framework.testing import (
+from scheduler.testing import (
     PluginCase,
     check_plugin_contract,
     check_reuse_contract,

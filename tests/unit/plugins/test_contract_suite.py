@@ -15,7 +15,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.testing import (
+from scheduler.testing import (
     ContractViolation,
     PluginCase,
     check_plugin_contract,

@@ -16,7 +16,7 @@ from scheduler.api.many_terms import MANY_TERMS
 from scheduler.api.pod_affinity import AffinityTerm, PodAffinityTerms, compile_pod_affinity
 from scheduler.cache import NodeOverlay
 from scheduler.framework import CycleState, NodeInfo, Status
-from scheduler.framework.testing import PluginCase, check_plugin_contract
+from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster
 from tests.unit.plugins.random_neighbours import Maker, seeds
 

@@ -18,7 +18,7 @@ from scheduler.api import Pod
 from scheduler.api.selectors import SelectorError
 from scheduler.cache import NodeOverlay
 from scheduler.framework import CycleState, Status
-from scheduler.framework.testing import PluginCase, check_plugin_contract
+from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster
 from tests.unit.plugins.random_neighbours import ZONE, Maker, seeds
 

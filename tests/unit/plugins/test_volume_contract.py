@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plugins import NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone
 from plugins.volume_binding.arguments import SCORING_GATE
 from scheduler.framework import CycleState, Status
-from scheduler.framework.testing import PluginCase, check_plugin_contract
+from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster, node, pod
 from tests.unit.plugins.volume_objects import (
     SELECTED,

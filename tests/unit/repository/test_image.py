@@ -147,13 +147,17 @@ def test_it_answers_at_the_paths_of_kube_scheduler_as_any_user(image: Image, pat
 @pytest.mark.slow
 @needs_root
 def test_the_image_has_every_library_that_its_modules_load(image: Image) -> None:
-    """Imports every module of ours, which imports all dependencies, and opens a TLS context."""
+    """Imports every module of ours, which imports all dependencies, and opens a TLS context.
+
+    Two modules need what only tests have: pytest, and Hypothesis.
+    """
+    of_tests = ("scheduler.pytest_plugin", "scheduler.testing.strategies")
     program = (
         "import importlib, pkgutil, ssl\n"
         "import config, plugins, scheduler, simulator\n"
         "for package in (config, plugins, scheduler, simulator):\n"
         "    for each in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
-        "        if not each.name.endswith('__main__'):\n"
+        f"        if not each.name.endswith(('__main__', *{of_tests})):\n"
         "            importlib.import_module(each.name)\n"
         "print(len(ssl.create_default_context().get_ca_certs()))\n"
     )

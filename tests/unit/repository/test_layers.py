@@ -29,6 +29,7 @@ PACKAGES: Final = (
     "scheduler.bundle",
     "scheduler.controllers",
     "scheduler.service",
+    "scheduler.testing",
     "scheduler.cli",
     "plugins",
     "config",

@@ -1,6 +1,6 @@
 """The contract suite for plugins: checks what the framework relies on, on a cluster you choose.
 
-    from scheduler.framework.testing import PluginCase, check_plugin_contract
+    from scheduler.testing import PluginCase, check_plugin_contract
 
     def test_my_plugin_keeps_the_contract():
         check_plugin_contract(MyPlugin(MyArgs(), handle), PluginCase(cache.table, pods))
