@@ -13,6 +13,7 @@ from simulator.api import APPLY_PATCH, PATCH_TYPES
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, decode_json, encode_json
 from simulator.routing import Query, is_true
+from simulator.yaml_limits import YamlLimitError, check_limits
 
 JSON_TYPE: Final = "application/json"
 
@@ -49,9 +50,10 @@ async def read_body(request: web.BaseRequest) -> Any:
                 f"couldn't get version/kind; json parse error: {error}"
             ) from error
     try:
+        check_limits(raw)
         # As JSON text and back, so that dates become what JSON makes of them.
         return decode_json(encode_json(yaml.safe_load(raw)))
-    except (yaml.YAMLError, TypeError) as error:
+    except (yaml.YAMLError, YamlLimitError, TypeError) as error:
         raise errors.bad_request(f"error converting YAML to JSON: {error}") from error
 
 

@@ -40,6 +40,9 @@ MAX_LINE_BYTES: Final = 16 << 20
 MAX_BYTES: Final = 4 << 30
 """Of a file after decompression. 50,000 pods on 5,000 nodes take less than a tenth of it."""
 MAX_LINES: Final = 20_000_000
+MAX_SECTIONS: Final = 64
+MAX_SECTION_NAME: Final = 64
+"""Characters. A later version may add sections, but not many."""
 
 
 class BundleError(ValueError):

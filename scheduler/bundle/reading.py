@@ -23,6 +23,8 @@ from scheduler.bundle.format import (
     MAX_BYTES,
     MAX_LINE_BYTES,
     MAX_LINES,
+    MAX_SECTION_NAME,
+    MAX_SECTIONS,
     BundleError,
     Header,
     Line,
@@ -96,6 +98,7 @@ def open_bundle(path: str | Path) -> Bundle:
                     "was changed or damaged; copy it again, or make a new bundle"
                 )
             bundle = Bundle(path, header, manifest)
+        _check_section(path, line.section, sections)
         total, size = total + 1, size + len(raw) + 1
         sections[line.section] += 1
         checksum.update(raw)
@@ -107,6 +110,15 @@ def open_bundle(path: str | Path) -> Bundle:
     if header is None:
         raise BundleError(f"{path}: empty; `kubestow bundle -o FILE` writes bundles")
     raise BundleError(_CUT.format(path=path, where=f"after line {total}, without a manifest"))
+
+
+def _check_section(path: Path, section: str, known: Counter[str]) -> None:
+    if len(section) > MAX_SECTION_NAME:
+        raise BundleError(
+            f"{path}: a section whose name is longer than {MAX_SECTION_NAME}: refused"
+        )
+    if section not in known and len(known) >= MAX_SECTIONS:
+        raise BundleError(f"{path}: more than {MAX_SECTIONS} sections: no bundle has so many")
 
 
 def _header(path: Path, line: Line) -> Header:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import webbrowser
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -61,6 +63,22 @@ def command(*, endpoint: Endpoint, port: int, no_browser: bool, simulate: str | 
     asyncio.run(_serve(source, port, browser=not no_browser))
 
 
+@asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[None]:
+    """Start a browser; the file that leads it to the page stays until the end."""
+    from scheduler.cli.page.address_file import address_file
+
+    with ExitStack() as stack:
+        try:
+            path = stack.enter_context(address_file(url))
+            started = await asyncio.to_thread(webbrowser.open, path.as_uri())
+        except OSError:
+            started = False
+        if not started:
+            click.echo("No browser could be started: open the address yourself.", err=True)
+        yield
+
+
 async def _serve(source: Source, port: int, *, browser: bool) -> None:
     from scheduler.cli.page.server import LOOPBACK, PageServer
 
@@ -71,9 +89,8 @@ async def _serve(source: Source, port: int, *, browser: bool) -> None:
     try:
         async with PageServer(source, port=port) as server:
             click.echo(f"{server.url}\nCtrl-C ends it.")
-            if browser and not await asyncio.to_thread(webbrowser.open, server.ticket_url):
-                click.echo("No browser could be started: open the address yourself.", err=True)
-            await ended.wait()
+            async with _opened(server.url) if browser else nullcontext():
+                await ended.wait()
     except OSError as error:
         reason = error.strerror or error
         raise click.ClickException(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,12 +145,24 @@ class Content:
         """Yield what was recorded, in order."""
         return (line for line in self.bundle.lines() if line.section in STREAM)
 
+    def _check_imports(self, plugin_dirs: Sequence[str]) -> None:
+        """Refuse to import what only the file asks for: importing a module runs it."""
+        for reference in _imports(self.configured.configuration):
+            package = reference.partition(":")[0].partition(".")[0]
+            if PathFinder.find_spec(package, list(plugin_dirs)) is None:
+                raise BundleError(
+                    f"{self.bundle.path}: it names the plugin {reference!r:.200}, which is in no "
+                    "folder of --plugin-dir. What a file names is not imported from elsewhere: "
+                    "give --plugin-dir with the folder that has it"
+                )
+
     def configuration(self, plugin_dirs: Sequence[str]) -> tuple[Configuration, Registry]:
         """Read the configuration of the bundle, with the plugins installed here.
 
         Raises:
             BundleError: a plugin is missing, or this version does not know a setting.
         """
+        self._check_imports(plugin_dirs)
         gates = {
             name: on
             for name, on in self.configured.feature_gates.items()
@@ -171,6 +184,21 @@ class Content:
                 f"was written by kubestow {self.bundle.header.version}; folders with third-party "
                 "plugins are given by --plugin-dir"
             ) from error
+
+
+def _imports(value: Any) -> Iterator[str]:
+    """Yield every `module:Class` that enables a plugin, wherever it stands in a configuration."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            enabled = inner if key == "enabled" and isinstance(inner, list) else ()
+            for each in enabled:
+                name = each.get("name") if isinstance(each, Mapping) else None
+                if isinstance(name, str) and ":" in name:
+                    yield name
+            yield from _imports(inner)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _imports(each)
 
 
 def decoded_line(path: Path, line: Line, kind: Any) -> Any:

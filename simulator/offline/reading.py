@@ -2,32 +2,46 @@
 
 YAML or JSON, one or many objects, Lists, gzip, many files, folders of them. A world decodes the
 objects anew, so that several worlds can be built of one reading.
+
+Files may come from anywhere: what is read is bounded in bytes, in what compression and aliases make
+of few of them, and in depth; a link in a folder leads to nothing outside of the folder.
 """
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
 import yaml
 
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
+from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.client.resources import PODS, Resource
 from simulator.offline.editing import FINISHED, WorldError, resource_of
 from simulator.offline.virtual_time import no_collections
+from simulator.yaml_limits import Loader, YamlLimitError, check_limits
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".gz")
 """Files that are read of a folder."""
 
-MAX_DEPTH: Final = 200
-"""Nesting of YAML: several times that of any object."""
+MAX_BYTES: Final = 2 << 30
+"""Of all files together, after decompression: 150,000 pods as kubectl prints them."""
+MAX_YAML_BYTES: Final = 256 << 20
+"""Of one file; values of YAML need 50 times the memory of their text."""
+MAX_RATIO: Final = 200
+"""Compression of a file of more than `RATIO_FROM`; objects that are alike reach some 50."""
+RATIO_FROM: Final = 64 << 20
+MAX_FILES: Final = 10_000
+"""In one folder."""
+_CHUNK: Final = 1 << 20
 
 DECIDED_BY: Final[Mapping[str, str]] = {
     "persistentvolumeclaims": "pods with claims wait for them",
@@ -46,8 +60,6 @@ DECIDED_BY: Final[Mapping[str, str]] = {
 
 _ORDER: Final = {"nodes": 0, "pods": 2}
 """The order of resources in a world; those not listed have 1."""
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Filled(Protocol):
@@ -105,6 +117,8 @@ class Objects:
     notes: list[str] = field(default_factory=list)
     _sources: list[_Source] = field(default_factory=list)
     _skipped: dict[str, int] = field(default_factory=dict)
+    #: Bytes of the files that were read, after decompression.
+    _bytes: int = 0
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -158,7 +172,8 @@ class Objects:
     # -- files -----------------------------------------------------------------------------------
 
     def _read_file(self, path: Path) -> None:
-        data = _content(path)
+        data = _content(path, MAX_BYTES - self._bytes)
+        self._bytes += len(data)
         try:
             document = _decode_document(data)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -194,11 +209,15 @@ class Objects:
         self._add({"apiVersion": version, "kind": kind}, raw, where)
 
     def _read_yaml(self, path: Path, data: bytes) -> None:
+        if len(data) > MAX_YAML_BYTES:
+            raise WorldError(
+                f"{path}: more than {MAX_YAML_BYTES >> 20} MiB of YAML; dump it with -o json"
+            )
         try:
-            _check_depth(path, data)
-            documents = list(yaml.load_all(data, Loader=_Loader))
-        except WorldError:
-            raise
+            check_limits(data)
+            documents = list(yaml.load_all(data, Loader=Loader))
+        except YamlLimitError as error:
+            raise WorldError(f"{path}:{error.line}: {error}") from error
         except (yaml.YAMLError, ValueError) as error:
             mark = getattr(error, "problem_mark", None)
             line = "" if mark is None else f":{mark.line + 1}"
@@ -263,34 +282,71 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        inside = sorted(
-            each for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file()
-        )
-        if not inside:
-            raise WorldError(f"{path}: the folder has no file ending in {', '.join(SUFFIXES)}")
-        yield from inside
+        yield from _files_in(path)
 
 
-def _content(path: Path) -> bytes:
+def _files_in(folder: Path) -> list[Path]:
+    inside = sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file())
+    if not inside:
+        raise WorldError(f"{folder}: the folder has no file ending in {', '.join(SUFFIXES)}")
+    if len(inside) > MAX_FILES:
+        raise WorldError(f"{folder}: the folder has more than {MAX_FILES} files")
+    for each in inside:
+        # A mounted ConfigMap has links, all of which stay inside.
+        if each.is_symlink() and not each.resolve().is_relative_to(folder.resolve()):
+            raise WorldError(
+                f"{each}: a link to a file outside of the folder; name the file itself"
+            )
+    return inside
+
+
+def _content(path: Path, limit: int) -> bytes:
+    """Return what is in a file, at most `limit` bytes."""
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError, zlib.error) as error:
+        with path.open("rb") as file:
+            head = file.read(len(GZIP_MAGIC))
+            if head == GZIP_MAGIC:
+                return _joined(path, _inflated(path, file), limit)
+            return _joined(path, chain((head,), iter(partial(file.read, _CHUNK), b"")), limit)
+    except (OSError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise WorldError(f"{path}: {reason}") from error
 
 
-def _check_depth(path: Path, data: bytes) -> None:
-    """Refuse YAML on which the composer of libyaml would overflow the stack of the process."""
-    depth = 0
-    for event in yaml.parse(data, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                line = "" if event.start_mark is None else f":{event.start_mark.line + 1}"
-                raise WorldError(f"{path}{line}: nested too deeply")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+def _joined(path: Path, pieces: Iterable[bytes], limit: int) -> bytes:
+    found, size = [], 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise WorldError(
+                f"{path}: more than {MAX_BYTES >> 30} GiB, after decompression and with the files "
+                "before it: refused"
+            )
+    return b"".join(found)
+
+
+def _inflated(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of a gzip file whose magic number was read; members may follow another."""
+    packed, total, data = len(GZIP_MAGIC), 0, GZIP_MAGIC
+    inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    while chunk := file.read(_CHUNK):
+        packed += len(chunk)
+        data += chunk
+        while data:
+            if inflater.eof:
+                inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            piece = inflater.decompress(data, _CHUNK)
+            total += len(piece)
+            if total > max(RATIO_FROM, packed * MAX_RATIO):
+                raise WorldError(
+                    f"{path}: compressed more than {MAX_RATIO} times, as no dump is: refused; "
+                    "decompress it first"
+                )
+            yield piece
+            data = inflater.unused_data.lstrip(b"\0") if inflater.eof else inflater.unconsumed_tail
+    if not inflater.eof:
+        raise WorldError(f"{path}: the file is cut: its compressed data has no end")
 
 
 def _items(document: Any) -> Iterator[Any]:
@@ -317,7 +373,7 @@ def _yaml_place(path: Path, data: bytes, document: int, item: int) -> Callable[[
     """Return what finds the line of an object, by reading the file again: only errors need it."""
 
     def where() -> str:
-        for index, node in enumerate(yaml.compose_all(data, Loader=_Loader)):
+        for index, node in enumerate(yaml.compose_all(data, Loader=Loader)):
             if index != document:
                 continue
             found = node

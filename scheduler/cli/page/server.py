@@ -3,8 +3,8 @@
 It listens on loopback and answers GET only. Three things keep other pages and users of the machine
 out, which can reach loopback as well:
 
-- every path begins with a secret of this run, of 256 bits. It is in the address that is printed;
-  the browser is started with a ticket that works once, since command lines are public;
+- every path begins with a secret of this run, of 256 bits. It is in the address that is printed,
+  and in a file for the browser (`address_file`);
 - `Host` must be the address itself, so that no name of another site can be made to lead here (DNS
   rebinding), and `Origin` and `Sec-Fetch-Site`, if sent, must be of this page;
 - the Content-Security-Policy lets the page load from here only and run no text as code, and Trusted
@@ -76,7 +76,6 @@ class PageServer:
         self._source = source
         self._wanted = port
         self._secret = secrets.token_urlsafe(32)
-        self._ticket = secrets.token_urlsafe(32)
         self._files = static_files()
         self._hosts: frozenset[str] = frozenset()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
@@ -89,11 +88,6 @@ class PageServer:
     def url(self) -> str:
         """The address of the page, with the secret."""
         return f"http://{LOOPBACK}:{self.port}/{self._secret}/"
-
-    @property
-    def ticket_url(self) -> str:
-        """An address that leads to `url` once."""
-        return f"http://{LOOPBACK}:{self.port}/open/{self._ticket}"
 
     async def __aenter__(self) -> Self:
         """Listen.
@@ -118,7 +112,6 @@ class PageServer:
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._protect])
-        application.router.add_get("/open/{ticket}", self._open)
         application.router.add_get("/{secret}/api/{question}", self._answer)
         application.router.add_get("/{secret}/{path:.*}", self._file)
         return application
@@ -149,12 +142,6 @@ class PageServer:
         secret = request.match_info.get("secret")
         if secret is not None and not _equal(secret, self._secret):
             raise QuestionError(404, "not found; the address changes with each run of kubestow ui")
-
-    async def _open(self, request: web.Request) -> web.Response:
-        ticket, self._ticket = self._ticket, ""
-        if not ticket or not _equal(request.match_info["ticket"], ticket):
-            raise QuestionError(404, "used already: open the address that kubestow ui printed")
-        return web.Response(status=303, headers={"Location": f"/{self._secret}/"})
 
     async def _file(self, request: web.Request) -> web.Response:
         found = self._files.get(request.match_info["path"] or "index.html")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import socket
 import sys
@@ -20,10 +22,15 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @asynccontextmanager
-async def command(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def command(
+    *arguments: str, browser: dict[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start the command, with a browser if there is an environment that names one."""
+    option = ["--no-browser"] if browser is None else []
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scheduler", "ui", "--no-browser", *arguments),
+        *(sys.executable, "-m", "scheduler", "ui", *option, *arguments),
         cwd=ROOT,
+        env=browser,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -58,6 +65,45 @@ async def test_it_prints_its_address_serves_a_run_and_ends_on_a_signal(
         process.send_signal(number)
         _, errors = await process.communicate()
         assert (process.returncode, errors) == (0, b"")
+
+
+BROWSER = """\
+import json, os, pathlib, sys, urllib.parse
+path = urllib.parse.unquote(urllib.parse.urlsplit(sys.argv[2]).path)
+modes = [os.stat(each).st_mode & 0o777 for each in (path, os.path.dirname(path))]
+started = {"argv": sys.argv, "env": dict(os.environ), "modes": modes, "path": path,
+           "page": pathlib.Path(path).read_text()}
+pathlib.Path(sys.argv[1]).write_text(json.dumps(started))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime_folder", ["runtime", "absent"])
+async def test_the_browser_learns_the_address_from_a_file_that_only_its_user_can_read(
+    run_file: str, tmp_path: Path, runtime_folder: str
+) -> None:
+    script, seen = tmp_path / "browser.py", tmp_path / "seen"
+    script.write_text(BROWSER)
+    (tmp_path / "runtime").mkdir()
+    os.mkfifo(seen)
+    environment = {
+        **os.environ,
+        "BROWSER": f"{sys.executable} {script} {seen} %s",
+        "XDG_RUNTIME_DIR": str(tmp_path / runtime_folder),
+    }
+    async with command("--simulate", run_file, browser=environment) as process:
+        assert process.stdout is not None
+        url = (await process.stdout.readline()).decode().strip()
+        # Read once the browser has opened it for writing, and to the end.
+        started = json.loads(await asyncio.to_thread(seen.read_text))
+        process.send_signal(signal.SIGTERM)
+        _, errors = await process.communicate()
+    secret = url.split("/")[3]
+    assert (process.returncode, errors) == (0, b"")
+    assert not any(secret in each for each in (*started["argv"], *started["env"].values()))
+    assert f'content="0; url={url}"' in started["page"]
+    assert started["modes"] == [0o600, 0o700]
+    assert not await asyncio.to_thread(Path(started["path"]).exists)
 
 
 @pytest.mark.slow

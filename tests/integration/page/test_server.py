@@ -149,26 +149,6 @@ async def test_two_hosts_in_one_request_are_refused(server: PageServer) -> None:
     writer.close()
 
 
-async def test_the_ticket_leads_to_the_page_once(
-    server: PageServer, browser: aiohttp.ClientSession
-) -> None:
-    ticket = server.ticket_url
-    async with browser.get(ticket, allow_redirects=False) as response:
-        assert response.status == 303
-        assert server.url.endswith(response.headers["Location"])
-    status, body = await get(browser, ticket)
-    assert (status, "used already" in body["message"]) == (404, True)
-
-
-async def test_a_wrong_ticket_uses_the_right_one_up(
-    server: PageServer, browser: aiohttp.ClientSession
-) -> None:
-    """A second guess is of no use."""
-    ticket = server.ticket_url
-    assert (await get(browser, f"http://127.0.0.1:{server.port}/open/guess"))[0] == 404
-    assert (await get(browser, ticket))[0] == 404
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_it_reads_only(
     server: PageServer, browser: aiohttp.ClientSession, method: str

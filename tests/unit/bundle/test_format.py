@@ -133,3 +133,18 @@ def test_a_line_without_end_is_refused(
     monkeypatch.setattr(reading, "MAX_LINE_BYTES", 1 << 20)
     assert "a line of more than" in refused(gzip.compress(b"a" * (8 << 20)))
     assert "a line of more than" in refused(gzip.compress(b"a" * (3 << 20) + b"\n"))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["s" * 1_000_000], "a section whose name is longer than 64"),
+        ([f"s{number}" for number in range(70)], "more than 64 sections"),
+    ],
+)
+def test_names_of_sections_take_little_memory(
+    refused: Callable[[bytes], str], names: list[str], text: str
+) -> None:
+    writer = BundleWriter(Header(api_version=API_VERSION, kind="Bundle", version="9.9"))
+    pieces = [writer.begin(), *(writer.add(name, {}) for name in names), writer.end()]
+    assert text in refused(b"".join(pieces))

@@ -11,8 +11,16 @@ import pytest
 import yaml
 
 from simulator import offline
+from simulator.offline import reading
 
 NODE, POD = offline.node("n1"), offline.pod("web")
+NESTED_ALIASES = "\n".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'] * 9)}]" for i in range(12)
+)
+NESTED_MERGES = "\n".join(
+    f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" if i else "a0: &a0 {x: 1}"
+    for i in range(12)
+)
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
 
 
@@ -102,6 +110,10 @@ def bad_node() -> dict[str, Any]:
         ("{", r"dump:2: neither YAML nor JSON"),
         ("a: [", r"dump:2: neither YAML nor JSON"),
         ("[" * 100_000, "dump:1: nested too deeply"),
+        ("- &a [*a]", "dump:1: the alias \\*a contains itself"),
+        ("- &a [x, x]\n- *unknown", "dump:2: neither YAML nor JSON: found undefined alias"),
+        (NESTED_ALIASES, "dump:\\d: its aliases repeat more than 16 Mi values and characters"),
+        (NESTED_MERGES, "dump:\\d: its aliases repeat more than 16 Mi values and characters"),
         ("just text", r"dump:1: expected a Kubernetes object"),
         ("- 1\n- 2\n", r"dump:1: expected a Kubernetes object"),
         ('{"spec": {}}', r"dump:1: no apiVersion no kind"),
@@ -178,3 +190,79 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(offline.WorldError, match=text):
             offline.Objects.read(path)
+
+
+@pytest.mark.parametrize(("cpu", "placed"), [("2", 1), ("1500m", 0)])
+def test_an_alias_stands_for_what_its_anchor_names(tmp_path: Path, cpu: str, placed: int) -> None:
+    path = tmp_path / "dump.yaml"
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n"
+        "  - {name: a, resources: &r {requests: {cpu: 1}}}\n  - {name: b, resources: *r}\n"
+    )
+    path.write_text(f"{pod}---\n{yaml.safe_dump(offline.node('n1', cpu=cpu))}")
+    with offline.World.load(path) as world:
+        assert len(world.schedule().placed) == placed
+
+
+def refusal(*paths: Path) -> str:
+    with pytest.raises(offline.WorldError) as caught:
+        offline.Objects.read(*paths)
+    return str(caught.value)
+
+
+def test_a_file_that_grows_too_much_when_decompressed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "RATIO_FROM", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    part = gzip.compress(b" " * reading.RATIO_FROM)
+    path.write_bytes(part)
+    # At once, and in members that are small on their own.
+    for packed in (part + part, gzip.compress(b" " * (1 << 14)) * 80):
+        path.write_bytes(packed)
+        assert "bomb.gz: compressed more than 200 times" in refusal(path)
+
+
+def test_all_files_together_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / "a.json", tmp_path / "b.json.gz"]
+    files[0].write_text(json.dumps(NODE))
+    files[1].write_bytes(gzip.compress(json.dumps(POD).encode()))
+    size = len(json.dumps(NODE)) + len(json.dumps(POD))
+    monkeypatch.setattr(reading, "MAX_BYTES", size)
+    assert len(offline.Objects.read(*files)) == 2
+    monkeypatch.setattr(reading, "MAX_BYTES", size - 1)
+    assert "b.json.gz: more than 0 GiB, after decompression" in refusal(*files)
+
+
+def test_long_yaml_is_refused_and_long_json_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MAX_YAML_BYTES", 20)
+    path = tmp_path / "dump"
+    path.write_text(json.dumps(NODE))
+    assert len(offline.Objects.read(path)) == 1
+    path.write_text(yaml.safe_dump(NODE))
+    assert "dump it with -o json" in refusal(path)
+
+
+def test_a_link_in_a_folder_leads_nowhere_outside(tmp_path: Path) -> None:
+    """The links of a mounted ConfigMap stay inside; another may name any file of the user."""
+    folder = tmp_path / "dump"
+    (folder / "..data").mkdir(parents=True)
+    (folder / "..data" / "node.json").write_text(json.dumps(NODE))
+    (folder / "node.json").symlink_to("..data/node.json")
+    assert len(offline.Objects.read(folder)) == 1
+    (tmp_path / "private.json").write_text("secret")
+    (folder / "other.json").symlink_to("../private.json")
+    found = refusal(folder)
+    assert "other.json: a link to a file outside of the folder" in found
+    assert "secret" not in found
+
+
+def test_a_folder_of_too_many_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MAX_FILES", 1)
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text(json.dumps(NODE))
+    assert "more than 1 files" in refusal(tmp_path)
