@@ -84,10 +84,10 @@ class Line(msgspec.Struct):
     data: msgspec.Raw
 
 
-encode: Final = msgspec.json.Encoder(enc_hook=lambda value: _plain(value)).encode  # noqa: PLW0108
+encode: Final = msgspec.json.Encoder(enc_hook=lambda value: plain_value(value)).encode  # noqa: PLW0108
 decode_line: Final = msgspec.json.Decoder(Line).decode
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return what JSON can express for a value of the scheduler; text for anything unknown."""
     return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

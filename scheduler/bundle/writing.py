@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.bundle.format import COMPLETE, HEADER, MANIFEST, Header, Manifest, encode
+from scheduler.bundle.format import (
+    COMPLETE,
+    HEADER,
+    MANIFEST,
+    Header,
+    Manifest,
+    encode,
+    plain_value,
+)
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 3
@@ -35,7 +44,7 @@ class BundleWriter:
 
     def add(self, section: str, data: Any) -> bytes:
         """Add a line; return the bytes that are ready to be written, often none."""
-        line = encode({"section": section, "data": data}) + b"\n"
+        line = _encoded({"section": section, "data": data}) + b"\n"
         self._sections[section] += 1
         self._lines += 1
         self.bytes += len(line)
@@ -65,3 +74,12 @@ class BundleWriter:
     def _counted(self, data: bytes) -> bytes:
         self.compressed += len(data)
         return data
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    try:
+        return encode(line)
+    except UnicodeEncodeError:
+        # Half a surrogate pair in a plugin's words, which no decoder would take.
+        plain = msgspec.to_builtins(line, enc_hook=plain_value)
+        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")

@@ -101,8 +101,12 @@ class DecisionHistory:
             return None
         return last
 
-    def explain(self, remembered: Remembered, reason: Reason | None) -> None:
-        """Replace the reason of a remembered decision."""
+    def explain(
+        self, remembered: Remembered, reason: Reason | None, binding: bytes | None = None
+    ) -> None:
+        """Replace the reason of a remembered decision, and its binding cycle if given."""
+        if binding is not None:
+            self._set_binding(remembered, binding)
         if remembered.reason is not None:
             self._release(remembered.reason)
         remembered.reason = None if reason is None else self._share(reason)
@@ -111,11 +115,14 @@ class DecisionHistory:
 
     def bind(self, remembered: Remembered, binding: bytes) -> None:
         """Add the outcome of the binding cycle to a remembered decision."""
+        self._set_binding(remembered, binding)
+        if self._bytes > self._most_bytes:
+            self._evict()
+
+    def _set_binding(self, remembered: Remembered, binding: bytes) -> None:
         if remembered.binding is None:
             self._bytes += BINDING_BYTES
         remembered.binding = binding
-        if self._bytes > self._most_bytes:
-            self._evict()
 
     # -- asking ----------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ Only reads what an attempt left behind. It draws no random number, and no decisi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.decisions.history import DecisionHistory
 from scheduler.decisions.remembered import BINDING, BINDING_POINTS, NUMBERS, Reason, Remembered
@@ -47,22 +47,47 @@ _UNBOUND: Final = Reason(
 _NO_TIMES: Final = (-1.0,) * len(POINTS)
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _guarded(
+    method: Callable[Concatenate[DecisionRecorder, P], R],
+) -> Callable[Concatenate[DecisionRecorder, P], R | None]:
+    """Report what a method raises, if anybody wants to know, and return None then."""
+
+    @functools.wraps(method)
+    def guarded(recorder: DecisionRecorder, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return method(recorder, *args, **kwargs)
+        except Exception as error:
+            if recorder.on_error is None:
+                raise
+            recorder.on_error(error)
+            return None
+
+    return guarded
+
+
 class DecisionRecorder:
-    """Records the attempts of one engine. Touched from its owner's loop only."""
+    """Records the attempts of one engine. Touched from its owner's loop only.
+
+    With `on_error` no method raises.
+    """
 
     def __init__(
         self,
         history: DecisionHistory,
         table: NodeTable,
         monotonic: Callable[[], float],
-        on_error: Callable[[Pod, Exception], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         """Record into `history`.
 
         `monotonic` limits the time that goes into details. `on_error` hears of a fault of the
         recording, which costs the record of one attempt and nothing else.
         """
-        self._on_error = on_error
+        self.on_error = on_error
         self.history = history
         self._table = table
         self._monotonic = monotonic
@@ -73,18 +98,11 @@ class DecisionRecorder:
 
     # -- attempts --------------------------------------------------------------------------------
 
+    @_guarded
     def record(self, attempt: Attempt) -> None:
         """Record an attempt right after its scheduling cycle, before anything else has changed."""
         if not self.history.enabled:
             return
-        try:
-            self._record(attempt)
-        except Exception as error:
-            if self._on_error is None:
-                raise
-            self._on_error(attempt.pod, error)
-
-    def _record(self, attempt: Attempt) -> None:
         info, chosen, failure = attempt.info, attempt.chosen, attempt.failure
         scores = None
         if chosen is not None:
@@ -142,31 +160,38 @@ class DecisionRecorder:
             self._packers[attempt.framework.profile_name] = packer
         return packer.pack(scored, row, self._table.names, attempt.state.skip_score)
 
+    @_guarded
     def failed(self, attempt: Attempt, failure: Failure) -> None:
         """Record that an attempt failed after the choice of a node."""
         remembered = self._last(attempt.info)
         if remembered is not None:
             reason = self._reason(attempt, failure) if failure.message else _UNBOUND
-            self._end(attempt, remembered, 0.0)
-            self.history.explain(remembered, reason)
+            # Together: the first of two changes might drop the decision for want of room.
+            self.history.explain(remembered, reason, _binding(attempt, 0.0))
 
+    @_guarded
     def dropped(self, info: QueuedPodInfo) -> None:
         """Record that the pod went away during the attempt."""
         remembered = self._last(info)
         if remembered is not None:
             self.history.explain(remembered, _DROPPED)
 
+    @_guarded
     def bound(self, attempt: Attempt, now: float) -> int | None:
         """Record that the pod is bound since `now`; return the total score of its node, if any."""
         remembered = self._last(attempt.info)
         if remembered is None:
             return None
-        self._end(attempt, remembered, now)
-        if remembered.scores is None:
+        scores = remembered.scores
+        binding = _binding(attempt, now)
+        if binding is not None:
+            self.history.bind(remembered, binding)
+        if scores is None:
             return None
-        _, numbers, layout = remembered.scores
+        _, numbers, layout = scores
         return layout.first_total(numbers)
 
+    @_guarded
     def gated(self, info: QueuedPodInfo, status: Status, now: float) -> None:
         """Record that a PreEnqueue plugin holds a pod; one that is held already is updated."""
         history = self.history
@@ -194,11 +219,13 @@ class DecisionRecorder:
             Remembered(info.uid, profile, info.attempts, event, hint, "", numbers, None, reason),
         )
 
+    @_guarded
     def last_decision(self, info: QueuedPodInfo) -> Decision | None:
         """Return the record of the attempt under way or just ended; None if it is forgotten."""
         remembered = self._last(info)
         return None if remembered is None else remembered.decision(info.key)
 
+    @_guarded
     def replace_frameworks(self, frameworks: Mapping[str, Framework]) -> None:
         """Ask the plugins of these profiles for details from now on."""
         self._details = {
@@ -209,13 +236,6 @@ class DecisionRecorder:
 
     def _last(self, info: QueuedPodInfo) -> Remembered | None:
         return self.history.last(info.key, info.pod.metadata.uid, info.attempts)
-
-    def _end(self, attempt: Attempt, remembered: Remembered, now: float) -> None:
-        spent = attempt.binding_seconds
-        if spent is None and not now:
-            return
-        seconds = [-1.0 if spent is None else spent.get(point, -1.0) for point in BINDING_POINTS]
-        self.history.bind(remembered, BINDING.pack(now, *seconds))
 
     # -- reasons ---------------------------------------------------------------------------------
 
@@ -286,6 +306,15 @@ class DecisionRecorder:
         ended = self._monotonic()
         self._next_details = ended + (ended - now) * DETAILS_SHARE
         return found
+
+
+def _binding(attempt: Attempt, now: float) -> bytes | None:
+    """Return the times of a binding cycle; None if there was none."""
+    spent = attempt.binding_seconds
+    if spent is None and not now:
+        return None
+    seconds = [-1.0 if spent is None else spent.get(point, -1.0) for point in BINDING_POINTS]
+    return BINDING.pack(now, *seconds)
 
 
 def _reasons(status: Status) -> str:

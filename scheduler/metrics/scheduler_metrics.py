@@ -202,6 +202,10 @@ class SchedulerMetrics:
         self._families.gauge("kubestow_decision_history_bytes")[()].set(held)
         self._families.counter("kubestow_decision_history_evicted_pods_total")[()].value = evicted
 
+    def recording_failed(self, kind: str) -> None:
+        """Count a failure to remember a decision (`decisions`) or to record it (`bundles`)."""
+        self._families.counter("kubestow_recording_failures_total")[kind,].inc()
+
     def trace_spans(self, *, exported: int, failed: int, dropped: int) -> None:
         """Set the spans of traces since the start, from the statistics of their export."""
         self._trace_spans["exported",].value = exported

@@ -1,7 +1,8 @@
 """The journal of a recording: what the scheduler applies and decides, in order, for one reader.
 
-The scheduler appends, the reader takes; nothing here ever waits. If the reader is too slow the
-journal ends instead. What is appended is immutable, so that it can be encoded later.
+The scheduler appends, the reader takes; nothing here ever waits. If the reader is too slow, or a
+report fails, the journal ends instead: no report raises. What is appended is immutable, so that it
+can be encoded later.
 
 A replay does not repeat how the queue chose the next pod: each attempt is recorded with its inputs
 that are not in the objects (random state, rotation, nominations, the pod's record in the queue).
@@ -10,15 +11,16 @@ that are not in the objects (random state, rotation, nominations, the pod's reco
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec
 
 import msgspec
 
-from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE
+from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, encode
 from scheduler.bundle.objects import encode_object
 from scheduler.bundle.outcomes import failure_data, outcome_of
 from scheduler.client.deltas import Delta
@@ -35,15 +37,36 @@ RELIST: Final = "relist"
 LEADER: Final = "leader"
 RELOAD: Final = "reload"
 SLOW_READER: Final = "slow-reader"
+FAILED: Final = "failed"
 REASONS: Final = {
     RELIST: "a resource was listed anew",
     LEADER: "this replica stopped leading",
     RELOAD: "the configuration was replaced",
     SLOW_READER: f"the reader fell more than {MAX_PENDING} entries behind",
+    FAILED: "recording an event failed; the log of the scheduler has the error",
 }
 
 Entry = tuple[str, Any]
 """Section and data; data of a DELTA is encoded by `encoded`."""
+
+P = ParamSpec("P")
+
+
+def _guarded(
+    report: Callable[Concatenate[Journal, P], None],
+) -> Callable[Concatenate[Journal, P], None]:
+    """Let a report do nothing after the end, and end the journal if it raises."""
+
+    @functools.wraps(report)
+    def guarded(journal: Journal, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if journal.ended:
+            return
+        try:
+            report(journal, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - boundary: scheduling goes on without recording
+            journal.fail(error)
+
+    return guarded
 
 
 class Journal:
@@ -57,13 +80,18 @@ class Journal:
         clock: Clock,
         random: Random,
         on_end: Callable[[], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        """`on_end` is called once, at the end, whatever its reason."""
+        """Begin. `on_end` is called once, at the end, whatever its reason; `on_error` at a fault.
+
+        Neither may raise.
+        """
         self._engine = engine
         self._queue = queue
         self._clock = clock
         self._random = random
         self._on_end = on_end
+        self._on_error = on_error
         self._entries: deque[Entry] = deque()
         #: Set when there is something to take, or the journal has ended.
         self.wake = asyncio.Event()
@@ -86,6 +114,10 @@ class Journal:
             self.wake.set()
         return None
 
+    def clear(self) -> None:
+        """Drop what was appended and not taken."""
+        self._entries.clear()
+
     def end(self, reason: str) -> None:
         """Append nothing more; what was appended can still be taken."""
         if not self.ended:
@@ -93,24 +125,34 @@ class Journal:
             self.wake.set()
             self._on_end()
 
+    def fail(self, error: Exception) -> None:
+        """End because of a fault of the recording."""
+        if not self.ended:
+            self._on_error(error)
+            self.end(FAILED)
+
     # -- reports of the scheduler ----------------------------------------------------------------
 
+    @_guarded
     def deltas(self, plural: str, batch: Sequence[Delta[Any]]) -> None:
         """Note changes of objects, before they are applied."""
         now = self._times()
         for delta in batch:
             self._append(DELTA, (plural, delta, now))
 
+    @_guarded
     def due(self) -> None:
         """Note that work of the queue or of plugins is due by the clock, if any is."""
         wakeup = self._queue.next_wakeup()
         if wakeup is not None and wakeup <= self._clock.now():
             self.tick()
 
+    @_guarded
     def tick(self) -> None:
         """Note the time."""
         self._append(DUE, self._times())
 
+    @_guarded
     def attempt_begins(self, info: QueuedPodInfo) -> None:
         """Note the inputs of an attempt."""
         pod = info.pod
@@ -127,6 +169,7 @@ class Journal:
             begun["nominations"] = [[each.key, node] for each, node in nominator.nominations()]
         self._begun = begun
 
+    @_guarded
     def attempt_ended(self, attempt: Attempt, *, suspended: bool = False) -> None:
         """Note the outcome of the attempt that began last."""
         self._seq += 1
@@ -137,6 +180,7 @@ class Journal:
         }
         self._append(ATTEMPT, self._begun)
 
+    @_guarded
     def binding(self, attempt: Attempt, step: str, failure: Failure | None = None) -> None:
         """Note a step of a binding cycle: `permitted`, `done`, `bound` or `failed`."""
         data = self._times() | {"uid": attempt.info.uid, "step": step}
@@ -147,8 +191,6 @@ class Journal:
     # -- inside ----------------------------------------------------------------------------------
 
     def _append(self, section: str, data: Any) -> None:
-        if self.ended:
-            return
         if len(self._entries) >= MAX_PENDING:
             self.end(SLOW_READER)
             return
@@ -182,10 +224,13 @@ def encoded(entry: Entry, kept_annotations: Sequence[str]) -> Entry:
     }
 
 
-def memory_of(info: QueuedPodInfo) -> dict[str, Any]:
-    """Return what plugins keep about a pod, by plugin; a copy."""
+def memory_of(info: QueuedPodInfo) -> dict[str, msgspec.Raw]:
+    """Return what plugins keep about a pod, by plugin, encoded as it is now.
+
+    Raises whatever encoding the record of a plugin raises.
+    """
     return {
-        name: asdict(value)
+        name: msgspec.Raw(encode(value))
         for name, value in (info.plugin_memory or {}).items()
         if is_dataclass(value) and not isinstance(value, type)
     }

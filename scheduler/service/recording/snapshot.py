@@ -7,9 +7,11 @@ Records of the queue and state of plugins are copied while the scheduler is held
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from config import configz
 from scheduler.api.pod import Pod
@@ -23,6 +25,7 @@ from scheduler.bundle.format import (
     QUEUE,
     ROW,
     STATE,
+    encode,
 )
 from scheduler.bundle.objects import encode_object, without_secrets
 from scheduler.client.resources import PODS, Resource
@@ -43,6 +46,7 @@ class Snapshot:
     wiring: Wiring
     kept_annotations: Collection[str]
     leading: bool
+    on_error: Callable[[Exception], None]
     #: Wall clock seconds.
     time: float = 0.0
     _state: dict[str, Any] = field(default_factory=dict)
@@ -54,6 +58,8 @@ class Snapshot:
     _queue: list[dict[str, Any]] = field(default_factory=list)
     _plugins: list[dict[str, Any]] = field(default_factory=list)
     _ledger: list[dict[str, Any]] = field(default_factory=list)
+    #: What could not be collected, one sentence each.
+    left_out: list[str] = field(default_factory=list)
     _decisions: Iterator[Decision] = field(default_factory=lambda: iter(()))
 
     def hold(self) -> Iterator[None]:
@@ -95,11 +101,13 @@ class Snapshot:
         for uid, pod in self._assumed.items():
             self._assumed_records.append(
                 {"pod": pod.key, "uid": uid, "node": pod.spec.node_name}
-                | _record(under_way.get(uid))
+                | self._record(under_way.get(uid))
             )
             yield
         for info, place in queue.records():
-            self._queue.append({"pod": info.key, "uid": info.uid, "place": place} | _record(info))
+            self._queue.append(
+                {"pod": info.key, "uid": info.uid, "place": place} | self._record(info)
+            )
             yield
         yield from self._hold_plugins()
 
@@ -108,9 +116,7 @@ class Snapshot:
         for profile, framework in self.wiring.profiles.frameworks.items():
             for name, plugin in framework.plugins.items():
                 if isinstance(plugin, StateInBundle):
-                    for piece in plugin.bundle_state():
-                        self._plugins.append({"profile": profile, "plugin": name, "state": piece})
-                        yield
+                    yield from self._hold_plugin(profile, name, plugin)
         enforcement = self.wiring.controllers.quota.enforcement
         for account in () if enforcement is None else enforcement.ledger.accounts():
             limits = {
@@ -121,6 +127,36 @@ class Snapshot:
                 {"quota": f"{account.namespace}/{account.name}", "usedAndHard": limits}
             )
             yield
+
+    def _hold_plugin(self, profile: str, name: str, plugin: StateInBundle) -> Iterator[None]:
+        found: list[dict[str, Any]] = []
+        try:
+            for piece in plugin.bundle_state():
+                state = msgspec.Raw(encode(piece))
+                found.append({"profile": profile, "plugin": name, "state": state})
+                yield
+        except Exception as error:  # noqa: BLE001 - plugin boundary: the bundle goes without it
+            self._leave_out(f"the state of plugin {name}", error)
+        else:
+            self._plugins += found
+
+    def _record(self, info: QueuedPodInfo | None) -> dict[str, Any]:
+        if info is None:
+            return {}
+        record: dict[str, Any] = {"info": kept_fields(info)}
+        if info.plugin_memory:
+            try:
+                record["memory"] = memory_of(info)
+            except Exception as error:  # noqa: BLE001 - plugin boundary, as above
+                self._leave_out("what a plugin keeps about pods", error)
+        return record
+
+    def _leave_out(self, subject: str, error: Exception) -> None:
+        """Note a gap, in the file and in the log; once for each subject."""
+        sentence = f"{subject} could not be encoded: a replay may decide differently"
+        if sentence not in self.left_out:
+            self.left_out.append(sentence)
+            self.on_error(error)
 
     def lines(self, feature_gates: Mapping[str, bool]) -> Iterator[tuple[str, Any]]:
         """Yield sections and their data, in the order of the file; bytes are JSON already."""
@@ -158,10 +194,3 @@ class Snapshot:
             ]
             for profile, framework in self.wiring.profiles.frameworks.items()
         }
-
-
-def _record(info: QueuedPodInfo | None) -> dict[str, Any]:
-    if info is None:
-        return {}
-    memory = memory_of(info) if info.plugin_memory else None
-    return {"info": kept_fields(info)} | ({} if memory is None else {"memory": memory})

@@ -16,6 +16,7 @@ from scheduler.bundle.format import API_VERSION, COMPLETE, METRICS, Header
 from scheduler.bundle.objects import ANNOTATIONS_LEFT_OUT
 from scheduler.bundle.writing import BundleWriter
 from scheduler.metrics import build_info
+from scheduler.service.limited_log import LimitedLog
 from scheduler.service.questions import TooManyQuestionsError
 from scheduler.service.recording.journal import REASONS, Journal, encoded
 from scheduler.service.recording.snapshot import Snapshot
@@ -38,6 +39,8 @@ _ENDS: Final = {
     TIME_LIMIT: "the time that was asked for is over",
     SIZE_LIMIT: "the size that was asked for is reached",
 }
+
+_log: Final = LimitedLog(__name__)
 
 _HEARTBEAT: Final = 5.0
 """Seconds after which something is written even if nothing happened, for readers with timeouts."""
@@ -64,7 +67,7 @@ class BundleStreams:
         """
         kept = _annotations(query)
         with self._turn():
-            snapshot = Snapshot(self._wiring, kept, self._leading())
+            snapshot = Snapshot(self._wiring, kept, self._leading(), self._failed)
             await self._hold(snapshot)
             writer = BundleWriter(self._header("Bundle", snapshot))
             async for chunk in self._written(writer, self._lines(snapshot)):
@@ -85,7 +88,7 @@ class BundleStreams:
             raise ValueError("this replica does not lead: it decides nothing to be recorded")
         with self._turn():
             journal = self._journal()
-            snapshot = Snapshot(self._wiring, kept, leading=True)
+            snapshot = Snapshot(self._wiring, kept, leading=True, on_error=self._failed)
             try:
                 await self._hold(snapshot, journal)
                 writer = BundleWriter(self._header("Recording", snapshot))
@@ -131,7 +134,7 @@ class BundleStreams:
         return snapshot.lines(dict(self._wiring.connections.configuration.feature_gates))
 
     def _header(self, kind: str, snapshot: Snapshot) -> Header:
-        left_out = [ANNOTATIONS_LEFT_OUT]
+        left_out = [ANNOTATIONS_LEFT_OUT, *snapshot.left_out]
         if self._wiring.state.extenders:
             left_out.append("extenders are not in a bundle: attempts that asked one are not judged")
         return Header(
@@ -180,7 +183,13 @@ class BundleStreams:
             clock=connections.clock,
             random=connections.random,
             on_end=lambda: self._attach(None),
+            on_error=self._failed,
         )
+
+    def _failed(self, error: Exception) -> None:
+        """Report a fault of the recording, which costs the recording and nothing else."""
+        self._wiring.connections.metrics.recording_failed("bundles")
+        _log.exception("recording failed", error)
 
     def _attach(self, journal: Journal | None) -> None:
         """Let the parts of the scheduler report to a journal, or to none."""
@@ -204,7 +213,11 @@ class BundleStreams:
             end = monotonic() + SLICE_SECONDS
             ready: list[bytes] = []
             while monotonic() < end and (entry := journal.take()) is not None:
-                ready.append(writer.add(*encoded(entry, kept)))
+                try:
+                    ready.append(writer.add(*encoded(entry, kept)))
+                except Exception as error:  # noqa: BLE001 - the file ends in order before it
+                    journal.fail(error)
+                    journal.clear()
             now = monotonic()
             if now >= until:
                 journal.end(TIME_LIMIT)

@@ -175,11 +175,16 @@ def _decisions(
 ) -> DecisionRecorder:
     """Build the recorder, and let it hear of gated pods before `gates`."""
     limits, clock = connections.configuration.options.decision_history, connections.clock
+
+    def failed(problem: Exception) -> None:
+        connections.metrics.recording_failed("decisions")
+        _errors.exception("recording a decision failed", problem)
+
     decisions = DecisionRecorder(
         DecisionHistory(limits.pods, limits.attempts_per_pod),
         state.cache.table,
         clock.monotonic,
-        _log_recording_error,
+        failed,
     )
     decisions.replace_frameworks(profiles.frameworks)
 
@@ -336,10 +341,6 @@ def extender_binder(
 
 def _full_collections() -> int:
     return int(gc.get_stats()[-1]["collections"])
-
-
-def _log_recording_error(pod: Pod, problem: Exception) -> None:
-    _errors.exception("recording a decision failed", problem, pod=pod.key)
 
 
 def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:

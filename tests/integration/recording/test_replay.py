@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scheduler.bundle.reading import open_bundle
+from scheduler.decisions.remembered import Reason
+from scheduler.framework import QueuedPodInfo
+from scheduler.pages import DecisionResult
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
+from scheduler.service.wiring import Wiring
 from simulator.offline.replay import Judgement, Replay
 from testing.embedded_service import settled, until
 from tests.integration.recording.busy import Recording, busy
+from tests.unit.decisions.test_history import remembered
 
 
 def judged(path: Path) -> list[Judgement]:
@@ -125,3 +133,121 @@ async def test_a_standby_records_nothing() -> None:
     async with busy() as (wiring, _):
         with pytest.raises(ValueError, match="does not lead"):
             await anext(BundleStreams(wiring, lambda: False).record({}))
+
+
+@dataclass
+class Uncopyable:
+    """Memory of a plugin about a pod that cannot be encoded."""
+
+    itself: Any = None
+
+
+def unencodable(kind: str) -> Any:
+    memory = Uncopyable()
+    if kind == "recursive":
+        memory.itself = memory
+    else:
+        memory.itself = "half a pair: \ud800"
+    return memory
+
+
+@pytest.mark.parametrize("kind", ["recursive", "no Unicode"])
+async def test_memory_that_cannot_be_copied_ends_the_recording_and_nothing_else(
+    tmp_path: Path, kind: str
+) -> None:
+    async with busy() as (wiring, workload):
+        recording = Recording(wiring, tmp_path / "r")
+        await recording.begin()
+        original = wiring.scheduling.loop.schedule
+
+        def schedule(info: QueuedPodInfo) -> Any:
+            info.plugin_memory = {**(info.plugin_memory or {}), "Third": unencodable(kind)}
+            return original(info)
+
+        wiring.scheduling.loop.schedule = schedule  # type: ignore[method-assign]
+        for _ in range(10):
+            await workload.step()
+        await until(lambda: wiring.scheduling.loop.journal is None, "the recording ends")
+        await settled(wiring)
+        await recording.end()
+        assert wiring.scheduling.binding.journal is None
+        assert failures(wiring, "bundles") == 1
+        placed = wiring.scheduling.decisions.history.latest(100)
+        assert any(each.node for each in placed)
+    manifest = open_bundle(recording.path).manifest
+    assert (manifest.end, manifest.detail) == (journal.FAILED, journal.REASONS[journal.FAILED])
+
+
+@pytest.mark.parametrize("method", ["deltas", "attempt_begins", "attempt_ended", "binding"])
+async def test_a_fault_in_any_report_ends_the_recording_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    async with busy() as (wiring, workload):
+        recording = Recording(wiring, tmp_path / "r")
+        await recording.begin()
+        broken = {
+            "deltas": (journal.Journal, "_times"),
+            "attempt_begins": (journal, "kept_fields"),
+            "attempt_ended": (journal, "outcome_of"),
+            "binding": (journal.Journal, "_append"),
+        }
+
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(*broken[method], fail)
+            for _ in range(20):
+                await workload.step()
+            await until(lambda: wiring.scheduling.loop.journal is None, "the recording ends")
+        await workload.step()
+        await settled(wiring)
+        await recording.end()
+        assert failures(wiring, "bundles") == 1
+    assert open_bundle(recording.path).manifest.end == journal.FAILED
+
+
+def failures(wiring: Wiring, kind: str) -> float:
+    """Return the counter of failures."""
+    body, _ = wiring.connections.metrics.exposition("")
+    name = f'kubestow_recording_failures_total{{kind="{kind}"}} '
+    lines = [line for line in body.decode().splitlines() if line.startswith(name)]
+    return float(lines[0].removeprefix(name)) if lines else 0.0
+
+
+async def test_a_bundle_has_a_gap_where_a_plugin_cannot_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> Iterator[Any]:
+        yield {"first": 1}
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr("plugins.resource_quota.plugin.ResourceQuota.bundle_state", broken)
+    async with busy() as (wiring, workload):
+        for _ in range(20):
+            await workload.step()
+        await settled(wiring)
+        for info, _ in list(wiring.scheduling.queue.records()):
+            info.plugin_memory = {"Third": unencodable("recursive")}
+        pieces = [each async for each in BundleStreams(wiring, lambda: True).bundle({})]
+    path = tmp_path / "b"
+    path.write_bytes(b"".join(pieces))
+    bundle = open_bundle(path)
+    assert bundle.manifest.end == "complete"
+    assert "plugin" not in bundle.manifest.sections
+    gaps = [each for each in bundle.header.left_out if "could not be encoded" in each]
+    assert len(gaps) == 2
+
+
+async def test_words_that_are_not_unicode_are_replaced(tmp_path: Path) -> None:
+    async with busy() as (wiring, _):
+        history = wiring.scheduling.decisions.history
+        reason = Reason(DecisionResult.ERROR, "half a pair: \ud800")
+        odd = remembered(history, "u", 1)
+        history.record("default/odd", odd)
+        history.explain(odd, reason)
+        pieces = [each async for each in BundleStreams(wiring, lambda: True).bundle({})]
+    path = tmp_path / "b"
+    path.write_bytes(b"".join(pieces))
+    decisions = [line.data for line in open_bundle(path).lines() if line.section == "decision"]
+    assert any(b"half a pair: ?" in bytes(each) for each in decisions)

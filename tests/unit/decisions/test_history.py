@@ -77,17 +77,19 @@ class Ring(RuleBasedStateMachine):
             if not self.history.of_pod(*key.split("/")):
                 del self.model[key]
 
-    @rule(name=st.sampled_from("abcdef"), fails=st.sampled_from(["", "y", "z" * 200]))
-    def end(self, name: str, fails: str) -> None:
+    @rule(
+        name=st.sampled_from("abcdef"),
+        fails=st.sampled_from(["", "y", "z" * 200]),
+        binds=st.booleans(),
+    )
+    def end(self, name: str, fails: str, binds: bool) -> None:
         found = self.history.of_pod("default", name)
         if not found:
             return
         last = self.history.last(f"default/{name}", found[-1].uid, 1)
         assert last is not None
         reason = Reason(DecisionResult.ERROR, fails) if fails else None
-        self.history.explain(last, reason)
-        if self.history.of_pod("default", name):
-            self.history.bind(last, BINDING.pack(2e9, -1.0, -1.0, 0.5))
+        self.history.explain(last, reason, BINDING.pack(2e9, -1.0, -1.0, 0.5) if binds else None)
         self.trim()
 
     @rule(pods=st.integers(0, 5), attempts=st.integers(1, 4))

@@ -251,6 +251,8 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
      "kubestow_decision_history_bytes", {}, 900),
     (lambda m: m.decision_history(pods=3, decisions=5, held=900, evicted=2),
      "kubestow_decision_history_evicted_pods_total", {}, 2),
+    (lambda m: m.recording_failed("bundles"),
+     "kubestow_recording_failures_total", {"kind": "bundles"}, 1),
     (lambda m: m.engine.cycle_over_budget("kubestow", "given_up"),
      "kubestow_cycle_time_budget_exceeded_total",
      {"profile": "kubestow", "result": "given_up"}, 1),

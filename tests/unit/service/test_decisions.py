@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine import Attempt
+from scheduler.engine import Failure
 from scheduler.engine.schedule_one import RandomSource
 from scheduler.framework import (
     NominatingInfo,
@@ -231,20 +231,58 @@ def test_remembering_draws_nothing_and_changes_no_decision() -> None:
     assert with_history[1] > 40
 
 
-async def test_a_fault_of_the_recording_costs_the_record_alone() -> None:
-    service = Service(binder())
+@pytest.mark.parametrize("method", ["record", "last", "explain", "bind"])
+@pytest.mark.parametrize("outcome", ["placed", "refused", "gated", "rejected"])
+async def test_a_fault_of_the_recording_costs_the_record_alone(
+    monkeypatch: pytest.MonkeyPatch, method: str, outcome: str
+) -> None:
+    """Every hook of the scheduler goes on as if nothing were remembered."""
+    gated = [outcome == "gated"]
+    service = Service(
+        binder(error("away") if outcome == "refused" else None),
+        plugin("F", filter=lambda *_: unschedulable("full") if outcome == "rejected" else None),
+        plugin("Gate", pre_enqueue=lambda _pod: unresolvable("wait") if gated[0] else None),
+    )
     service.world.nodes("n1")
-    problems: list[str] = []
-    service.decisions._on_error = lambda pod, problem: problems.append(f"{pod.key}: {problem!r}")
+    problems: list[Exception] = []
+    recorder = service.decisions
+    recorder.on_error = problems.append
+    service.queue.signals.on_gated = lambda info, status: recorder.gated(info, status, 7.0)
 
-    def broken(_attempt: Attempt) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("bug")
 
-    service.decisions._record = broken  # type: ignore[method-assign, assignment]
-    service.pending("p")
+    monkeypatch.setattr(recorder.history, method, broken)
+    pod = service.pending("p")
+    if gated[0]:
+        gated[0] = False
+        service.queue.recheck([pod.uid])
     await service.attempt()
-    assert problems == ["default/p: RuntimeError('bug')"]
-    assert service.events.notes == [] or service.events.notes[-1][1] != "FailedScheduling"
+    service.inbox.apply(service.clock.monotonic, 1.0)
+    assert {str(each) for each in problems} <= {"bug"}
+    ends = {"refused": ["last", "explain"], "rejected": []}.get(outcome, ["last"])
+    reached = {"record", *ends}
+    assert problems or method not in reached
+    assert service.cache.is_assumed(pod.uid) == (outcome in ("placed", "gated"))
+    kinds = [note[1] for note in service.events.notes]
+    assert kinds[-1] == ("Scheduled" if outcome in ("placed", "gated") else "FailedScheduling")
+
+
+def test_a_failed_binding_of_a_decision_that_has_no_room_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service()
+    service.world.nodes("n1")
+    service.pending("p")
+    info = service.queue.pop()
+    assert info is not None
+    attempt = service.loop.schedule(info)
+    assert attempt is not None
+    history = service.decisions.history
+    monkeypatch.setattr(history, "_most_bytes", history.bytes_used)
+    attempt.binding_seconds = {"Permit": 1.0}
+    service.decisions.failed(attempt, Failure("Error", "x" * 500, None))
+    assert (len(history), history.bytes_used, history._reasons) == (0, 0, {})
 
 
 def test_a_text_without_end_is_cut() -> None:
