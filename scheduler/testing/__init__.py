@@ -12,7 +12,9 @@ from scheduler.testing.contract import (
     check_plugin_contract,
     check_reuse_contract,
 )
+from scheduler.testing.examination import PluginReport, check_plugin
 from scheduler.testing.snapshots import Snapshot
+from scheduler.testing.speed import Speed
 from simulator.offline.builders import node, pod
 from simulator.offline.event_log import RecordedEvent
 
@@ -20,8 +22,11 @@ __all__ = [
     "Cluster",
     "ContractViolation",
     "PluginCase",
+    "PluginReport",
     "RecordedEvent",
     "Snapshot",
+    "Speed",
+    "check_plugin",
     "check_plugin_contract",
     "check_reuse_contract",
     "node",

@@ -1,4 +1,4 @@
-"""The contract suite for plugins: checks what the framework relies on, on a cluster you choose.
+"""The contract suite on a cluster you choose; `check_plugin` runs it on random ones.
 
     from scheduler.testing import PluginCase, check_plugin_contract
 
@@ -7,15 +7,14 @@
 
 Every method that the plugin implements is called as by the framework, for every pod; all violations
 are raised together. The most valuable check: the scalar and the columnar form of a plugin must
-return the same for every node. Run it on random clusters (Hypothesis) to find forgotten corner
-cases.
+return the same for every node.
 
 Any `NodeTableView` will do; `scheduler.cache.Cache().table` is the usual one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -24,6 +23,7 @@ import msgspec
 import numpy as np
 
 from scheduler.api.pod import Pod
+from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import extension_points as points
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.extension_points import EVENT_POINTS, EXTENSION_POINTS
@@ -63,6 +63,8 @@ class PluginCase:
     """Incoming pods, interned (`PodSignatures.intern`)."""
     now: float = 0.0
     """Wall clock of every attempt, seconds."""
+    wait: Callable[[Coroutine[Any, Any, Any]], Any] = run_synchronously
+    """Runs the coroutine of an async PreFilter to its end."""
 
 
 def check_plugin_contract(plugin: Any, cluster: PluginCase) -> None:
@@ -70,8 +72,8 @@ def check_plugin_contract(plugin: Any, cluster: PluginCase) -> None:
 
     Checked: name and arguments; declared events; the types of results at every extension point;
     scalar and columnar forms agree on every node, for subsets and orders of rows; equal calls
-    return equal results; table and scores are not modified; normalized scores are from 0 to 100;
-    `unreserve` may be called alone and twice.
+    return equal results; table, objects and scores are not modified; normalized scores are from 0
+    to 100; `unreserve` may be called alone and twice.
 
     Raises:
         ContractViolation: with all problems.
@@ -98,13 +100,16 @@ def _raise_all(problems: Iterable[str]) -> None:
 def _problems(plugin: Any, cluster: PluginCase) -> Iterator[str]:
     yield from _declaration_problems(plugin)
     name = getattr(plugin, "name", plugin)
-    before = _fingerprint(cluster.table)
+    before, objects = _fingerprint(cluster.table), _objects(cluster)
     for pod in cluster.pods:
         attempt = _Attempt(plugin, cluster, pod, CycleState(cluster.now))
         for problem in attempt.problems():
             yield f"{name}: pod {pod.key}: {problem}"
     if not all(map(np.array_equal, before, _fingerprint(cluster.table))):
         yield f"{name}: changed the node table"
+    for key, content in _objects(cluster).items():
+        if objects.get(key) != content:
+            yield f"{name}: changed {key}: objects are shared with the whole scheduler"
 
 
 def _declaration_problems(plugin: Any) -> Iterator[str]:
@@ -157,8 +162,8 @@ class _Attempt:
         """Yield problems; return whether Filter is called."""
         if not points.PRE_FILTER.implemented_by(self.plugin):
             return True
-        result = self.plugin.pre_filter(self.state, self.pod, self.cluster.table)
-        again = self.plugin.pre_filter(CycleState(self.cluster.now), self.pod, self.cluster.table)
+        result = self._called(self.state)
+        again = self._called(CycleState(self.cluster.now))
         if not _same(result, again):
             yield f"pre_filter returned first {result} and then {again}"
         if result is None or isinstance(result, PreFilterResult):
@@ -170,13 +175,16 @@ class _Attempt:
             yield f"pre_filter returned {result.code.label}"
         return result.success
 
+    def _called(self, state: CycleState) -> Any:
+        result = self.plugin.pre_filter(state, self.pod, self.cluster.table)
+        return self.cluster.wait(result) if isinstance(result, Coroutine) else result
+
     def _filter(self) -> Iterator[str]:
         plugin, table = self.plugin, self.cluster.table
         scalar = callable(getattr(plugin, "filter", None))
         if not callable(getattr(plugin, "filter_rows", None)):
             if scalar:
-                for row in table.rows.tolist():
-                    plugin.filter(self.state, self.pod, table.node_info(row))
+                yield from self._scalar_filter()
             return
         filter_rows = partial(plugin.filter_rows, self.state, self.pod, table)
         codes = yield from _columnar_problems("filter_rows", filter_rows, table.rows, np.int32)
@@ -193,6 +201,18 @@ class _Attempt:
                 yield (
                     f"node {table.names[row]}: filter returned {_shown(other)}, "
                     f"filter_rows {_shown(status)}"
+                )
+
+    def _scalar_filter(self) -> Iterator[str]:
+        table = self.cluster.table
+        for row in table.rows.tolist():
+            first, again = (
+                self.plugin.filter(self.state, self.pod, table.node_info(row)) for _ in range(2)
+            )
+            if not _same(first, again):
+                yield (
+                    f"node {table.names[row]}: filter returned first {_shown(first)} and then "
+                    f"{_shown(again)}"
                 )
 
     def _pre_score(self) -> Generator[str, None, bool]:
@@ -322,6 +342,8 @@ def _columnar(plugin: Any, cluster: PluginCase, pod: Pod) -> tuple[Any, Any]:
     table, state = cluster.table, CycleState(cluster.now)
     codes = scores = None
     result = plugin.pre_filter(state, pod, table) if hasattr(plugin, "pre_filter") else None
+    if isinstance(result, Coroutine):
+        result = cluster.wait(result)
     if hasattr(plugin, "filter_rows") and not isinstance(result, Status):
         codes = plugin.filter_rows(state, pod, table, table.rows)
     result = (
@@ -334,6 +356,20 @@ def _columnar(plugin: Any, cluster: PluginCase, pod: Pod) -> tuple[Any, Any]:
 
 def _fingerprint(table: NodeTableView) -> list[Any]:
     return [getattr(table, name).copy() for name in _USAGE_COLUMNS]
+
+
+def _objects(cluster: PluginCase) -> dict[str, bytes]:
+    """Return the content of every object that the plugin is shown, by what it is."""
+    infos = [cluster.table.node_info(row) for row in cluster.table.rows.tolist()]
+    found = {f"node {each.name}": _encoded(each.node) for each in infos}
+    for pod in [*cluster.pods, *(pod for each in infos for pod in each.pods)]:
+        found[f"pod {pod.key}"] = _encoded(pod)
+    return found
+
+
+def _encoded(item: Any) -> bytes:
+    parts = (item.metadata, item.spec, item.status)
+    return msgspec.json.encode(parts, enc_hook=repr)
 
 
 def _is_success(result: Status | None) -> bool:

@@ -56,7 +56,10 @@ SOURCES: Final = (
     Source("Nodes and pods for tests", "simulator.offline.builders", package="scheduler.testing"),
     Source("Events of a test cluster", "simulator.offline.event_log", package="scheduler.testing"),
     Source("Snapshots of decisions", "scheduler.testing.snapshots", package="scheduler.testing"),
+    Source("The check of a plugin", "scheduler.testing.examination", package="scheduler.testing"),
+    Source("The speed of a plugin", "scheduler.testing.speed", package="scheduler.testing"),
     Source("The contract suite", "scheduler.testing.contract", package="scheduler.testing"),
+    Source("Hypothesis strategies", "scheduler.testing.strategies", whole=True),
 )
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
