@@ -29,6 +29,7 @@ from testing.control_plane.ports import free_port
 from testing.embedded_service import configuration
 
 LIMIT: Final = 0.010
+TOKEN: Final = "reader"  # noqa: S105 - of the embedded server
 _CPU: Final = "/spec/containers/0/resources/requests/cpu"
 QUESTIONS: Final[tuple[dict[str, Any], ...]] = (
     {"pod": "default/big"},
@@ -49,8 +50,8 @@ class Asked:
 
 
 @asynccontextmanager
-async def running(url: str) -> AsyncIterator[aiohttp.ClientSession]:
-    """Run the scheduler; yield a session with its endpoints."""
+async def running(url: str) -> AsyncIterator[tuple[aiohttp.ClientSession, tuple[str, ...]]]:
+    """Run the scheduler; yield a session with its endpoints, and options for commands."""
     with TemporaryDirectory() as folder:
         port = free_port()
         loaded, registry = configuration((), {"leaderElection": {"leaderElect": False}})
@@ -61,14 +62,16 @@ async def running(url: str) -> AsyncIterator[aiohttp.ClientSession]:
             certificate = Path(folder) / "kube-scheduler.crt"
             while not certificate.exists():  # noqa: ASYNC110 - it is written by the same process
                 await asyncio.sleep(0.1)
+            server = f"https://localhost:{port}"
+            options = ("--server", server, "--ca-file", str(certificate), "--token", TOKEN)
             connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=certificate))
             try:
                 async with aiohttp.ClientSession(
-                    f"https://localhost:{port}",
+                    server,
                     connector=connector,
-                    headers={"Authorization": "Bearer reader"},
+                    headers={"Authorization": f"Bearer {TOKEN}"},
                 ) as session:
-                    yield session
+                    yield session, options
             finally:
                 application.stop()
 
@@ -115,7 +118,7 @@ async def bench(orders: Connection, nodes: int, pods: int, rate: float, seconds:
     """Measure both phases; return whether no slice used more CPU time than the limit."""
     url = await asyncio.to_thread(orders.recv)
     asked = Asked()
-    async with running(url) as session:
+    async with running(url) as (session, _):
         await known(session, nodes + pods)
         alone = await load(orders, Load("one", rate, seconds))
         asking = asyncio.create_task(ask(session, asked))

@@ -12,15 +12,17 @@ from scheduler.text.escaping import escaped_json
 if TYPE_CHECKING:
     from scheduler.pages import ExplainPage
 
-REMEDIES: Final = 3
-"""Shown of a pending pod, least first."""
+LIMIT: Final = 3
+"""Remedies that are shown, the least first."""
+SEARCHES: Final = ("quick", "all", "none")
+"""As of `RemedySearch`, which is not imported for `--help`."""
 
 HELP: Final = """\
 Say why a pod is pending, or why it is on its node.
 
 Of a pending pod: where it stands, why no node takes it, what would wake it, and when it is tried
 again at the latest; then what would have to change, the least first, each tried on the live
-state. Of a bound pod: the node that was chosen, its total, and by how much each
+state (--remedies). Of a bound pod: the node that was chosen, its total, and by how much each
 plugin preferred the next best node. Where a decision is not remembered, the answer says why.
 
 The running scheduler works this out when asked, from what it knows at that moment; nothing is
@@ -50,6 +52,14 @@ Examples:
     default="",
     help="Compare this node with the chosen one; of a pending pod, say why it is rejected.",
 )
+@click.option(
+    "--remedies",
+    type=click.Choice(SEARCHES),
+    default="quick",
+    show_default=True,
+    help="Of a pending pod: show the changes that are found within 0.3 s; search for up to 5 s; or "
+    "show none.",
+)
 @click.option("--history", is_flag=True, help="Show the attempts that are remembered.")
 @click.option("--verbose", "-v", is_flag=True, help="Show tables of nodes, reasons and scores.")
 @click.option(
@@ -76,6 +86,7 @@ def command(  # noqa: PLR0913 - one argument per option
     pod: str,
     namespace: str,
     node: str,
+    remedies: str,
     history: bool,
     verbose: bool,
     nodes: int,
@@ -87,8 +98,11 @@ def command(  # noqa: PLR0913 - one argument per option
         raise click.BadParameter(f"{pod!r}: write NAMESPACE/POD, or POD alone", param_hint="'POD'")
     key = pod if "/" in pod else f"{namespace}/{pod}"
     query = {"pod": key, "nodes": str(nodes), "examples": str(examples)}
-    # Trials take a moment; of a question about one node they are not the answer.
-    query |= {"node": node} if node else {"remedies": "quick", "limit": str(REMEDIES)}
+    if node:
+        # The answer to this question is the report about the node.
+        query["node"] = node
+    else:
+        query |= {"remedies": remedies, "limit": str(LIMIT)}
     body = endpoint.get("/debug/explain", query)
     if output == "json":
         click.echo(escaped_json(body), nl=False)
@@ -99,4 +113,4 @@ def command(  # noqa: PLR0913 - one argument per option
     from scheduler.pages import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
-    show(page, wide_console(), history=history, verbose=verbose)
+    show(page, wide_console(), history=history, verbose=verbose, search=remedies)

@@ -19,6 +19,7 @@ from scheduler.pages import (
     PodExplanation,
     Rejection,
     Remedies,
+    RemedySearch,
 )
 from scheduler.pages.story import compared
 from scheduler.pages.wording import counted, quantity, span
@@ -46,9 +47,14 @@ _NO_HISTORY: Final = {
 
 
 def show(
-    page: ExplainPage, console: Console, *, history: bool = False, verbose: bool = False
+    page: ExplainPage,
+    console: Console,
+    *,
+    history: bool = False,
+    verbose: bool = False,
+    search: str = RemedySearch.ALL,
 ) -> None:
-    """Print an explanation."""
+    """Print an explanation; `search` is what was asked for about remedies."""
     from rich.text import Text
 
     pod = page.pod
@@ -64,7 +70,7 @@ def show(
         for line in lines:
             say(console, one_line(line))
     if page.remedies is not None:
-        _show_remedies(console, page.remedies)
+        _show_remedies(console, page.remedies, search)
     if pod.report is not None:
         _show_report(console, page, pod.report)
     if history:
@@ -73,7 +79,7 @@ def show(
         _show_tables(console, pod)
 
 
-def _show_remedies(console: Console, found: Remedies) -> None:
+def _show_remedies(console: Console, found: Remedies, search: str) -> None:
     if found.remedies:
         _heading(console, "It would be scheduled after one of these changes, least first")
     for number, remedy in enumerate(found.remedies, 1):
@@ -85,7 +91,8 @@ def _show_remedies(console: Console, found: Remedies) -> None:
         tried = counted(found.tried, "trial")
         say(console, f"No single change that would place it was found in {tried}.")
     if not found.complete:
-        say(console, "note: not everything was tried, because the time was over")
+        longer = ": --remedies all takes more time" if search == RemedySearch.QUICK else ""
+        say(console, f"There may be others, which were not tried in the time{longer}.")
 
 
 # -- one node ------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from scheduler.pages import (
     QueueState,
     QueueStatistics,
     Rejection,
+    Remedies,
 )
 from scheduler.pages.story import tell
 
@@ -175,3 +176,23 @@ def test_in_a_pipe_a_pod_is_one_line_and_long_messages_are_cut_unless_wide() -> 
     assert "x" * 79 + "…" in told[False][2]
     assert "x" * 500 in told[True][2]
     assert "30 Insufficient cpu, 2 node(s) had untolerated taint(s)." in told[True][3]
+
+
+@pytest.mark.parametrize(
+    ("remedies", "search", "text"),
+    [
+        (Remedies(complete=False), "quick", "not tried in the time: --remedies all takes more"),
+        (Remedies(complete=False), "all", "There may be others, which were not tried in the time."),
+        (Remedies(tried=7), "quick", "No single change that would place it was found in 7 trials."),
+    ],
+)
+def test_a_search_for_remedies_that_ended_early_says_so(
+    remedies: Remedies, search: str, text: str
+) -> None:
+    console = terminal()
+    pod = PodExplanation("a", "p", "u", "kubestow", 0, PodState.QUEUED, "told", 1_000.0, queue=VIEW)
+    found = ExplainPage(leading=True, pod=pod, story=tell(pod), remedies=remedies)
+    explanation.show(found, console, search=search)
+    shown = words(lines(console))
+    assert text in shown
+    assert ("There may be others" in shown) == (not remedies.complete)

@@ -132,3 +132,18 @@ async def test_explain_lists_remedies_on_request(scheduling: Open) -> None:
     assert 1 <= len(found) <= 3
     assert "LowerRequest" in [code for each in found for code in each["codes"]]
     assert without["remedies"] is None
+
+
+async def test_the_command_lists_remedies_unless_told_otherwise(scheduling: Open) -> None:
+    heading = "It would be scheduled after one of these changes"
+    async with scheduling() as site:
+        await a_pod_that_is_too_large(site)
+        for options, listed in (
+            ((), True),
+            (("--remedies", "all"), True),
+            (("--remedies", "none"), False),
+        ):
+            found = await site.query("explain", "default/big", *options)
+            assert (found.code, heading in found.out) == (0, listed)
+        wrong = await site.query("explain", "default/big", "--remedies", "some")
+    assert (wrong.code, "'quick', 'all', 'none'" in wrong.err) == (2, True)
