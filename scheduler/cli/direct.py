@@ -7,6 +7,7 @@ verified, those of the kubeconfig are sent to this machine only (a tunnel, or th
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 from dataclasses import dataclass, field
@@ -36,6 +37,10 @@ NOT_SENT: Final = (
     "none were sent: those of the kubeconfig are kept from a server that is not this machine "
     "and need not prove who it is; give --ca-file, or --token"
 )
+
+_REFUSED: Final = re.compile("ALERT_(.*CERTIFICATE|UNKNOWN_CA)")
+"""OpenSSL's reasons for the alerts of a server that has looked at a client certificate (RFC 8446,
+section 6.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,8 @@ def failure(error: Exception) -> str:
             return "there is no host of that name"
         case TimeoutError():
             return "no response in time"
+        case ssl.SSLError(reason=str(reason)) if _REFUSED.search(reason):
+            return "it does not accept the client certificate; give --token"
         case OSError() if type(error) is OSError and error.errno is None:
             return str(error)
         case HTTPException():

@@ -37,7 +37,7 @@ CHUNK_BYTES: Final = 64 * 1024
 
 UNAUTHENTICATED: Final = (
     "{server} does not accept these credentials ({credentials}).\n"
-    "It takes bearer tokens that the cluster knows:\n"
+    "It takes certificates and bearer tokens that the cluster knows, such as\n"
     '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
 )
 FORBIDDEN: Final = (
@@ -46,7 +46,8 @@ FORBIDDEN: Final = (
     "needs permission to get the path:\n"
     "  kubectl create clusterrolebinding kubestow-explainer-USER \\\n"
     "      --clusterrole=kubestow-explainer --user=USER\n"
-    "The scheduler knows users by their tokens; one of a service account is given by\n"
+    "A scheduler that does not know the authority of client certificates (its log says so) knows\n"
+    "users by tokens only; one of a service account is given by\n"
     '  --token "$(kubectl -n kubestow-system create token SERVICEACCOUNT)"'
 )
 NOT_FOUND: Final = "{server} has no {path}: it is no kubestow scheduler, or an older one"

@@ -15,7 +15,7 @@ from scheduler.cli.go_flags import Flag, Group, Kind
 TEN_SECONDS: Final = timedelta(seconds=10)
 
 _PROXY: Final = "requests authenticated by a proxy in front are not supported"
-_LOOKUP: Final = "kubestow never looks up authentication settings in the cluster"
+_LOOKUP: Final = "a failed lookup is repeated, and until it succeeds tokens are accepted"
 _HTTP1: Final = "only HTTP/1.1 is served"
 _ONE_VERSION: Final = "kubestow behaves like v1.36 only"
 _ONE_STREAM: Final = "logs are one unbuffered stream to standard error"
@@ -169,7 +169,14 @@ AUTHENTICATION: Final = Group(
             "client-ca-file",
             Kind.STRING,
             "Authorities of client certificates; common name and organisations become user and "
-            "groups.",
+            "groups. Default: those of the API server, which publishes them in the ConfigMap "
+            "kube-system/extension-apiserver-authentication.",
+        ),
+        Flag(
+            "authentication-skip-lookup",
+            Kind.BOOL,
+            "Leave that ConfigMap unread: without --client-ca-file no client certificate is "
+            "accepted.",
         ),
     ),
 )
@@ -300,7 +307,6 @@ IGNORED: Final = Group(
             no_effect="one certificate is served, whatever the server name of the request",
         ),
         Flag("tls-curve-preferences", Kind.LIST, no_effect="OpenSSL chooses the curves"),
-        Flag("authentication-skip-lookup", Kind.BOOL, no_effect=_LOOKUP, moot=True),
         Flag(
             "authentication-tolerate-lookup-failure",
             Kind.BOOL,

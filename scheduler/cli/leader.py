@@ -1,10 +1,10 @@
 """The way to the leader with nothing but a kubeconfig.
 
 The Lease names the leader's pod, and has the hash of its certificate (`client.leader_record`). The
-API server forwards a port of the pod; within that, TLS goes from here to the scheduler. Nothing is
-sent before the certificate was found to have that hash: neither the API server nor a kubelet or
-whoever plays one can read or answer a question. Client certificates go to it only as well, in a
-second handshake.
+API server forwards a port of the pod; within that, TLS goes from here to the scheduler. A leader
+outside of the cluster is reached at the host that the Lease names. Nothing is sent before the
+certificate was found to have that hash: neither the API server nor a kubelet or whoever plays one
+can read or answer a question. Client certificates go to it only as well, in a second handshake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.cli.direct import failure
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
 from scheduler.cli.routes import Connection, NotConnectedError
-from scheduler.cli.streams import Stream, TlsStream, connect, exchange
+from scheduler.cli.streams import SocketStream, Stream, TlsStream, connect, exchange
 
 if TYPE_CHECKING:
     from scheduler.client.http.tls import ClientTls
@@ -102,14 +102,13 @@ class LeaderRoute:
             authorization, credentials = cluster.authorization, f"the token of {cluster.source}"
         else:
             authorization, credentials = "", f"the client certificate, if any, of {cluster.source}"
-        name = f"the leader, pod {record.pod},"
-        return Connection(stream, HOST, name, authorization, credentials, holder=record.holder)
+        return Connection(
+            stream, HOST, record.name, authorization, credentials, holder=record.holder
+        )
 
     def broken(self, connection: Connection, error: Exception) -> NotConnectedError:
         """See `Route`."""
-        text = str(error) if isinstance(error, ForwardingError) else failure(error)
-        message = errors.BROKEN.format(name=connection.name, text=text, lease=self._lease)
-        return NotConnectedError(message, connection.holder)
+        return self._broken(connection.name, connection.holder, error)
 
     def moved(self, holder: str) -> bool:
         """See `Route`."""
@@ -159,7 +158,7 @@ class LeaderRoute:
         record = leader_of(_object(body))
         if record is None:
             raise NotConnectedError(errors.NO_LEADER.format(lease=self._lease, namespace=namespace))
-        if not (record.pod and record.port and record.certificate_sha256):
+        if not record.reachable:
             text = errors.NO_ADDRESS.format(holder=record.holder, lease=self._lease)
             raise NotConnectedError(text, record.holder)
         if faults := address_faults(record, namespace):
@@ -178,7 +177,7 @@ class LeaderRoute:
             record = self._record(cluster, timeout)
             if record != former:
                 return record
-        raise NotConnectedError(errors.MISMATCH.format(pod=former.pod, lease=self._lease))
+        raise NotConnectedError(errors.MISMATCH.format(name=former.name, lease=self._lease))
 
     # -- the tunnel and the certificate ----------------------------------------------------------
 
@@ -204,15 +203,30 @@ class LeaderRoute:
     def _handshake(
         self, cluster: Cluster, record: LeaderRecord, timeout: float, context: ssl.SSLContext
     ) -> TlsStream:
-        tunnel = self._tunnel(cluster, record, timeout)
+        way = (
+            self._tunnel(cluster, record, timeout) if record.pod else self._direct(record, timeout)
+        )
         try:
-            return TlsStream(tunnel, context, HOST)
+            return TlsStream(way, context, HOST)
         except (OSError, HTTPException) as error:
-            tunnel.close()
-            name = f"the leader, pod {record.pod},"
-            text = str(error) if isinstance(error, ForwardingError) else failure(error)
-            message = errors.BROKEN.format(name=name, text=text, lease=self._lease)
-            raise NotConnectedError(message, record.holder) from error
+            way.close()
+            raise self._broken(record.name, record.holder, error) from error
+
+    def _broken(self, name: str, holder: str, error: Exception) -> NotConnectedError:
+        text = str(error) if isinstance(error, ForwardingError) else failure(error)
+        return NotConnectedError(
+            errors.BROKEN.format(name=name, text=text, lease=self._lease), holder
+        )
+
+    def _direct(self, record: LeaderRecord, timeout: float) -> Stream:
+        try:
+            return SocketStream(record.host, record.port, timeout)
+        except (OSError, OverflowError, UnicodeError) as error:
+            # The latter two are for a port or a host that cannot be one.
+            text = errors.OUTSIDE.format(
+                name=record.name, text=failure(error), port=record.port, lease=self._lease
+            )
+            raise NotConnectedError(text, record.holder) from error
 
     def _tunnel(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> PortForward:
         try:

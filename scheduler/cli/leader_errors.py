@@ -25,8 +25,15 @@ NO_LEADER: Final = (
     "otherwise look at its pods:  kubectl -n {namespace} get pods"
 )
 NO_ADDRESS: Final = (
-    "{holder}, which holds the Lease {lease}, does not publish how to reach it: it runs outside of "
-    "the cluster,\nserves no HTTPS, or is another program or an older version. Give --server URL."
+    "{holder}, which holds the Lease {lease}, does not publish how to reach it: it serves no "
+    "HTTPS,\nor is another program or an older version. Give --server URL."
+)
+OUTSIDE: Final = (
+    "{name} cannot be reached from here: {text}\n"
+    "The Lease {lease} names this address. If the host has another one for you, or listens to\n"
+    "itself only, open a tunnel to it, such as\n"
+    "  ssh -L {port}:localhost:{port} HOST\n"
+    "and beside it, the command with  --server https://localhost:{port} --insecure-skip-tls-verify"
 )
 BAD_ADDRESS: Final = (
     "the Lease {lease} has an address of its leader that no kubestow publishes: {faults}.\n"
@@ -45,9 +52,9 @@ BROKEN: Final = (
     "The Lease {lease} still names it. If it is gone, another replica takes over within seconds."
 )
 MISMATCH: Final = (
-    "the certificate of pod {pod} is not the one that the leader published on its Lease {lease}.\n"
-    "Nothing was sent. Somebody between here and the pod may be reading along, or the pod is not "
-    "the leader."
+    "the certificate at {name} is not the one that it published on its Lease {lease}.\n"
+    "Nothing was sent. Somebody on the way there may be reading along, or it is no longer the "
+    "leader."
 )
 NO_WEBSOCKET: Final = (
     "{server} did not open a WebSocket to port {port} of pod {pod}: HTTP {status}: {text}\n"

@@ -175,6 +175,7 @@ def _access(values: Mapping[str, Any]) -> AccessOptions:
         unauthorized_ttl=values["authorization_webhook_cache_unauthorized_ttl"].total_seconds(),
         always_allow_paths=values["authorization_always_allow_paths"],
         client_ca_file=values["client_ca_file"],
+        skip_lookup=values["authentication_skip_lookup"],
     )
 
 

@@ -1,8 +1,9 @@
 """The address of the leader: an annotation on its Lease that only the leader writes.
 
-`kubestow explain` and the like read it, connect to the pod through the API server, and accept the
-one certificate whose hash is published here. So the right to update the Lease decides whom they
-trust; whoever has it could make itself the leader as well. Nothing in the annotation is secret.
+`kubestow explain` and the like read it, connect to the pod through the API server, or to the host
+of a process outside of the cluster, and accept the one certificate whose hash is published here. So
+the right to update the Lease decides whom they trust; whoever has it could make itself the leader
+as well. Nothing in the annotation is secret.
 
 The annotation names the holder it belongs to. A process that takes the Lease over and does not know
 the annotation leaves it as it is; a reader then sees another holder in the spec, and ignores it.
@@ -35,10 +36,29 @@ class LeaderRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     holder: str
     #: `namespace/name`; empty for a process outside of the cluster.
     pod: str = ""
-    #: Where the pod serves HTTPS; 0 for nowhere.
+    #: The host of a process outside of the cluster, a name or an address; empty for a pod.
+    host: str = ""
+    #: Where the pod or the host serves HTTPS; 0 for nowhere.
     port: int = 0
     #: Hash of the serving certificate (DER), in lower-case hexadecimal digits.
     certificate_sha256: str = msgspec.field(default="", name="certificateSHA256")
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the record says where to connect and which certificate to find there."""
+        return bool((self.pod or self.host) and self.port and self.certificate_sha256)
+
+    @property
+    def address(self) -> str:
+        """`host:port` of a process outside of the cluster, with brackets for IPv6."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """The leader as the subject of a sentence."""
+        if self.pod:
+            return f"the leader, pod {self.pod},"
+        return f"the leader, {self.address} outside of the cluster,"
 
 
 class LeaderAddress:
@@ -48,9 +68,10 @@ class LeaderAddress:
     replaced as a whole, and an outdated one is replaced by the next renewal.
     """
 
-    def __init__(self, pod: str = "") -> None:
-        """Prepare; `pod` is our own, as `namespace/name`."""
+    def __init__(self, pod: str = "", host: str = "") -> None:
+        """Prepare; `pod` is our own, as `namespace/name`, or else `host` our host's name."""
         self.pod = pod
+        self.host = host
         self.port = 0
         self.certificate_sha256 = ""
 
@@ -60,7 +81,9 @@ class LeaderAddress:
         annotations = dict(metadata.get("annotations") or {})
         holder = (lease.get("spec") or {}).get("holderIdentity")
         if holder:
-            record = LeaderRecord(str(holder), self.pod, self.port, self.certificate_sha256)
+            record = LeaderRecord(
+                str(holder), self.pod, self.host, self.port, self.certificate_sha256
+            )
             annotations[ANNOTATION] = msgspec.json.encode(record).decode()
         else:
             annotations.pop(ANNOTATION, None)

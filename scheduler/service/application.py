@@ -43,6 +43,7 @@ from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import (
     RunOptions,
     available_plugins,
+    own_host,
     own_pod,
     read_configuration,
     seconds,
@@ -128,7 +129,8 @@ class Application:
         self.reloader: Reloader | None = None
         self._heartbeat = LoopHeartbeat(LeaseClock())
         #: Filled by the endpoints, published on the Lease by the leader.
-        self._address = LeaderAddress(own_pod())
+        pod = own_pod()
+        self._address = LeaderAddress(pod, "" if pod else own_host(options.serving.bind_address))
 
     def request_stop(self) -> None:
         """Stop cleanly; a second call ends the process at once."""
@@ -244,6 +246,7 @@ class Application:
                 tasks.create_task(wiring.connections.dispatcher.run(), name="dispatcher"),
                 tasks.create_task(wiring.reviewer.run(), name="permissions"),
                 tasks.create_task(reloader.run(), name="configuration reload"),
+                tasks.create_task(endpoints.run(), name="client authorities"),
             ]
             if self._owns_process:
                 upkeep = return_memory(self._clock, malloc_trim())

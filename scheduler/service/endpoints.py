@@ -25,7 +25,13 @@ from scheduler.service.pod_pages import PodPages
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.serving.access import Authenticator, Authorizer
 from scheduler.service.serving.application import EndpointSources, Page, create_handler
-from scheduler.service.serving.certificates import ServingTls
+from scheduler.service.serving.certificates import ServingError, ServingTls
+from scheduler.service.serving.client_authorities import (
+    ClientAuthorities,
+    NoAuthoritiesError,
+    of_cluster,
+    of_file,
+)
 from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.readers import Names
 from scheduler.service.serving.server import HttpsServer
@@ -68,6 +74,7 @@ class Endpoints:
         self._synced = False
         self._stopping = False
         self._stack = AsyncExitStack()
+        self._authorities: ClientAuthorities | None = None
         #: The port listened on, 0 when nothing is served.
         self.port = 0
 
@@ -104,12 +111,34 @@ class Endpoints:
                 review_resource=partial(review_resource_access, access_client),
             ),
         )
-        tls = ServingTls(
-            self._options.serving, access.client_ca_file, loaded=self._publish_certificate
-        )
+        tls = ServingTls(self._options.serving, loaded=self._publish_certificate)
+        await self._prepare_authorities(tls, token_client)
         server = HttpsServer(handler, self._options.serving, tls)
         await self._stack.enter_async_context(server)
         self.port = self._address.port = server.port
+
+    async def run(self) -> None:
+        """Keep the authorities of client certificates up to date until cancelled."""
+        if self._authorities is not None:
+            await self._authorities.run()
+
+    async def _prepare_authorities(self, tls: ServingTls, client: ApiClient) -> None:
+        access = self._options.access
+        if access.client_ca_file:
+            source = of_file(access.client_ca_file)
+        elif access.skip_lookup:
+            return
+        else:
+            source = of_cluster(client)
+        connections = self._wiring.connections
+        self._authorities = ClientAuthorities(
+            source, tls.trust_clients, connections.clock, connections.random
+        )
+        if access.client_ca_file:
+            try:
+                await self._authorities.refresh()
+            except NoAuthoritiesError as error:
+                raise ServingError(f"--client-ca-file {error}") from error
 
     def _publish_certificate(self, sha256: str) -> None:
         self._address.certificate_sha256 = sha256

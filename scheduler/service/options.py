@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -71,8 +72,10 @@ class AccessOptions:
     unauthorized_ttl: float = 10.0
     #: Paths open to everyone; a trailing `*` matches a prefix.
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
-    #: Authorities of client certificates. Empty: none are requested.
+    #: Authorities of client certificates. Empty: those that the API server publishes.
     client_ca_file: str = ""
+    #: Whether to leave those unread; without a file no certificates are requested then.
+    skip_lookup: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +242,21 @@ def own_pod(environ: Mapping[str, str] = os.environ, namespace_file: Path = NAME
     if not name and "KUBERNETES_SERVICE_HOST" not in environ:
         return ""
     return f"{own_namespace(environ, namespace_file)}/{name or socket.gethostname()}"
+
+
+def own_host(bind_address: str) -> str:
+    """Return where other machines find a process that listens on this address.
+
+    Its host's name if it listens on all addresses.
+
+    >>> own_host("192.0.2.7")
+    '192.0.2.7'
+    """
+    try:
+        everywhere = ip_address(bind_address).is_unspecified
+    except ValueError:
+        everywhere = not bind_address
+    return socket.gethostname() if everywhere else bind_address
 
 
 def _text(path: str) -> str:

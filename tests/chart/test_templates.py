@@ -243,6 +243,7 @@ def test_another_name_and_namespace_are_used_everywhere(helm: Helm) -> None:
     names = {name for kind, name in map(key, documents) if "Policy" not in kind}
     assert names == {
         "batch",
+        "batch-authentication-reader",
         "batch-critical-pods",
         "batch-explainer",
         "batch-leader-election",

@@ -165,7 +165,7 @@ def test_a_man_in_the_middle_is_refused_before_anything_is_sent(site: Site) -> N
     with eavesdropper() as (elsewhere, heard), site.kubelet.redirect(port, elsewhere):
         refused = site.ask("queue")
     assert (refused.returncode, refused.stdout) == (5, "")
-    assert "is not the one that the leader published on its Lease" in refused.stderr
+    assert "is not the one that it published on its Lease" in refused.stderr
     assert heard
     assert b"".join(heard) == b""
     assert site.ask("queue").returncode == 0

@@ -56,7 +56,7 @@ or, where they take it from elsewhere, that of OTLP over HTTP.
 
 {{/*
 One object of the base as this release has it. Arguments: `root` the root context, `object` as a map, and `labels` that
-are added, if any. A namespace is replaced by that of the release. Names change from kubestow to .Values.name.
+are added, if any. A namespace but kube-system is replaced by that of the release. Names change from kubestow to .Values.name.
 */}}
 {{- define "kubestow.object" -}}
 {{- $root := .root -}}
@@ -68,7 +68,7 @@ are added, if any. A namespace is replaced by that of the release. Names change 
 {{- if not (hasSuffix ".kubestow.io" $object.metadata.name) -}}
 {{- $_ := set $object.metadata "name" ($object.metadata.name | replace "kubestow" $name) -}}
 {{- end -}}
-{{- if $object.metadata.namespace -}}
+{{- if and $object.metadata.namespace (ne $object.metadata.namespace "kube-system") -}}
 {{- $_ := set $object.metadata "namespace" $root.Release.Namespace -}}
 {{- end -}}
 {{- with $object.roleRef -}}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from scheduler.client import client_authorities
 from scheduler.client.resources import NODES, PODS, RESOURCES
 from scheduler.framework import Permission
 from scheduler.service.permissions.state import FOLLOWING
@@ -50,6 +51,14 @@ SERVING: Final = (
         verbs=("create",),
         purpose="HTTPS endpoints: whether they may",
         without="only health checks are answered",
+    ),
+    Permission(
+        resource="configmaps",
+        verbs=("get",),
+        namespace=client_authorities.NAMESPACE,
+        names=(client_authorities.NAME,),
+        purpose="HTTPS endpoints: the authorities of client certificates, as kubectl sends them",
+        without="client certificates are not accepted, tokens are",
     ),
     Permission(
         urls=("/debug/queue", "/debug/explain", "/debug/summary"),

@@ -14,6 +14,10 @@ from typing import Final
 from scheduler.framework import Permission
 
 API_VERSION: Final = "rbac.authorization.k8s.io/v1"
+READER_SUFFIX: Final = "-authentication-reader"
+"""Of a Role that leads to the authorities of client certificates; every cluster has a like one of
+its own, extension-apiserver-authentication-reader."""
+
 _PLAIN: Final = re.compile(r"[a-zA-Z/][a-zA-Z0-9./_-]*")
 _NOT_TEXT: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 
@@ -39,15 +43,19 @@ def missing_rules(missing: Iterable[tuple[Permission, Iterable[str]]]) -> str:
 def roles(permissions: Iterable[Permission], name: str, *, suffix: str = "-leader-election") -> str:
     """Return a ClusterRole and, for each namespace, a Role, as YAML with comments.
 
-    The name of a Role ends with `suffix`.
+    The name of a Role ends with `suffix`, but that of one without Leases with `READER_SUFFIX`.
     """
     by_namespace: dict[str, list[Permission]] = {"": []}
     for each in permissions:
         by_namespace.setdefault(each.namespace, []).append(each)
     return "---\n".join(
-        _role(f"{name}{suffix}" if namespace else name, namespace, needed)
+        _role(name + (_suffix(needed, suffix) if namespace else ""), namespace, needed)
         for namespace, needed in by_namespace.items()
     )
+
+
+def _suffix(permissions: Iterable[Permission], suffix: str) -> str:
+    return suffix if any(each.resource == "leases" for each in permissions) else READER_SUFFIX
 
 
 def _role(name: str, namespace: str, permissions: Iterable[Permission]) -> str:

@@ -9,6 +9,7 @@ Tokens are never kept: the cache has their digests.
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -74,7 +75,8 @@ class Authenticator:
         """Prepare; without `review` tokens are ignored."""
         self._review = review
         self._ttl = options.token_ttl
-        self._cache: ReviewCache[UserInfo | None] = ReviewCache(clock or SystemClock())
+        self._clock = clock or SystemClock()
+        self._cache: ReviewCache[UserInfo | None] = ReviewCache(self._clock)
 
     async def authenticate(self, credentials: Credentials) -> UserInfo | None:
         """Return the user; None if the credentials are invalid.
@@ -83,6 +85,8 @@ class Authenticator:
             AccessUnknownError: the review failed.
         """
         if credentials.certificate:
+            if has_expired(credentials.certificate, self._clock.now()):
+                return None
             user = certificate_user(credentials.certificate)
             if user is not None:
                 return user
@@ -193,10 +197,22 @@ def certificate_user(certificate: Mapping[str, Any]) -> UserInfo | None:
     """Return the user of a verified certificate: common name, organisations as groups."""
     subject = [pair for attribute in certificate.get("subject", ()) for pair in attribute]
     names = [value for key, value in subject if key == "commonName"]
-    if not names:
+    # The last of several, as Go and therefore the API server read them: one certificate names one
+    # user everywhere.
+    if not names or not names[-1]:
         return None
     groups = [value for key, value in subject if key == "organizationName"]
-    return UserInfo(username=names[0], groups=(*groups, AUTHENTICATED_GROUP))
+    return UserInfo(username=names[-1], groups=(*groups, AUTHENTICATED_GROUP))
+
+
+def has_expired(certificate: Mapping[str, Any], now: float) -> bool:
+    """Whether a verified certificate is no longer valid at this time, in seconds since the epoch.
+
+    A resumed TLS session has the certificate of its first handshake, which OpenSSL does not verify
+    again.
+    """
+    end = certificate.get("notAfter")
+    return end is not None and ssl.cert_time_to_seconds(end) < now
 
 
 def bearer_token(header: str | None) -> str:

@@ -1,8 +1,8 @@
 """The serving certificate: given as files, kept in a folder, or made in memory; renewed in use.
 
-`ServingTls` owns one SSL context for the whole run. New connections use what the context holds, so
-a renewed pair is loaded into it before the next connection is accepted; no connection is
-interrupted and no file is watched.
+New connections use the SSL context of `ServingTls`: a renewed pair is loaded into it before the
+next connection is accepted, and other authorities of client certificates make a new context. No
+connection is interrupted and no file is watched. `client_authorities` finds those authorities.
 """
 
 from __future__ import annotations
@@ -119,19 +119,24 @@ class FilePair:
         return self.certificate.read_bytes()
 
 
-@dataclass(frozen=True, slots=True)
 class SelfSigned:
     """A pair for `localhost`, new at the start and after half its life."""
 
-    clock: Clock
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # The pair of the present half-life, kept for another context.
+        self._made: tuple[Hashable, bytes, bytes] | None = None
 
     def stamp(self) -> Hashable:
         """Return the number of the half-life."""
-        return self.clock.monotonic() // RENEW_AFTER_SECONDS
+        return self._clock.monotonic() // RENEW_AFTER_SECONDS
 
     def load(self, context: ssl.SSLContext) -> bytes:
-        """Make a pair; it is never written to a disk."""
-        certificate, key = _new_pair(self.clock)
+        """Load the pair of this half-life, which is never written to a disk."""
+        stamp = self.stamp()
+        if self._made is None or self._made[0] != stamp:
+            self._made = (stamp, *_new_pair(self._clock))
+        _, certificate, key = self._made
         with memory_file(certificate + key) as path:
             context.load_cert_chain(path)
         return certificate
@@ -143,12 +148,11 @@ class ServingTls:
     def __init__(
         self,
         options: ServingOptions,
-        client_ca_file: str = "",
         clock: Clock | None = None,
         *,
         loaded: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Build the context and load the first pair.
+        """Build the context, which asks for no client certificate, and load the first pair.
 
         `loaded` gets the SHA-256 hash of each certificate (DER, hexadecimal) when it is in use.
 
@@ -158,10 +162,10 @@ class ServingTls:
         clock = clock or SystemClock()
         self._clock = clock
         self._options = options
-        self._client_ca_file = client_ca_file
         try:
             self._source = _source(options, clock)
             self._stamp = self._source.stamp()
+            #: Of new connections; another object once the authorities changed.
             self.context = self._make_context()
             certificate = self._source.load(self.context)
         except OSError as error:
@@ -193,6 +197,28 @@ class ServingTls:
         else:
             _log.info("serving certificate loaded")
 
+    def trust_clients(self, authorities: str) -> None:
+        """Ask new connections for a certificate that these authorities (PEM) signed.
+
+        Without authorities none is asked for. A connection whose certificate is not valid fails in
+        its handshake; one without a certificate does not.
+
+        Raises:
+            OSError: they are no certificates, or the serving pair cannot be read now. Nothing has
+                changed then. ssl.SSLError is one.
+        """
+        context = self._make_context()
+        if authorities:
+            # Comments between certificates may be in any language; ssl wants ASCII.
+            plain = authorities.encode("ascii", "ignore").decode()
+            context.load_verify_locations(cadata=plain)
+            context.verify_mode = ssl.CERT_OPTIONAL
+            # As Go: the text may have the authority that issued them without the one above it.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        certificate = self._source.load(context)
+        self.context = context
+        self._loaded(certificate_sha256(certificate))
+
     def _make_context(self) -> ssl.SSLContext:
         options = self._options
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -201,14 +227,6 @@ class ServingTls:
         if suites:
             context.set_ciphers(suites)
         context.set_alpn_protocols(["http/1.1"])
-        if self._client_ca_file:
-            try:
-                context.load_verify_locations(self._client_ca_file)
-            except OSError as error:
-                raise ServingError(f"--client-ca-file {self._client_ca_file}: {error}") from error
-            context.verify_mode = ssl.CERT_OPTIONAL
-            # As Go: the file may hold the authority that issued them without the one above it.
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
 

@@ -206,7 +206,7 @@ def test_another_certificate_gets_no_token(cluster: Cluster, ask: Ask) -> None:
     cluster.hashes["a"] = "00" * 32
     found = ask()
     assert (found.code, cluster.authorizations) == (5, [])
-    assert "is not the one that the leader published on its Lease" in found.err
+    assert "is not the one that it published on its Lease" in found.err
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,46 @@ def test_a_lease_that_leads_nowhere_is_explained(
     assert (found.code, found.out) == (code, "")
     for text in texts:
         assert text in found.err
+
+
+def outside(cluster: Cluster, port: int, host: str = LOOPBACK) -> Answer:
+    """Return the Lease of a leader that runs outside of the cluster."""
+    address = LeaderAddress(host=host)
+    address.port, address.certificate_sha256 = port, cluster.hashes["a"]
+    lease = address.annotated({"spec": {"holderIdentity": "laptop"}})
+    return lambda: web.json_response(lease)
+
+
+def test_a_leader_outside_of_the_cluster_is_asked_at_its_own_address(
+    cluster: Cluster, ask: Ask
+) -> None:
+    forwarded: list[int] = []
+    cluster.forwarded = forwarded.append
+    cluster.lease = outside(cluster, cluster.listening[PODS["a"]])
+    assert (ask().out, forwarded) == (QUEUE.decode(), [])
+    assert cluster.authorizations == ["Bearer of-the-kubeconfig"]
+
+
+def test_another_process_at_that_address_gets_no_token(cluster: Cluster, ask: Ask) -> None:
+    cluster.lease = outside(cluster, cluster.listening[PODS["b"]])
+    found = ask()
+    assert (found.code, cluster.authorizations) == (5, [])
+    assert "outside of the cluster, is not the one that it published" in found.err
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [(LOOPBACK, 1), (LOOPBACK, 70_000), ("a..b", 1), ("x" * 300, 1), ("::1", 1)],
+)
+def test_a_leader_outside_that_cannot_be_reached_is_explained(
+    cluster: Cluster, ask: Ask, host: str, port: int
+) -> None:
+    cluster.lease = outside(cluster, port, host)
+    found = ask()
+    assert (found.code, found.out) == (5, "")
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    assert f"the leader, {address} outside of the cluster, cannot be reached" in found.err
+    assert f"ssh -L {port}:localhost:{port}" in found.err
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.credentials import StaticCredentials
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_token
 from scheduler.client.transport import Transport
-from scheduler.service.options import AccessOptions, ServingOptions
+from scheduler.service.options import AccessOptions
 from scheduler.service.serving.access import Authenticator, Authorizer
-from scheduler.service.serving.certificates import ServingTls
 from simulator import EmbeddedCluster
 from simulator.subresources import Reviewer
 from tests.integration.serving.conftest import Open, Site
@@ -173,96 +165,3 @@ async def test_options_reach_the_reviews(opened: Open, site: Site, client: ApiCl
     ) as endpoints:
         assert (await endpoints.request("/metrics")).status == 200
         assert (await endpoints.request("/healthz")).status == 403
-
-
-def issue(folder: Path, name: str, issuer: str = "", groups: tuple[str, ...] = ()) -> Path:
-    """Write `<name>.crt` and `<name>.key`; without an issuer, those of an authority."""
-    now = datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP256R1())
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups]
-    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
-    subject = x509.Name(attributes)
-    signer, signed_by = key, subject
-    if issuer:
-        loaded = serialization.load_pem_private_key((folder / f"{issuer}.key").read_bytes(), None)
-        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-        signer, signed_by = loaded, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(signed_by)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=not issuer, path_length=None), critical=True)
-        .sign(signer, hashes.SHA256())
-    )
-    path = folder / f"{name}.crt"
-    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    path.with_suffix(".key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return path
-
-
-def with_certificate(path: Path | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    if path is not None:
-        context.load_cert_chain(path, path.with_suffix(".key"))
-    return context
-
-
-@pytest.mark.parametrize(
-    ("name", "groups", "status", "user"),
-    [
-        ("root", ("system:masters",), 200, ""),
-        ("developer", ("dev",), 403, "developer"),
-        ("", (), 403, "system:anonymous"),
-    ],
-)
-async def test_client_certificates_name_users(
-    opened: Open,
-    site: Site,
-    tmp_path: Path,
-    name: str,
-    groups: tuple[str, ...],
-    status: int,
-    user: str,
-) -> None:
-    authority = issue(tmp_path, "authority")
-    certificate = issue(tmp_path, name, "authority", groups) if name else None
-    async with opened(
-        site,
-        authenticator=Authenticator(None, AccessOptions()),
-        authorizer=Authorizer(None, AccessOptions()),
-        tls=ServingTls(ServingOptions(), str(authority)),
-        client_tls=with_certificate(certificate),
-    ) as endpoints:
-        response = await endpoints.request("/metrics")
-    assert response.status == status
-    assert user in response.text
-
-
-async def test_certificates_of_unknown_issuers_fail_the_handshake(
-    opened: Open, site: Site, tmp_path: Path
-) -> None:
-    import aiohttp
-
-    authority = issue(tmp_path, "authority")
-    issue(tmp_path, "stranger")
-    forged = issue(tmp_path, "root", "stranger", ("system:masters",))
-    async with opened(
-        site,
-        authorizer=Authorizer(None, AccessOptions()),
-        tls=ServingTls(ServingOptions(), str(authority)),
-        client_tls=with_certificate(forged),
-    ) as endpoints:
-        with pytest.raises((aiohttp.ClientError, OSError)):
-            await endpoints.request("/metrics")

@@ -23,7 +23,7 @@ def test_roles_are_printed_under_the_name_that_was_given(shell: Shell) -> None:
     ended = shell("config", "rbac", "--name", "mine")
     assert ended.code == 0, ended.err
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(ended.out)]
-    assert names == ["mine", "mine-leader-election"]
+    assert names == ["mine", "mine-authentication-reader", "mine-leader-election"]
 
 
 def test_the_roles_of_people_who_ask_are_for_the_lease_of_the_configuration(

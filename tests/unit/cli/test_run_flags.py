@@ -233,6 +233,7 @@ def test_flags_with_a_place_in_the_configuration_go_there(
             {"access": AccessOptions(always_allow_paths=("/healthz", "/metrics"))},
         ),
         (["--client-ca-file=ca"], {"access": AccessOptions(client_ca_file="ca")}),
+        (["--authentication-skip-lookup"], {"access": AccessOptions(skip_lookup=True)}),
         (
             ["--authentication-kubeconfig=a", "--authorization-kubeconfig=b"],
             {"access": AccessOptions(authentication_kubeconfig="a", authorization_kubeconfig="b")},

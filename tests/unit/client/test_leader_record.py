@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.client.leader_record import ANNOTATION, LeaderAddress, LeaderRecord, leader_of
@@ -25,7 +26,30 @@ def lease(holder: object = "me", **annotations: object) -> dict[str, Any]:
 def test_a_reader_gets_what_the_holder_published() -> None:
     published = address().annotated(lease(other="stays"))
     assert published["metadata"]["annotations"]["other"] == "stays"
-    assert leader_of(published) == LeaderRecord("me", "system/kubestow-1", 10259, "ab" * 32)
+    assert leader_of(published) == LeaderRecord(
+        "me", "system/kubestow-1", port=10259, certificate_sha256="ab" * 32
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("example", "example:10259"), ("192.0.2.7", "192.0.2.7:10259"), ("::1", "[::1]:10259")],
+)
+def test_a_process_outside_of_the_cluster_publishes_its_host(host: str, address: str) -> None:
+    ours = LeaderAddress(host=host)
+    ours.port, ours.certificate_sha256 = 10259, "ab" * 32
+    found = leader_of(ours.annotated(lease()))
+    assert found is not None
+    assert (found.pod, found.address, found.reachable) == ("", address, True)
+    assert address in found.name
+
+
+@pytest.mark.parametrize("missing", ["host", "port", "certificate_sha256"])
+def test_a_record_without_address_or_hash_leads_nowhere(missing: str) -> None:
+    whole = LeaderRecord("me", host="example", port=1, certificate_sha256="ab")
+    empty = {"host": "", "port": 0, "certificate_sha256": ""}[missing]
+    assert whole.reachable
+    assert not msgspec.structs.replace(whole, **{missing: empty}).reachable
 
 
 def test_a_renewed_certificate_replaces_the_record() -> None:

@@ -34,11 +34,12 @@ def documents() -> list[Document]:
 
 
 def only(kind: str) -> Document:
-    """Return the one object of a kind, of those that are not for people."""
+    """Return the one object of a kind, of those that are neither for people nor of the cluster."""
     (found,) = [
         each
         for each in documents()
-        if each["kind"] == kind and not each["metadata"]["name"].endswith("-explainer")
+        if each["kind"] == kind
+        and not each["metadata"]["name"].endswith(("-explainer", "-authentication-reader"))
     ]
     return found
 
@@ -56,10 +57,24 @@ def test_every_file_is_part_of_the_base() -> None:
 
 def test_namespaced_objects_stay_in_the_own_namespace() -> None:
     cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
-    namespaces = {
-        each["metadata"]["namespace"] for each in documents() if each["kind"] not in cluster_wide
-    }
-    assert namespaces == {only("Namespace")["metadata"]["name"]} == {"kubestow-system"}
+    namespaces: dict[str, set[str]] = {}
+    for each in documents():
+        if each["kind"] not in cluster_wide:
+            found = namespaces.setdefault(each["metadata"]["namespace"], set())
+            found.add(each["metadata"]["name"])
+    own = only("Namespace")["metadata"]["name"]
+    assert own == "kubestow-system"
+    assert namespaces.keys() == {own, "kube-system"}
+    assert namespaces["kube-system"] == {"kubestow-authentication-reader"}
+
+
+def test_the_account_gets_the_role_that_each_cluster_has_for_client_authorities() -> None:
+    (binding,) = [
+        each for each in documents() if each["metadata"].get("namespace") == "kube-system"
+    ]
+    role = {"kind": "Role", "name": "extension-apiserver-authentication-reader"}
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", **role}
+    assert binding["subjects"] == only("RoleBinding")["subjects"]
 
 
 def test_each_rule_is_preceded_by_a_comment_that_names_who_needs_it() -> None:

@@ -20,6 +20,10 @@ from tests.unit.repository.tree import ROOT
 MANIFESTS: Final = ROOT / "manifests"
 HEADER: Final = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
 Grant = tuple[str, str, str, str, str]
+OF_THE_CLUSTER: Final = (
+    "kube-system", "", "configmaps", "get", "extension-apiserver-authentication"
+)  # fmt: skip
+"""What the role of each cluster grants to which the manifests bind the account."""
 
 
 def grants(documents: Iterable[Any]) -> Iterator[Grant]:
@@ -64,7 +68,7 @@ def test_the_manifests_have_exactly_what_the_default_configuration_needs() -> No
     permissions = needed()
     on_demand = [each for each in permissions if each.on_demand]
     always = [each for each in permissions if not each.on_demand]
-    assert printed(always) == set(grants(base))
+    assert printed(always) == {*grants(base), OF_THE_CLUSTER}
     assert printed(on_demand) == set(grants(bridge))
 
 
@@ -89,7 +93,18 @@ def test_every_rule_has_its_reason_and_what_is_off_without_it() -> None:
 
 def test_without_leader_election_there_is_no_role(tmp_path: Path) -> None:
     permissions = needed("leaderElection: {leaderElect: false}", tmp_path)
-    assert len(list(yaml.safe_load_all(roles(permissions, "kubestow")))) == 1
+    printed = yaml.safe_load_all(roles(permissions, "kubestow"))
+    names = [each["metadata"]["name"] for each in printed]
+    assert names == ["kubestow", "kubestow-authentication-reader"]
+
+
+def test_a_lease_beside_the_authorities_shares_their_role(tmp_path: Path) -> None:
+    permissions = needed("leaderElection: {resourceNamespace: kube-system}", tmp_path)
+    _, role = yaml.safe_load_all(roles(permissions, "kubestow"))
+    assert role["metadata"]["name"] == "kubestow-leader-election"
+    assert {each for rule in role["rules"] for each in rule["resources"]} == {
+        "configmaps", "leases"
+    }  # fmt: skip
 
 
 def test_the_role_is_for_the_lease_that_is_configured(tmp_path: Path) -> None:

@@ -100,6 +100,35 @@ async def test_credentials_name_a_user(
     assert (user.groups if user else ()) == groups
 
 
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        # As Go, and therefore the API server, reads several names.
+        (((("commonName", "first"),), (("commonName", "last"),)), "last"),
+        (((("commonName", "first"),), (("commonName", ""),)), "system:anonymous"),
+        (((("commonName", ""),),), "system:anonymous"),
+        (((("organizationName", "system:masters"),),), "system:anonymous"),
+        (((("commonName", "a\n\x1b[31mb\0"),),), "a\n\x1b[31mb\0"),
+    ],
+)
+async def test_a_subject_has_one_name_or_none(subject: object, name: str) -> None:
+    user = await Authenticator(None, OPTIONS).authenticate(Credentials("", {"subject": subject}))
+    assert user is not None
+    assert user.username == name
+    assert ("system:masters" in user.groups) is False
+
+
+async def test_a_certificate_that_expired_since_its_session_began_is_refused() -> None:
+    clock = ManualClock()
+    certificate = {**CERTIFICATE, "notAfter": "Nov 14 22:14:20 2023 GMT"}
+    authenticator = Authenticator(None, OPTIONS, clock)
+    user = await authenticator.authenticate(Credentials("", certificate))
+    assert user is not None
+    assert user.username == "carol"
+    await clock.advance(61)
+    assert await authenticator.authenticate(Credentials("", certificate)) is None
+
+
 async def test_without_an_api_server_a_token_means_nothing() -> None:
     assert await Authenticator(None, OPTIONS).authenticate(Credentials("good")) is ANONYMOUS
 
