@@ -58,11 +58,21 @@ def counts_until(pod: Pod) -> float | None:
     `deletionTimestamp` is the end of the grace period, and upstream's quota evaluator waits for
     another one.
     """
-    stamp = pod.metadata.deletion_timestamp
+    deadline = time_of(pod.metadata.deletion_timestamp)
+    if deadline is None:
+        return None
+    return deadline + (pod.metadata.deletion_grace_period_seconds or 0)
+
+
+def time_of(stamp: str | None) -> float | None:
+    """Return the wall clock second of an RFC 3339 time; None for none, and for other text.
+
+    >>> time_of("1970-01-01T00:01:00Z"), time_of("soon"), time_of(None)
+    (60.0, None, None)
+    """
     if stamp is None:
         return None
     try:
-        deadline = datetime.fromisoformat(stamp).timestamp()
-    except ValueError:
+        return datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError):
         return None
-    return deadline + (pod.metadata.deletion_grace_period_seconds or 0)

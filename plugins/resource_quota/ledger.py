@@ -30,6 +30,7 @@ from plugins.resource_quota.claims import Claims
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
 from plugins.resource_quota.lifecycle import SHOWN, TRANSITIONS, Effect, PodEvent, PodState
 from plugins.resource_quota.messages import Violation, violated_pairs
+from plugins.resource_quota.outlook import Outlook
 from plugins.resource_quota.records import KeptRecord, Namespace, PodRecord
 from plugins.resource_quota.recount import account_drift, misplaced_pods
 from plugins.resource_quota.releases import Releases
@@ -85,6 +86,7 @@ class Ledger:
         self._releases = Releases(self._namespaces, callbacks)
         self._starvation_guard = StarvationGuard(hold_after, max_hold, callbacks, self._releases)
         self._accounting = Accounting(callbacks, self._releases, self._starvation_guard)
+        self.outlook = Outlook(self._pods)
         self.claims = Claims(self._namespaces, self._pods, callbacks)
         carry_out: Mapping[Effect, Callable[[PodRecord], None]] = {
             Effect.RENEW_NOMINATION: self._renew_nomination,
@@ -363,22 +365,6 @@ class Ledger:
         """Return how many pods of a namespace are held by quotas."""
         found = self._namespaces.get(namespace)
         return 0 if found is None else len(found.wait_queues)
-
-    def ahead_of(self, uid: str) -> list[str]:
-        """Return the held pods of the namespace that are let in before this one, in order.
-
-        Their keys, for people; O(held pods).
-        """
-        record = self._pods.get(uid)
-        if record is None or record.order is None:
-            return []
-        order = record.order
-        ahead = [
-            (each.order, each.pod.key)
-            for each in record.namespace.wait_queues
-            if each.order is not None and each.order < order
-        ]
-        return [key for _, key in sorted(ahead)]
 
     def reserved(self) -> Iterator[str]:
         """Yield UIDs of pods between Reserve and the observed binding, and of nominated ones."""

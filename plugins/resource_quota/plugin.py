@@ -218,7 +218,7 @@ class ResourceQuota:
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Return the violations of the pod now."""
+        """Return the violations of the pod now, who is ahead, and when quota is free."""
         if self.enforcement is None:
             return ()
         ledger = self.enforcement.ledger
@@ -226,8 +226,9 @@ class ResourceQuota:
         if not violations:
             return ()
         held = f"held by quota: {message(violations)}"
-        ahead = ledger.ahead_of(pod.uid)
-        return (held, f"behind {listed(ahead, len(ahead))}") if ahead else (held,)
+        ahead = ledger.outlook.ahead_of(pod.uid)
+        behind = (f"behind {listed(ahead, len(ahead))}",) if ahead else ()
+        return (held, *behind, *ledger.outlook.frees(violations))
 
     def explain_rejection(
         self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
@@ -235,7 +236,7 @@ class ResourceQuota:
         """Return the held pods of the namespace that get quota first."""
         if self.enforcement is None:
             return ""
-        ahead = self.enforcement.ledger.ahead_of(pod.uid)
+        ahead = self.enforcement.ledger.outlook.ahead_of(pod.uid)
         return f"behind {listed(ahead, len(ahead))}" if ahead else ""
 
     def demands(self, pod: Pod) -> Sequence[Demand]:

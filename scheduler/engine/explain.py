@@ -29,6 +29,8 @@ from scheduler.queue import SchedulingQueue
 FindPod = Callable[[str, str], Pod | None]
 """`find_pod(namespace, name)`: the newest pod that is known, None when there is none."""
 
+MAX_LINES: Final = 3
+"""Lines of a Permit plugin about a pod that waits for it."""
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
 MAX_NODES: Final = 1000
@@ -124,6 +126,9 @@ class Explainer:
         plugins = ", ".join(waiting.pending_plugins())
         left = max(0.0, waiting.deadline() - self._clock.monotonic())
         text = f"node {node} was chosen; waits at Permit for {plugins}, for {left:.0f} s at most"
+        lines = self._engine.frameworks[placed.spec.scheduler_name].explain(placed)
+        for plugin in waiting.pending_plugins():
+            text += "".join(f"; {line}" for line in lines.get(plugin, ())[:MAX_LINES])
         return replace(base, state=PodState.WAITING_AT_PERMIT, summary=text, node=node)
 
     # -- pods that have none ---------------------------------------------------------------------

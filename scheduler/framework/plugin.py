@@ -432,7 +432,7 @@ class ExplainingPlugin(Plugin, Protocol):
     """Adds to `kubestow explain`, by either method. Not upstream."""
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Return lines about a pending pod; must have no side effects."""
+        """Return lines about a pending pod, or one that waits at Permit; has no side effects."""
         ...
 
     def explain_rejection(

