@@ -37,6 +37,8 @@ class RemedySearch(StrEnum):
 class Code(StrEnum):
     """The stable name of what a step does."""
 
+    #: Nothing has to be done: room is being made.
+    AWAIT_END = "AwaitEnd"
     UNGATE = "Ungate"
     SET_SCHEDULER_NAME = "SetSchedulerName"
     UNCORDON_NODE = "UncordonNode"
@@ -63,6 +65,8 @@ class Code(StrEnum):
     CHANGE_BIND_MODE = "ChangeBindMode"
     RAISE_VOLUME_LIMIT = "RaiseVolumeLimit"
     DROP_VOLUME = "DropVolume"
+    DROP_RESOURCE_CLAIMS = "DropResourceClaims"
+    RAISE_PRIORITY = "RaisePriority"
     RAISE_QUOTA = "RaiseQuota"
     #: What another plugin demands.
     MEET_DEMAND = "MeetDemand"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -231,15 +230,14 @@ def ports(situation: Situation) -> Iterator[Step]:
     spec = situation.spec
     if spec.get("hostNetwork"):
         return
-    changes = []
-    for field in ("containers", "initContainers"):
-        containers = copy.deepcopy(spec.get(field, []))
-        for each in containers:
-            for port in each.get("ports", []):
-                port.pop("hostPort", None)
-                port.pop("hostIP", None)
-        if containers:
-            changes.append(situation.set_pod(f"/spec/{field}", containers))
+    changes = [
+        situation.set_pod(pointer("spec", field, at, "ports", index, key), None)
+        for field in ("containers", "initContainers")
+        for at, container in enumerate(spec.get(field, []))
+        for index, port in enumerate(container.get("ports", []))
+        for key in ("hostPort", "hostIP")
+        if port.get(key)
+    ]
     numbers = ", ".join(sorted({str(each.port) for each in wanted}))
     yield Step(Code.DROP_HOST_PORT, f"do without host port {numbers}", tuple(changes), 4.0)
 

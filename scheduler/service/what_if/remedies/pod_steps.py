@@ -1,4 +1,4 @@
-"""Steps for rejections by rules between pods: topology spread and inter-pod affinity."""
+"""Steps for rejections by rules between pods, and for pods with resource claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.framework import PodTerm, Rows, TermKind
 from scheduler.pages import Code, Step
 from scheduler.service.what_if.changes import pointer
 from scheduler.service.what_if.remedies.node_steps import HOSTNAME, label_step
-from scheduler.service.what_if.remedies.situation import Situation, evictions, names
+from scheduler.service.what_if.remedies.situation import Situation, evictions, listed, names
 
 _HARD: Final = "DoNotSchedule"
 _SOFT: Final = "ScheduleAnyway"
@@ -81,6 +81,24 @@ def _value_of(situation: Situation, key: str) -> str:
         if value is not None:
             return str(value)
     return "true"
+
+
+def resource_claims(situation: Situation) -> Iterator[Step]:
+    """Do without resource claims."""
+    spec = situation.spec
+    claims = spec.get("resourceClaims") or []
+    if not claims:
+        return
+    changes = [situation.set_pod("/spec/resourceClaims", None)]
+    changes += [
+        situation.set_pod(pointer("spec", field, index, "resources", "claims"), None)
+        for field in ("containers", "initContainers")
+        for index, container in enumerate(spec.get(field, []))
+        if (container.get("resources") or {}).get("claims")
+    ]
+    shown = listed([each.get("name", "") for each in claims])
+    text = f"do without resource claims ({shown}), or use a scheduler that allocates them"
+    yield Step(Code.DROP_RESOURCE_CLAIMS, text, tuple(changes), 8.0)
 
 
 # -- inter-pod affinity --------------------------------------------------------------------------

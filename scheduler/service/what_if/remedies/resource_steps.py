@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Final
 
@@ -98,42 +97,44 @@ def resources(situation: Situation) -> Iterator[Step]:
     yield Step(Code.MORE_ON_NODE, text, tuple(changes), 5.0 + 3.0 * min(share, 2.0), node.name)
     if lacking and not crowded:
         room = {name: max(0, free.get(name, 0)) for name in lacking}
-        yield lower_requests(situation, room, share, node.name)
+        yield from lower_requests(situation, room, share, node.name)
     yield from _evict(situation, lacking, crowded=crowded)
 
 
-def lower_requests(situation: Situation, room: dict[str, int], share: float, node: str) -> Step:
-    """Return a step that lowers the requests of the pod to what there is room for."""
-    spec = copy.deepcopy(situation.spec)
+def lower_requests(
+    situation: Situation, room: dict[str, int], share: float, node: str
+) -> Iterator[Step]:
+    """Lower the requests of the pod to what there is room for."""
+    spec = situation.spec
     overhead = spec.get("overhead") or {}
     regular = spec.get("containers", [])
     lasting = [e for e in spec.get("initContainers", []) if e.get("restartPolicy") == "Always"]
+    changes: list[Change] = []
     for name, amount in room.items():
         left = max(0, amount - _stated(overhead.get(name), name))
         each = left // max(1, len(regular) + len(lasting))
-        for container in (*regular, *spec.get("initContainers", [])):
-            _limit(container.setdefault("resources", {}), name, each)
-        level = spec.get("resources")
-        if level and name in (level.get("requests") or {}):
-            _limit(level, name, left)
-    changes = [
-        situation.set_pod(f"/spec/{field}", spec[field])
-        for field in ("containers", "initContainers", "resources")
-        if spec.get(field)
-    ]
+        for field in ("containers", "initContainers"):
+            for index, container in enumerate(spec.get(field, [])):
+                at = pointer("spec", field, index, "resources")
+                changes += _limits(situation, container.get("resources") or {}, at, name, each)
+        changes += _limits(situation, spec.get("resources") or {}, "/spec/resources", name, left)
+    if not changes:
+        return
     text = " and ".join(f"{spoken(name, amount)} {name}" for name, amount in room.items())
     # A pod that requests nothing is seldom what anybody wants.
     cost = 3.0 + 4.0 * min(share, 1.0) + (3.0 if not all(room.values()) else 0.0)
-    return Step(Code.LOWER_REQUEST, f"request at most {text}", tuple(changes), cost, node)
+    yield Step(Code.LOWER_REQUEST, f"request at most {text}", tuple(changes), cost, node)
 
 
-def _limit(stated: JsonObject, name: str, amount: int) -> None:
+def _limits(
+    situation: Situation, stated: JsonObject, at: str, name: str, amount: int
+) -> Iterator[Change]:
     for field in ("requests", "limits"):
         values = stated.get(field)
         if values and name in values and _stated(values[name], name) > amount:
             extended = "/" in name or name.startswith("hugepages-")
             if field == "requests" or extended:
-                values[name] = quantity(name, amount)
+                yield situation.set_pod(at + pointer(field, name), quantity(name, amount))
 
 
 def _stated(raw: object, name: str) -> int:

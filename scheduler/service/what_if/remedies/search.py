@@ -22,6 +22,7 @@ from scheduler.service.what_if.remedies import (
     new_nodes,
     node_steps,
     pod_steps,
+    priority_steps,
     resource_steps,
     volume_steps,
 )
@@ -38,6 +39,7 @@ STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
     "NodeResourcesFit": resource_steps.resources,
     "PodTopologySpread": pod_steps.spread,
     "InterPodAffinity": pod_steps.pod_affinity,
+    "DynamicResources": pod_steps.resource_claims,
     "VolumeBinding": volume_steps.volumes,
     "VolumeZone": volume_steps.volumes,
     "VolumeRestrictions": volume_steps.volumes,
@@ -106,7 +108,9 @@ class Search:
             return Remedies(fits=decision.node, tried=self._tried)
         if not self._may_mend(decision):
             return Remedies(tried=self._tried, complete=False, note=decision.error)
+        yield from self._await_ends()
         note = decision.error if decision.diagnosis is None else ""
+        resolvable = bool(decision.plugins) and not decision.preemption_node
         _, starts = self._try((), partial(self._starts, decision))
         yield
         chains: list[tuple[Options, Options]] = []
@@ -120,6 +124,8 @@ class Search:
             else:
                 chains.append((steps, following))
             yield
+        if resolvable:
+            yield from self._raise_priority()
         if len(self._found) < ENOUGH_SINGLE:
             yield from self._combine(chains)
         complete = self._tried < MAX_TRIALS
@@ -142,6 +148,45 @@ class Search:
             steps.append(Step(Code.SET_SCHEDULER_NAME, text, (change,), 1.5))
         self._first = tuple(steps)
         yield
+
+    def _await_ends(self) -> Generator[None, None, None]:
+        """Find out whether the pods that are ending where this one is nominated make room."""
+        pod = self._pod(self._parts.stores["pods"].by_key(self._key))
+        node, table = pod.status.nominated_node_name, self._parts.cache.table
+        row = table.row_of(node) if node else None
+        ending = [] if row is None else [e for e in table.pods[row].values() if e.terminating]
+        if not ending:
+            return
+        last = max(each.metadata.deletion_timestamp or "" for each in ending)
+        text = f"wait until {names(ending)} has ended on {node}, at {last} at the latest"
+        step = Step(Code.AWAIT_END, text, evictions(ending), 0.5, node)
+        decision, _ = self._try((step,), lambda *_: ())
+        if decision:
+            self._found.append(remedy((*self._first, step), decision.node))
+        yield
+
+    def _raise_priority(self) -> Generator[None, None, None]:
+        """Look for the lowest priority with which preemption makes room."""
+        with Trial(self._parts, self._decisions) as trial:
+            pod = self._pod(trial.find("Pod", self._key))
+            found = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
+            steps = tuple(priority_steps.raised(found))
+        for step in steps:
+            decision, _ = self._try((step,), None)
+            yield
+            while decision.cut and self._tried < MAX_TRIALS:
+                decision, _ = self._try((step,), None)
+                yield
+            if decision.preemption_node and not self._is_ending(decision.victims):
+                node = decision.preemption_node
+                shown = priority_steps.with_victims(step, node, decision.victims)
+                self._found.append(remedy((*self._first, shown), node))
+                return
+
+    def _is_ending(self, pods: tuple[str, ...]) -> bool:
+        """Whether one of some pods ends anyway, at a time that eviction would not change."""
+        known = map(self._parts.stores["pods"].by_key, pods)
+        return any(each is None or each.terminating for each in known)
 
     def _combine(self, chains: list[tuple[Options, Options]]) -> Generator[None, None, None]:
         """Add steps to those that did not suffice, the cheapest first, until enough was found."""

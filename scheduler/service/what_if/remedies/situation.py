@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,7 +60,16 @@ def evictions(pods: list[Pod]) -> tuple[Change, ...]:
     return tuple(Change("remove", "Pod", each.key) for each in pods)
 
 
-def names(pods: list[Pod], most: int = 4) -> str:
+def names(pods: list[Pod]) -> str:
     """Return the keys of some pods, for a text."""
-    shown = ", ".join(each.key for each in pods[:most])
-    return shown if len(pods) <= most else f"{shown} and {len(pods) - most} more"
+    return listed([each.key for each in pods])
+
+
+def listed(keys: Sequence[str], most: int = 4) -> str:
+    """Return the first of some keys, for a text.
+
+    >>> listed(["a/p", "a/q"]), listed(["a/p", "a/q", "a/r"], 2)
+    ('a/p, a/q', 'a/p, a/q and 1 more')
+    """
+    shown = ", ".join(keys[:most])
+    return shown if len(keys) <= most else f"{shown} and {len(keys) - most} more"
