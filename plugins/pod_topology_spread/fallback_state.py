@@ -119,7 +119,5 @@ def ensure_state(info: QueuedPodInfo) -> FallbackState:
     known = state_of(info)
     if known is None:
         known = FallbackState()
-        if info.plugin_memory is None:
-            info.plugin_memory = {}
-        info.plugin_memory[plugin_names.POD_TOPOLOGY_SPREAD] = known
+        info.memory()[plugin_names.POD_TOPOLOGY_SPREAD] = known
     return known

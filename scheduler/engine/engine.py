@@ -33,12 +33,11 @@ from scheduler.engine.recheck import filter_assumed, filter_changed_node
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (
     NoNodesError,
-    RandomSource,
     ScheduleResult,
     SchedulingAlgorithm,
     Unschedulable,
 )
-from scheduler.engine.waiting import WaitingPod, WaitingPods
+from scheduler.engine.waiting import WaitingPod, WaitingPods, permit_again
 from scheduler.extenders.extender import Extenders
 from scheduler.framework import (
     CLEAR_NOMINATION,
@@ -48,6 +47,7 @@ from scheduler.framework import (
     NodeToStatus,
     Nominator,
     QueuedPodInfo,
+    RandomSource,
     Status,
 )
 
@@ -455,7 +455,8 @@ class Engine:
                 return rejected_on_node(status, attempt.node_name)
             if timeouts:
                 point.status = Code.WAIT.label
-                attempt.waiting = WaitingPod(attempt.pod, timeouts, self._clock)
+                again = permit_again(framework.permit, timeouts, attempt.state, attempt.node_name)
+                attempt.waiting = WaitingPod(attempt.pod, timeouts, self._clock, again)
                 self.waiting_pods.add(attempt.waiting)
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from scheduler.framework import (
     NominatingInfo,
     Nominator,
     PostFilterOutcome,
+    RandomSource,
     Rows,
     Status,
 )
@@ -43,14 +44,6 @@ NOT_HELPFUL: Final = (
     "preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
 )
 """What upstream's preemption returns for a PreFilter rejection; ours is not run for it."""
-
-
-class RandomSource(Protocol):
-    """The source of random choices, seedable; `random.Random` fits."""
-
-    def randrange(self, stop: int, /) -> int:
-        """Return an integer from 0 to `stop` - 1."""
-        ...
 
 
 class NoNodesError(Exception):

@@ -6,21 +6,54 @@ plugins, rejected, preempted or timed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from config import format_duration
 from scheduler.api.pod import Pod
-from scheduler.framework import Clock, Code, PluginError, Status
+from scheduler.engine.errors import AttemptError
+from scheduler.engine.plugin_calls import PERMIT, call
+from scheduler.framework import Clock, Code, CycleState, PluginError, Status
 
 MAX_TIMEOUT = 15 * 60.0
+
+PermitCall = Callable[[Pod], tuple[Status | None, float]]
+"""Permit of one plugin for the newest object of a pod; raises AttemptError."""
+
+
+def permit_again(
+    plugins: Iterable[Any], waiting: Collection[str], state: CycleState, node_name: str
+) -> dict[str, PermitCall]:
+    """Return the calls that events repeat, of those of `plugins` that are named in `waiting`."""
+
+    def permit(plugin: Any, pod: Pod) -> tuple[Status | None, float]:
+        found: tuple[Status | None, float] = call(PERMIT, plugin, state, pod, node_name)
+        return found
+
+    return {
+        plugin.name: partial(permit, plugin)
+        for plugin in plugins
+        if plugin.name in waiting and getattr(plugin, "permit_on_events", False)
+    }
 
 
 class WaitingPod:
     """One waiting pod. `result` is None until the wait is over, then a Status, also for Success."""
 
-    def __init__(self, pod: Pod, timeouts: dict[str, float], clock: Clock) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        timeouts: dict[str, float],
+        clock: Clock,
+        permit_again: Mapping[str, PermitCall] | None = None,
+    ) -> None:
+        """`timeouts`, in seconds, by plugin; `permit_again`: those that events may release."""
         self.pod = pod
+        #: The object as it was updated last; `pod` is the one that was assumed.
+        self.newest = pod
+        self._permit_again = permit_again or {}
         now = clock.monotonic()
         self._timeouts = {plugin: min(t, MAX_TIMEOUT) for plugin, t in timeouts.items()}
         self._deadlines = {plugin: now + t for plugin, t in self._timeouts.items()}
@@ -52,6 +85,30 @@ class WaitingPod:
     def preempt(self, plugin: str, message: str) -> bool:
         """End the wait with an error, in favour of another pod; False when it was over already."""
         return self._finish(Status(Code.ERROR, (), plugin, PluginError(message)))
+
+    @property
+    def released_by_events(self) -> bool:
+        """Whether a plugin with `permit_on_events` makes the pod wait."""
+        return bool(self._permit_again)
+
+    def reconsider(self, helps: Callable[[str, Pod], bool]) -> None:
+        """Run Permit again of those plugins for which `helps(plugin, pod)` is true of an event.
+
+        The timeout of a plugin that still returns WAIT is that of its first call.
+        """
+        for plugin in self.pending_plugins():
+            permit = self._permit_again.get(plugin)
+            if permit is None or self.result is not None or not helps(plugin, self.newest):
+                continue
+            try:
+                status, _ = permit(self.newest)
+            except AttemptError as error:
+                self._finish(error.status)
+                return
+            if status is None or status.success:
+                self.allow(plugin)
+            elif status.code is not Code.WAIT:
+                self._finish(status.by(plugin))
 
     def expire(self, now: float) -> bool:
         """Reject if a timeout has passed at monotonic time `now`."""
@@ -97,6 +154,12 @@ class WaitingPods:
     def remove(self, uid: str) -> None:
         """Stop tracking; nothing when unknown."""
         self._pods.pop(uid, None)
+
+    def reconsider(self, helps: Callable[[str, Pod], bool]) -> None:
+        """Let the plugins that an event helps decide again; see `WaitingPod.reconsider`."""
+        for waiting in self:
+            if waiting.released_by_events:
+                waiting.reconsider(helps)
 
     def reject(self, uid: str) -> bool:
         """Reject a pod that is going away; False when it is not waiting."""

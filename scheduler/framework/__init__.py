@@ -1,5 +1,6 @@
 """Interface for plugins: extension points, statuses, cycle state, events, hints, Handle."""
 
+from scheduler.framework.base_plugin import BasePlugin
 from scheduler.framework.events import (
     ActionType,
     ClusterEvent,
@@ -24,11 +25,13 @@ from scheduler.framework.handle import (
     Nominator,
     ObjectKey,
     PluginMetrics,
+    RandomSource,
     Subscriptions,
     TimedWork,
     WaitingPod,
     WhatIf,
 )
+from scheduler.framework.metric import Metric
 from scheduler.framework.node_status import NodeToStatus, RejectedNodes
 from scheduler.framework.nodes import (
     CPU,
@@ -114,6 +117,7 @@ __all__ = [
     "SKIP",
     "ActionType",
     "ApiWriter",
+    "BasePlugin",
     "BindPlugin",
     "BoolColumn",
     "Clock",
@@ -143,6 +147,7 @@ __all__ = [
     "LabelValues",
     "Lister",
     "Listers",
+    "Metric",
     "NoArgs",
     "NodeInfo",
     "NodeTableView",
@@ -175,6 +180,7 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPodInfo",
     "QueueingHint",
+    "RandomSource",
     "Registry",
     "RejectedNodes",
     "RelaxingPlugin",

@@ -6,7 +6,15 @@ implementations of these Protocols. Upstream: `interface.go: Handle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    MutableSequence,
+    Sequence,
+)
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from scheduler.api.meta import Condition
@@ -31,6 +39,30 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Return the monotonic time in seconds."""
+        ...
+
+
+class RandomSource(Protocol):
+    """Source of random numbers, seedable; `random.Random` fits."""
+
+    def random(self) -> float:
+        """Return a number from 0 to 1, without 1."""
+        ...
+
+    def uniform(self, a: float, b: float, /) -> float:
+        """Return a number from `a` to `b`."""
+        ...
+
+    def randrange(self, stop: int, /) -> int:
+        """Return an integer from 0 to `stop`, without `stop`."""
+        ...
+
+    def choice(self, seq: Sequence[Shared], /) -> Shared:
+        """Return an element."""
+        ...
+
+    def shuffle(self, x: MutableSequence[Any], /) -> None:
+        """Shuffle in place."""
         ...
 
 
@@ -299,9 +331,10 @@ class Events(Protocol):
 
 
 class PluginMetrics(Protocol):
-    """Metrics of plugins; each must be defined in `scheduler/metrics/definitions.toml`.
+    """Writes the metrics that the plugin declares in its class attribute `metrics`.
 
-    Label values stand in the order of the definition. KeyError for a name that is not defined.
+    Label values stand in the order of the declaration. KeyError for a metric that is not declared,
+    ValueError for one of another kind or with other labels. A metric has at most 1,000 series.
     """
 
     def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
@@ -314,6 +347,10 @@ class PluginMetrics(Protocol):
 
     def observe(self, name: str, *labels: str, value: float) -> None:
         """Observe a value in a histogram."""
+        ...
+
+    def forget(self, name: str, *labels: str) -> None:
+        """Remove the series whose first labels have these values, when their object is gone."""
         ...
 
 
@@ -332,6 +369,11 @@ class Handle(Protocol):
     @property
     def clock(self) -> Clock:
         """Time. Within a cycle prefer `state.now`, which is fixed."""
+        ...
+
+    @property
+    def random(self) -> RandomSource:
+        """The random source of the scheduler, from `kubestow.seed`: a recorded run replays it."""
         ...
 
     @property
@@ -371,7 +413,7 @@ class Handle(Protocol):
 
     @property
     def metrics(self) -> PluginMetrics:
-        """Metrics of plugins, exposed with those of the process."""
+        """The metrics that this plugin declares, exposed with those of the process."""
         ...
 
     @property

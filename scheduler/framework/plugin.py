@@ -52,14 +52,8 @@ class Plugin(Protocol):
     #: Used in configuration, messages and metrics. Unique within a registry.
     name: ClassVar[str]
 
-    # Optional class attributes, read with getattr so that a plugin without them stays short:
-    #   args_type            msgspec Struct of the arguments; `registry.NoArgs` when absent
-    #   required_resources   plurals read through `Handle.listers`; they are watched
-    #   optional_resources   mapping of those among them without which the plugin works, to what
-    #                        does not happen then; without any other no pod is scheduled
-    #   permissions          tuple of `Permission`: what it writes through `Handle.api`
-    #   restart_on_change    True: another instance could not recover the state of this one, so that
-    #                        a reload refuses other arguments or another version of the plugin
+    # Optional class attributes are read with getattr, so that a plugin without them stays short:
+    # `base_plugin.BasePlugin` has them all, with their defaults.
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +343,10 @@ class ReservePlugin(Plugin, Protocol):
 
 class PermitPlugin(Plugin, Protocol):
     """Approves, rejects or delays the binding of a pod (`interface.go: PermitPlugin`)."""
+
+    #: Whether `permit` decides again about a waiting pod after each event of `events_to_register`
+    #: that its hint does not skip: None ends the wait. Not upstream.
+    permit_on_events: ClassVar[bool] = False
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
         """Return a status and, with `Code.WAIT`, the timeout in seconds (at most 900)."""

@@ -17,6 +17,7 @@ import msgspec
 
 from scheduler.framework import plugin as protocols
 from scheduler.framework.extension_points import EXTENSION_POINTS
+from scheduler.framework.metric import metric_problems
 from scheduler.framework.permissions import Permission
 from scheduler.framework.plugin import ReuseRule
 
@@ -108,10 +109,10 @@ _ATTRIBUTES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda value: inspect.isclass(value) and issubclass(value, msgspec.Struct),
         "a msgspec Struct class",
     ),
-    "aliases": (_is_strings, "a tuple of names"),
     "required_resources": (_is_strings, 'a tuple of plurals, such as ("services",)'),
     "optional_resources": (_is_texts, "a mapping of plurals to what does not happen without them"),
     "permissions": (_is_permissions, "a tuple of Permission"),
+    "metrics": (lambda value: isinstance(value, tuple), "a tuple of Metric"),
     "restart_on_change": (_is_bool, "True or False"),
     "timeout": (
         lambda value: isinstance(value, int | float) and value > 0,
@@ -120,10 +121,16 @@ _ATTRIBUTES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "filter_reuse": (_is_rule, "a ReuseRule, or NEVER"),
     "score_reuse": (_is_rule, "a ReuseRule, or NEVER"),
     "filter_depends_only_on_table": (_is_bool, "True or False"),
+    "permit_on_events": (_is_bool, "True or False"),
     "pre_filter_reusable": (_is_bool, "True or False"),
     "pre_score_reusable": (_is_bool, "True or False"),
 }
 """Class attributes that are read, with a check and its wording."""
+
+
+def read_attributes() -> tuple[str, ...]:
+    """Return the names of the class attributes that the framework reads."""
+    return tuple(_ATTRIBUTES)
 
 
 def class_problems(factory: Any) -> Iterator[str]:
@@ -142,9 +149,7 @@ def class_problems(factory: Any) -> Iterator[str]:
         if name in _METHODS:
             yield from _method_problems(factory, _METHODS[name])
         elif name in _ATTRIBUTES:
-            fits, wanted = _ATTRIBUTES[name]
-            if not (fits(value) or isinstance(value, property) or _is_slot(value)):
-                yield f"{name} is {value!r:.60}: give {wanted}"
+            yield from _attribute_problems(name, value)
         elif right := _meant(name, value, members):
             yield (
                 f"the framework does not know {name}: did you mean `{right}`? "
@@ -172,6 +177,16 @@ def _members(factory: type) -> dict[str, Any]:
         for name, value in vars(each).items()
         if not name.startswith("_")
     }
+
+
+def _attribute_problems(name: str, value: Any) -> Iterator[str]:
+    fits, wanted = _ATTRIBUTES[name]
+    if isinstance(value, property) or _is_slot(value):
+        return
+    if not fits(value):
+        yield f"{name} is {value!r:.60}: give {wanted}"
+    elif name == "metrics":
+        yield from metric_problems(value)
 
 
 def _is_slot(value: object) -> bool:

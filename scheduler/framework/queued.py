@@ -75,6 +75,12 @@ class QueuedPodInfo:
     #: State that plugins keep about the pod, by plugin name; dropped with the record.
     plugin_memory: dict[str, object] | None = None
 
+    def memory(self) -> dict[str, object]:
+        """Return `plugin_memory`, created on first use."""
+        if self.plugin_memory is None:
+            self.plugin_memory = {}
+        return self.plugin_memory
+
     @property
     def gated(self) -> bool:
         """Whether a PreEnqueue plugin holds the pod."""

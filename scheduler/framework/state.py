@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from scheduler.framework.queued import QueuedPodInfo
+
+Kept = TypeVar("Kept")
+
+POD_MEMORY: Final = "pod_memory"
+"""Key of the per-pod memory of a trial."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +72,21 @@ class CycleState:
         self.data[key] = value
         if self.recorder is not None:
             self.recorder.append(key)
+
+    def pod_memory(self, plugin: str, make: Callable[[], Kept]) -> Kept:
+        """Return what `plugin` keeps about this pod over all its attempts; `make` creates it.
+
+        It lasts while the pod is pending, not over a restart. In a trial (`info` is None) it lasts
+        for the attempt, so that the trial leaves no trace.
+        """
+        if self.info is None:
+            memory: dict[str, object] = self.data.setdefault(POD_MEMORY, {})
+        else:
+            memory = self.info.memory()
+        if plugin not in memory:
+            memory[plugin] = make()
+        kept: Kept = memory[plugin]  # type: ignore[assignment]
+        return kept
 
     def set_variant(self, plugin: str, value: Hashable) -> None:
         """Declare that `plugin` treats this pod unlike others of its signature and labels.

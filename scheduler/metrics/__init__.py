@@ -2,6 +2,15 @@
 
 from scheduler.metrics.build_info import BuildInfo, build_info
 from scheduler.metrics.definitions import DEFINITIONS, NOT_SERVED
+from scheduler.metrics.plugin_metrics import DeclaredMetrics, PluginFamilies
 from scheduler.metrics.scheduler_metrics import SchedulerMetrics
 
-__all__ = ["DEFINITIONS", "NOT_SERVED", "BuildInfo", "SchedulerMetrics", "build_info"]
+__all__ = [
+    "DEFINITIONS",
+    "NOT_SERVED",
+    "BuildInfo",
+    "DeclaredMetrics",
+    "PluginFamilies",
+    "SchedulerMetrics",
+    "build_info",
+]

@@ -6,7 +6,7 @@ loop goes on counting (see `instruments`).
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -42,15 +42,18 @@ class Entry:
 class FamilyCollector(Collector):
     """Collector of the enabled entries, sorted by name."""
 
-    def __init__(self, entries: Iterable[Entry], disabled: frozenset[str] = frozenset()) -> None:
-        self._entries = sorted(
-            (entry for entry in entries if entry.definition.name not in disabled),
-            key=lambda entry: entry.definition.name,
-        )
+    def __init__(
+        self, entries: Callable[[], Iterable[Entry]], disabled: frozenset[str] = frozenset()
+    ) -> None:
+        """`entries` returns what is exposed at that moment; it may be called in any thread."""
+        self._entries = entries
+        self._disabled = disabled
 
     def collect(self) -> Iterator[Metric]:
         """Yield metrics with their samples; those without any child are omitted, as upstream."""
-        for entry in self._entries:
+        for entry in sorted(self._entries(), key=lambda each: each.definition.name):
+            if entry.definition.name in self._disabled:
+                continue
             metric = _metric(entry)
             if metric.samples:
                 yield metric

@@ -22,7 +22,7 @@ class Families:
     """Families by definition. A metric without labels has its only child from the start."""
 
     def __init__(self, definitions: tuple[Definition, ...]) -> None:
-        self._entries = {each.name: Entry(each, _family(each)) for each in definitions}
+        self._entries = {each.name: Entry(each, new_family(each)) for each in definitions}
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all definitions with their families."""
@@ -40,6 +40,10 @@ class Families:
         """Return the family of a histogram."""
         return self._of(name, Kind.HISTOGRAM)  # type: ignore[return-value]
 
+    def entry(self, name: str) -> Entry:
+        """Return a definition with its family; KeyError for a name that is not defined."""
+        return self._entries[name]
+
     def _of(self, name: str, kind: Kind) -> AnyFamily:
         entry = self._entries[name]
         assert entry.definition.kind is kind, name
@@ -51,7 +55,8 @@ class Families:
             entry.family.reset()
 
 
-def _family(definition: Definition) -> AnyFamily:
+def new_family(definition: Definition) -> AnyFamily:
+    """Return the family of a definition, with its only child if it has no labels."""
     family: AnyFamily
     match definition.kind:
         case Kind.COUNTER:

@@ -92,22 +92,6 @@ class QueueRecorder(QueueMetrics):
         self._plugins[plugin, _PRE_ENQUEUE, status].observe(seconds)
 
 
-class PluginRecorder:
-    """Implements `scheduler.framework.PluginMetrics`."""
-
-    def __init__(self, families: Families) -> None:
-        self._families = families
-
-    def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
-        self._families.counter(name)[labels].inc(amount)
-
-    def gauge(self, name: str, *labels: str, value: float) -> None:
-        self._families.gauge(name)[labels].set(value)
-
-    def observe(self, name: str, *labels: str, value: float) -> None:
-        self._families.histogram(name)[labels].observe(value)
-
-
 class ClientRecorder:
     """Implements `scheduler.client.metrics.ClientMetrics`."""
 

@@ -18,11 +18,11 @@ from scheduler.metrics.build_info import BuildInfo, build_info
 from scheduler.metrics.definitions import DEFINITIONS
 from scheduler.metrics.exposition import FamilyCollector, render
 from scheduler.metrics.families import Families
+from scheduler.metrics.plugin_metrics import PluginFamilies
 from scheduler.metrics.recorders import (
     BridgeRecorder,
     ClientRecorder,
     EngineRecorder,
-    PluginRecorder,
     QueueRecorder,
     QuotaRecorder,
 )
@@ -55,7 +55,7 @@ class SchedulerMetrics:
         families = self._families = Families(DEFINITIONS)
         self.engine = EngineRecorder(families)
         self.queue = QueueRecorder(families)
-        self.plugins = PluginRecorder(families)
+        self.plugins = PluginFamilies(families)
         self.bridge = BridgeRecorder(families)
         self.quota = QuotaRecorder(families)
         self._attempts = families.counter("scheduler_schedule_attempts_total")
@@ -76,7 +76,6 @@ class SchedulerMetrics:
         self._rejections = families.counter("kubestow_kubelet_rejections_total")
         self._rechecks = families.counter("kubestow_node_rechecks_total")
         self._result_cache = families.counter("kubestow_result_cache_requests_total")
-        self._trace_spans = families.counter("kubestow_trace_spans_total")
         self._extender_requests = families.counter("kubestow_extender_requests_total")
         self._extender_durations = families.histogram("kubestow_extender_request_duration_seconds")
         self._extender_breakers = families.gauge("kubestow_extender_circuit_open")
@@ -93,7 +92,8 @@ class SchedulerMetrics:
         families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
         self._sources: list[Callable[[SchedulerMetrics], None]] = []
         self.registry = registry or CollectorRegistry(auto_describe=False)
-        self.registry.register(FamilyCollector(families.entries(), frozenset(disabled)))
+        for entries in (families.entries, self.plugins.entries):
+            self.registry.register(FamilyCollector(entries, frozenset(disabled)))
         if process:
             ProcessCollector(registry=self.registry)
 
@@ -208,9 +208,10 @@ class SchedulerMetrics:
 
     def trace_spans(self, *, exported: int, failed: int, dropped: int) -> None:
         """Set the spans of traces since the start, from the statistics of their export."""
-        self._trace_spans["exported",].value = exported
-        self._trace_spans["failed",].value = failed
-        self._trace_spans["dropped",].value = dropped
+        spans = self._families.counter("kubestow_trace_spans_total")
+        spans["exported",].value = exported
+        spans["failed",].value = failed
+        spans["dropped",].value = dropped
 
     # -- events, cache, loop -----------------------------------------------------------------------
 
@@ -273,3 +274,4 @@ class SchedulerMetrics:
     def reset(self) -> None:
         """Zero counters and histograms (`DELETE /metrics`). Gauges hold current states and stay."""
         self._families.reset()
+        self.plugins.reset()

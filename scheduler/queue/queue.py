@@ -15,7 +15,8 @@ scheduling_queue.go: PriorityQueue; docs/differences.md lists the differences.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
@@ -256,6 +257,11 @@ class SchedulingQueue(QueueSnapshots):
         happened = InFlightEvent(event, old, new, subscription.label, pre_check)
         self._in_flight.record(happened)
         return self._wakeups.start(happened, subscription)
+
+    def helped_by(self, event: ClusterEvent, old: Any, new: Any) -> Callable[[str, Pod], bool]:
+        """Return `helps(plugin, pod)`: whether a hint of the plugin says so of this event."""
+        happened = InFlightEvent(event, old, new, event.label)
+        return partial(self._hints.helps, happened)
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pods to the active queue now, whatever their backoff; gated pods stay gated."""

@@ -323,6 +323,16 @@ class HintIndex:
                 break
         return decision
 
+    def helps(self, event: InFlightEvent, plugin: str, pod: Pod) -> bool:
+        """Whether a registration of `plugin` covers the event, and its hint does not skip `pod`."""
+        subscription = self.subscription(event.cluster_event)
+        pod_identity = identity(pod)
+        return any(
+            self._hint_result(each, event, pod, pod_identity) is QueueingHint.QUEUE
+            for each in subscription.by_profile.get(pod.spec.scheduler_name, ())
+            if each.plugin == plugin
+        )
+
     def evaluate_missed(
         self, events: Iterable[InFlightEvent], info: QueuedPodInfo
     ) -> tuple[QueueingDecision, str]:

@@ -18,7 +18,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.controllers.kubelet_rejections import RejectedPods
-from scheduler.engine import WaitingPods
+from scheduler.engine import WaitingPod, WaitingPods
 from scheduler.framework import ActionType, Clock, ClusterEvent
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -62,7 +62,6 @@ class EventHandlers:
         self._honor_nominations = honor_foreign_nominations
         self._cache = cache
         self._queue = queue
-        self._move = queue.move_all_to_active_or_backoff
         self._waiting_pods = waiting_pods
         self._names = frozenset(scheduler_names)
         #: Whether a name was ever taken away.
@@ -94,6 +93,24 @@ class EventHandlers:
         pending = not pod.spec.node_name and not self._cache.is_assumed(pod.metadata.uid)
         if pending and self._ours(pod):
             self._queue.add(pod)
+
+    def _move(
+        self,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        pre_check: Callable[[Pod], bool] | None = None,
+    ) -> None:
+        """Requeue the pods that the event may help, and let their Permit plugins decide again."""
+        self._queue.move_all_to_active_or_backoff(event, old, new, pre_check)
+        if len(self._waiting_pods):
+            self._waiting_pods.reconsider(self._queue.helped_by(event, old, new))
+
+    def _waiting_updated(self, waiting: WaitingPod, old: Pod, new: Pod) -> None:
+        """Let the Permit plugins of a waiting pod decide again when the pod itself changed."""
+        waiting.newest = new
+        for event in pod_events(new, old, self._features):
+            waiting.reconsider(self._queue.helped_by(event, old, new))
 
     # -- batches, as reflectors deliver them -----------------------------------------------------
 
@@ -200,8 +217,11 @@ class EventHandlers:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         if self._cache.is_assumed(new.metadata.uid):
+            waiting = self._waiting_pods.get(new.uid)
             if new.terminating and not old.terminating:
                 self._assumed_deleted(new)
+            elif waiting is not None:
+                self._waiting_updated(waiting, old, new)
             return
         started = self._clock.monotonic()
         self._queue.update(old, new)

@@ -12,6 +12,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine import WaitingPod
 from scheduler.framework import ApiWriter, NodeTableView, Nominator, WhatIf
 from scheduler.framework.preemption import PreemptionSearch
+from scheduler.metrics import DeclaredMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.stages.connections import Connections
@@ -48,7 +49,8 @@ class ServiceHandle:
         self.clock = connections.clock
         self.events = connections.events
         self.feature_gates = connections.configuration.feature_gates
-        self.metrics = connections.metrics.plugins
+        self.metrics = connections.metrics.plugins.declare(profile_name, ())
+        self.random = connections.random
         self.listers = state.listers
         self.subscriptions = PluginSubscriptions(state.subscriptions, attached=True)
         self.api = api
@@ -57,10 +59,13 @@ class ServiceHandle:
         #: Empty, or the parts alone: one list for all plugins of the profile.
         self._connected: list[SchedulingParts] = []
 
-    def for_plugin(self, subscriptions: PluginSubscriptions) -> ServiceHandle:
-        """Return the handle as one plugin sees it, with its own subscriptions."""
+    def for_plugin(
+        self, subscriptions: PluginSubscriptions, metrics: DeclaredMetrics
+    ) -> ServiceHandle:
+        """Return the handle as one plugin sees it, with its own subscriptions and metrics."""
         own = copy.copy(self)
         own.subscriptions = subscriptions
+        own.metrics = metrics
         return own
 
     def connect(self, parts: SchedulingParts) -> None:

@@ -378,9 +378,7 @@ def restore_memory(
         for each in dataclasses.fields(value):
             if each.name.endswith("_monotonic"):
                 setattr(value, each.name, getattr(value, each.name) - monotonic)
-        if info.plugin_memory is None:
-            info.plugin_memory = {}
-        info.plugin_memory[name] = value
+        info.memory()[name] = value
 
 
 def _plugins(assembly: Assembly) -> dict[str, Any]:

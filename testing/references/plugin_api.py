@@ -42,6 +42,7 @@ class Source(NamedTuple):
 
 SOURCES: Final = (
     Source("Plugins", "scheduler.framework.plugin", whole=True),
+    Source("Base class", "scheduler.framework.base_plugin"),
     Source("Statuses", "scheduler.framework.status"),
     Source("State of an attempt", "scheduler.framework.state"),
     Source("Nodes", "scheduler.framework.nodes"),
@@ -50,6 +51,7 @@ SOURCES: Final = (
     Source("Events and hints", "scheduler.framework.events"),
     Source("Extension points", "scheduler.framework.extension_points"),
     Source("The Handle", "scheduler.framework.handle"),
+    Source("Metrics", "scheduler.framework.metric"),
     Source("Registry", "scheduler.framework.registry"),
     Source("Permissions", "scheduler.framework.permissions"),
     Source("Clusters for tests", "scheduler.testing.cluster", package="scheduler.testing"),

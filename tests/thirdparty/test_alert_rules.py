@@ -168,7 +168,9 @@ def test_every_expression_parses_and_selects_what_a_leader_serves(of_leader: Sto
     sampled = {"scheduler_plugin_execution_duration_seconds_bucket"}
     assert set(result["unmatched"]) - sampled == COUNTED_IN_TROUBLE
     of_leader.metrics.engine.plugin("NodeName", "Filter", "Success", 0.001)
-    of_leader.metrics.plugins.gauge("scheduler_resource_quota_held_pods", "team-a", value=1.0)
+    of_leader.metrics.plugins.declare("p", ()).gauge(
+        "scheduler_resource_quota_held_pods", "team-a", value=1.0
+    )
     for count, _ in FAULTS.values():
         of_leader.pass_time(6, count)
     assert of_leader.run(expressions=written)["unmatched"] == []
@@ -214,7 +216,7 @@ def test_a_scheduler_that_refuses_its_metrics_is_down(story: Story) -> None:
 
 
 def ledger_drift(metrics: SchedulerMetrics, _number: int) -> None:
-    metrics.plugins.gauge("scheduler_resource_quota_ledger_drift", value=2.0)
+    metrics.plugins.declare("p", ()).gauge("scheduler_resource_quota_ledger_drift", value=2.0)
 
 
 def no_leader(metrics: SchedulerMetrics, _number: int) -> None:

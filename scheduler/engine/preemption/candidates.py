@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.engine.schedule_one import RandomSource
+from scheduler.framework import RandomSource
 from scheduler.framework.preemption import Candidate
 
 # Priorities may be negative; so that more victims are never a smaller sum.

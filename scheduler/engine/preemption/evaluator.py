@@ -39,7 +39,6 @@ from scheduler.engine.preemption.trial import (
     Trial,
 )
 from scheduler.engine.runtime import Framework
-from scheduler.engine.schedule_one import RandomSource
 from scheduler.extenders.extender import ExtenderError
 from scheduler.framework import (
     Code,
@@ -48,6 +47,7 @@ from scheduler.framework import (
     NodeToStatus,
     Nominator,
     PotentialVictims,
+    RandomSource,
     Rows,
 )
 from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules

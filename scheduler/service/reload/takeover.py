@@ -198,6 +198,9 @@ class Takeover:
         scheduling.decisions.history.resize(limits.pods, limits.attempts_per_pod)
         for each in prepared.subscriptions:
             each.attach()
+        for profile in prepared.built.values():
+            for plugin in profile.plugins.values():
+                plugin.metrics.expose()
         for work in state.subscriptions.timed:
             work.on_timer = state.wake.set
         scheduling.queue.replace_backoff(initial=initial, maximum=maximum)
@@ -311,7 +314,7 @@ class RetiredPlugins:
         held = {plugin for plugins in self._held.values() for plugin in plugins} - in_force
         for plugin in self._plugins:
             if plugin not in in_force and plugin not in held:
-                plugin.subscriptions.withdraw()
+                plugin.withdraw()
         self._plugins = list(held)
         if not held:
             for shared in self._shared:

@@ -35,7 +35,7 @@ class HealthSlis:
         self._last = families.gauge(HEALTHCHECK.name)
         self._total = families.counter(HEALTHCHECKS_TOTAL.name)
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(FamilyCollector(families.entries()))
+        self._registry.register(FamilyCollector(families.entries))
 
     def record(self, name: str, endpoint: str, *, healthy: bool) -> None:
         """Record one result of a check."""

@@ -16,6 +16,7 @@ from config import ResolvedProfile
 from scheduler.engine import Framework
 from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.framework import Registry
+from scheduler.metrics import DeclaredMetrics, PluginFamilies
 from scheduler.service.api_writer import ServiceApiWriter
 from scheduler.service.handle import ServiceHandle
 from scheduler.service.node_recheck import NodeRecheck
@@ -34,6 +35,12 @@ class BuiltPlugin:
     factory: Any
     args: Any
     subscriptions: PluginSubscriptions
+    metrics: DeclaredMetrics
+
+    def withdraw(self) -> None:
+        """End what the host does for the plugin: nothing uses it any more."""
+        self.subscriptions.withdraw()
+        self.metrics.withdraw()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,9 +83,11 @@ class _PluginSource(Mapping[str, Any]):
         registry: Registry,
         handle: ServiceHandle,
         state: State,
+        metrics: PluginFamilies,
         before: Mapping[str, BuiltPlugin] | None,
     ) -> None:
         """`before`: the plugins of the profile in force; None at the start."""
+        self._metrics = metrics
         self._registry = registry
         self._handle = handle
         self._state = state
@@ -99,8 +108,12 @@ class _PluginSource(Mapping[str, Any]):
         factory, known = self._registry[name], self._before.get(name)
         if known is None or known.factory is not factory or known.args != args:
             subscriptions = PluginSubscriptions(self._state.subscriptions, attached=self._attached)
-            plugin = factory(args, self._handle.for_plugin(subscriptions))
-            known = BuiltPlugin(plugin, factory, args, subscriptions)
+            metrics = self._metrics.declare(name, getattr(factory, "metrics", ()))
+            metrics.forget_with(subscriptions)
+            plugin = factory(args, self._handle.for_plugin(subscriptions, metrics))
+            if self._attached:
+                metrics.expose()
+            known = BuiltPlugin(plugin, factory, args, subscriptions, metrics)
         self.plugins[name] = known
         return known.plugin
 
@@ -156,7 +169,7 @@ def _build(
     known = profiles.built.get(resolved.scheduler_name)
     handle = known.handle if known else _handle(resolved, connections, state, profiles)
     before = None if start else known.plugins if known else {}
-    source = _PluginSource(registry, handle, state, before)
+    source = _PluginSource(registry, handle, state, connections.metrics.plugins, before)
     framework = Framework(resolved, source, handle, last_filters=(profiles.rejections,))
     if known and not renew and known.resolved == resolved and known.plugins == source.plugins:
         return known

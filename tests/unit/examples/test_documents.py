@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +67,26 @@ def test_python_in_a_document_runs_and_its_tests_pass(document: str, plugin: str
     for name, function in list(names.items()):
         if name.startswith("test_"):
             function()
+
+
+def test_the_plugins_of_readme_and_introduction_pass_mypy_strict(tmp_path: Path) -> None:
+    for number, document in enumerate(("README.md", "docs/plugins.md")):
+        found = [
+            each.text
+            for each in SNIPPETS
+            if each.document == document and each.language == "python" and each not in QUOTED
+        ]
+        file = tmp_path / f"documented_{number}.py"
+        file.write_text("\n\n".join(found), encoding="utf-8")
+    checked = subprocess.run(
+        [
+            sys.executable, "-m", "mypy", "--strict", "--config-file=",
+            f"--cache-dir={tmp_path / 'cache'}", "--follow-imports=silent",
+            *map(str, tmp_path.glob("*.py")),
+        ],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_offline_world_of_the_document_answers_as_described(

@@ -16,11 +16,17 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from scheduler.client.metrics import ClientMetrics
 from scheduler.engine.metrics import EngineMetrics
-from scheduler.framework.events import QueueingHint
+from scheduler.framework import PluginMetrics, QueueingHint
 from scheduler.metrics import DEFINITIONS, NOT_SERVED, BuildInfo, SchedulerMetrics
 from scheduler.queue.metrics import QueueMetrics
 
 Report = Callable[[SchedulerMetrics], None]
+
+
+def _plugin(metrics: SchedulerMetrics) -> PluginMetrics:
+    """The metrics as an in-tree plugin sees them."""
+    return metrics.plugins.declare("p", ())
+
 
 # name without prefix: type, labels, first bucket, last bucket, number of buckets
 UPSTREAM = {
@@ -275,31 +281,33 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
      {"extender": "http://e", "verb": "bind", "result": "not_called"}, 1),
     (lambda m: m.extender_circuit("http://e", "filter", open=True),
      "kubestow_extender_circuit_open", {"extender": "http://e", "verb": "filter"}, 1),
-    (lambda m: m.plugins.count("scheduler_pod_topology_spread_fallback_total", "Timeout", "p"),
+    (lambda m: _plugin(m).count("scheduler_pod_topology_spread_fallback_total", "Timeout", "p"),
      "scheduler_pod_topology_spread_fallback_total", {"criterion": "Timeout", "profile": "p"}, 1),
-    (lambda m: m.plugins.count("scheduler_pod_topology_spread_fallback_scheduled_total", "p"),
+    (lambda m: _plugin(m).count("scheduler_pod_topology_spread_fallback_scheduled_total", "p"),
      "scheduler_pod_topology_spread_fallback_scheduled_total", {"profile": "p"}, 1),
-    (lambda m: m.plugins.count("scheduler_resource_quota_violations_total", "n", "q", "Reserve"),
+    (lambda m: _plugin(m).count("scheduler_resource_quota_violations_total", "n", "q", "Reserve"),
      "scheduler_resource_quota_violations_total",
      {"namespace": "n", "resource_quota": "q", "extension_point": "Reserve"}, 1),
-    (lambda m: m.plugins.gauge("scheduler_resource_quota_held_pods", "n", value=3),
+    (lambda m: _plugin(m).gauge("scheduler_resource_quota_held_pods", "n", value=3),
      "scheduler_resource_quota_held_pods", {"namespace": "n"}, 3),
-    (lambda m: m.plugins.observe("scheduler_resource_quota_held_duration_seconds", value=2.5),
+    (lambda m: _plugin(m).observe("scheduler_resource_quota_held_duration_seconds", value=2.5),
      "scheduler_resource_quota_held_duration_seconds_sum", {}, 2.5),
-    (lambda m: m.plugins.gauge("scheduler_resource_quota_inflight", "n", "q", "cpu", value=1.5),
+    (lambda m: _plugin(m).gauge("scheduler_resource_quota_inflight", "n", "q", "cpu", value=1.5),
      "scheduler_resource_quota_inflight",
      {"namespace": "n", "resource_quota": "q", "resource": "cpu"}, 1.5),
     (lambda m: m.quota.written(), "scheduler_resource_quota_writer_writes_total", {}, 1),
     (lambda m: m.quota.failed(), "scheduler_resource_quota_writer_errors_total", {}, 1),
-    (lambda m: m.plugins.gauge("scheduler_resource_quota_ledger_drift", value=2),
+    (lambda m: _plugin(m).gauge("scheduler_resource_quota_ledger_drift", value=2),
      "scheduler_resource_quota_ledger_drift", {}, 2),
-    (lambda m: m.plugins.observe(
+    (lambda m: _plugin(m).observe(
         "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds", value=0.5),
      "scheduler_pod_topology_spread_fallback_time_hint_duration_seconds_sum", {}, 0.5),
     (lambda m: m.result_cache("p", hits=9, misses=4), "kubestow_result_cache_requests_total",
      {"profile": "p", "result": "hit"}, 9),
     (lambda m: m.trace_spans(exported=7, failed=2, dropped=3), "kubestow_trace_spans_total",
      {"result": "dropped"}, 3),
+    (lambda m: m.plugins.drop_sample("example"), "kubestow_plugin_metric_samples_dropped_total",
+     {"metric": "example"}, 1),
     (lambda m: m.features([("A", "Alpha", False)]), "kubernetes_feature_enabled",
      {"name": "A", "stage": "ALPHA"}, 0),
     (lambda m: m.features([("B", "GA", True)]), "kubernetes_feature_enabled",

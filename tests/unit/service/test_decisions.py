@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from scheduler.engine import Failure
-from scheduler.engine.schedule_one import RandomSource
 from scheduler.framework import (
     NominatingInfo,
     PostFilterResult,
+    RandomSource,
     Status,
     error,
     unresolvable,
