@@ -30,7 +30,6 @@ from config.types import (
     Plugins,
     TracingConfiguration,
 )
-from scheduler.api.names import is_object_name, is_qualified_name
 from scheduler.framework.field_errors import (
     FieldErrors,
     child,
@@ -40,6 +39,7 @@ from scheduler.framework.field_errors import (
     item,
     required,
 )
+from scheduler.text.names import is_object_name, is_qualified_name
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"
 

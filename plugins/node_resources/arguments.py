@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from plugins.arguments import Arguments
-from scheduler.api.names import is_qualified_name
 from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
+from scheduler.text.names import is_qualified_name
 
 LEAST_ALLOCATED: Final = "LeastAllocated"
 MOST_ALLOCATED: Final = "MostAllocated"

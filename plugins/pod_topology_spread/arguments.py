@@ -8,9 +8,9 @@ from typing import Final
 
 from plugins.arguments import Arguments
 from plugins.pod_topology_spread.fallback_annotation import CRITERIA
-from scheduler.api.names import is_qualified_name
 from scheduler.api.pod import TopologySpreadConstraint
 from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
+from scheduler.text.names import is_qualified_name
 
 SYSTEM: Final = "System"
 LIST: Final = "List"

@@ -22,7 +22,6 @@ from typing import Final
 import msgspec
 
 from scheduler.api.meta import RawQuantity
-from scheduler.api.names import is_qualified_name
 from scheduler.api.quantity import NANO, Format, Quantity, QuantityError, parse
 from scheduler.api.requests import (
     CPU,
@@ -30,6 +29,7 @@ from scheduler.api.requests import (
     MEMORY,
     is_extended_resource_name,
 )
+from scheduler.text.names import is_qualified_name
 
 PREFIX: Final = "deferred.kubestow.io/"
 """Domain of deferred keys, with the slash."""

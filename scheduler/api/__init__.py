@@ -5,7 +5,6 @@ reads a clock. Everything public is named in `__all__`.
 """
 
 from scheduler.api.meta import LabelSelector, ObjectMeta
-from scheduler.api.names import is_qualified_name
 from scheduler.api.node import Node, Taint
 from scheduler.api.node_selectors import RequiredNodeAffinity, compile_required_node_affinity
 from scheduler.api.pod import Container, Pod, PodSpec, TopologySpreadConstraint
@@ -33,6 +32,7 @@ from scheduler.api.storage import (
 )
 from scheduler.api.tolerations import TAINT_NODE_UNSCHEDULABLE, first_untolerated
 from scheduler.api.workloads import Namespace, ReplicaSet, ReplicationController, Service
+from scheduler.text.names import is_qualified_name
 
 __all__ = [
     "IN",

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
-from scheduler.api.names import are_label_values, is_qualified_name, label_value_faults
+from scheduler.text.names import are_label_values, is_qualified_name, label_value_faults
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"

@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.import_without import import_without
 from scheduler.cli.routes import Connection, NotConnectedError
 from scheduler.cli.streams import connect, exchange
 
@@ -102,8 +103,10 @@ class DirectRoute:
 
     async def _of_the_cluster(self) -> tuple[str, str, ssl.SSLContext | None]:
         """Return the header, its origin, and a context with client certificate and authority."""
-        from scheduler.client.configuration import load_configuration
-        from scheduler.client.configuration_error import ConfigurationError
+        # With rich, structlog imports what prints tracebacks, a quarter of all imports.
+        with import_without("rich"):
+            from scheduler.client.configuration import load_configuration
+            from scheduler.client.configuration_error import ConfigurationError
 
         try:
             found = await load_configuration(

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.api.names import is_namespace_name, is_object_name
+from scheduler.text.names import is_namespace_name, is_object_name
 
 ANNOTATION: Final = "kubestow.io/leader"
 

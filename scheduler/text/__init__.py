@@ -1,1 +1,1 @@
-"""Texts that leave the process: without credentials, and with nothing that controls a terminal."""
+"""Texts of others: the syntax of names, and what may leave the process or reach a terminal."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from scheduler.api.images import normalized_image, pod_images
-from scheduler.api.names import is_label_value, is_qualified_name
 from scheduler.api.node import Taint
 from scheduler.api.pod import Toleration
 from scheduler.api.ports import HostPort, conflicts, host_port, host_ports
@@ -17,6 +16,7 @@ from scheduler.api.tolerations import (
     first_untolerated,
     tolerates,
 )
+from scheduler.text.names import is_label_value, is_qualified_name
 from tests.unit.api.objects import container, pod
 
 DEDICATED = Taint(key="dedicated", value="team", effect=NO_SCHEDULE)

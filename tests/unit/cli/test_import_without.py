@@ -1,4 +1,4 @@
-"""Imports of `kubestow run`."""
+"""Imports of `kubestow run`, and of commands that ask a scheduler."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,13 @@ NOT_FOR_RUN = (
     "numpy.testing",
 )
 """Tens of MiB that an ordinary scheduler never uses."""
+
+KUBECONFIG = """\
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
 
 
 def test_a_scheduler_does_not_import_what_it_does_not_use() -> None:
@@ -37,6 +45,32 @@ print(*[name for name in {NOT_FOR_RUN} if name in sys.modules])
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=600
     )
     assert done.stdout.split() == []
+
+
+NOT_FOR_QUESTIONS = ("aiohttp", "attr", "cryptography", "numpy", "pygments", "rich.traceback")
+"""More than half of the time until a command has its answer."""
+
+
+@pytest.mark.parametrize("where", [("--server", "localhost:1"), ()])
+def test_a_question_is_asked_without_imports_that_take_longer_than_the_answer(
+    where: tuple[str, ...], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(KUBECONFIG)
+    program = f"""
+import runpy, sys
+sys.argv = ["kubestow", "explain", "a/b", "--kubeconfig", "{kubeconfig}", *{where}]
+try:
+    runpy.run_module("scheduler", run_name="__main__")
+except SystemExit as ended:
+    code = ended.code
+from scheduler.cli.explanation import show
+print(code, *[name for name in {NOT_FOR_QUESTIONS} if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=600
+    )
+    assert ("cannot reach the" in done.stderr, done.stdout.split()) == (True, ["5"])
 
 
 def test_what_is_left_out_cannot_be_imported_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
