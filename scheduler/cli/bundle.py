@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -37,6 +37,20 @@ Look into it before you send it:
 STDOUT: Final = "-"
 
 
+def content_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about what a file has: `redact` and `annotations`."""
+    redact = click.option("--redact", is_flag=True, help="Replace names, namespaces and labels.")
+    annotation = click.option(
+        "--annotation",
+        "annotations",
+        multiple=True,
+        metavar="KEY",
+        help="Keep this annotation, which a plugin of yours reads; may be repeated.",
+    )
+    decorated: Callable[..., None] = redact(annotation(command))
+    return decorated
+
+
 @click.command("bundle", help=HELP, short_help="Write state and decisions to one file.")
 @click.option(
     "--output",
@@ -45,14 +59,7 @@ STDOUT: Final = "-"
     metavar="FILE",
     help="The file; - for standard output. Default: kubestow-DATE.bundle.",
 )
-@click.option("--redact", is_flag=True, help="Replace names, namespaces and labels.")
-@click.option(
-    "--annotation",
-    "annotations",
-    multiple=True,
-    metavar="KEY",
-    help="Keep this annotation, which a plugin of yours reads; may be repeated.",
-)
+@content_options
 @endpoint_options
 def command(
     *, endpoint: Endpoint, output: str | None, redact: bool, annotations: tuple[str, ...]

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from scheduler.cli.bundle import default_name, report, save
+from scheduler.cli.bundle import content_options, default_name, report, save
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 
 HELP: Final = """\
@@ -72,14 +72,7 @@ def _size(_: click.Context, __: click.Parameter, text: str) -> int:
     metavar="SIZE",
     help="Size of the file at which the recording ends.",
 )
-@click.option("--redact", is_flag=True, help="Replace names, namespaces and labels.")
-@click.option(
-    "--annotation",
-    "annotations",
-    multiple=True,
-    metavar="KEY",
-    help="Keep this annotation, which a plugin of yours reads; may be repeated.",
-)
+@content_options
 @endpoint_options
 def command(
     *,

@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.decisions.remembered import Remembered
-from scheduler.pages import Decision, NodeScore
+from scheduler.pages import Decision
+from scheduler.pages.story import compared
+from scheduler.pages.wording import counted
 
-MAX_DIFFERENCES: Final = 4
-"""Plugins that `Placement.explain` names for each other node."""
 MAX_RUNNERS_UP: Final = 2
 MAX_REJECTIONS: Final = 5
 
@@ -55,14 +55,17 @@ class Placement:
         total = "" if decision is None or decision.score is None else f" (total {decision.score})"
         first = (
             f"{self.pod} is on {self.node}{total}, {among} found to fit, after "
-            f"{_count(self.attempts, 'attempt')} and {self.waited:g} s"
+            f"{counted(self.attempts, 'attempt')} and {self.waited:g} s"
         )
         lines = [first]
         best = () if decision is None else decision.best
         others = [each for each in best if each.node != self.node]
         for chosen in best:
             if chosen.node == self.node:
-                lines += [_compared(chosen, each) for each in others[:MAX_RUNNERS_UP]]
+                lines += [
+                    f"  next {each.node} (total {each.total}): {compared(chosen, each)}"
+                    for each in others[:MAX_RUNNERS_UP]
+                ]
         return "\n".join(lines)
 
 
@@ -96,7 +99,7 @@ class Waiting:
         by = f" (by {', '.join(self.plugins)})" if self.plugins else ""
         decision = self.decision
         details = [
-            f"  {_count(each.nodes, 'node')}: {each.reason}: {each.detail}"
+            f"  {counted(each.nodes, 'node')}: {each.reason}: {each.detail}"
             for each in (() if decision is None else decision.rejections)
             if each.detail
         ]
@@ -200,18 +203,3 @@ def _public(value: Any) -> Any:
         names = (each.name for each in fields(value))
         return {name: _public(getattr(value, name)) for name in names if name[0] != "_"}
     return [_public(each) for each in value] if isinstance(value, tuple) else value
-
-
-def _compared(chosen: NodeScore, other: NodeScore) -> str:
-    """Return by how much each plugin prefers another node to the chosen one."""
-    before = {each.plugin: each.weighted for each in chosen.scores}
-    differences = [
-        (each.plugin, each.weighted - before.get(each.plugin, 0)) for each in other.scores
-    ]
-    order = sorted((each for each in differences if each[1]), key=lambda each: -abs(each[1]))
-    told = ", ".join(f"{plugin} {by:+d}" for plugin, by in order[:MAX_DIFFERENCES])
-    return f"  next {other.node} (total {other.total}): {told or 'equal, the choice was random'}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
