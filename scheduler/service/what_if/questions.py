@@ -6,27 +6,39 @@ anew. Questions are bounded: one slice must not take long, so neither may what i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
+from time import thread_time
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.api.meta import LabelSelector
+from scheduler.api.meta import LabelSelector, ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.api.selectors import SelectorError, compile_label_selector
+from scheduler.api.quantity import QuantityError
+from scheduler.api.selectors import CompiledLabelSelector, SelectorError, compile_label_selector
+from scheduler.cache import NodeTable
 from scheduler.client.resources import PODS
 from scheduler.engine import TrialDecision, TrialDecisions
+from scheduler.framework import PodTerm
 from scheduler.pages import Change, NodeToAdd, WhatIfQuestion
-from scheduler.pages.what_if import MAX_COPIES, MAX_SECONDS
-from scheduler.service.what_if.changes import ChangeError, as_json
+from scheduler.service.what_if.changes import (
+    ChangeError,
+    as_json,
+    check_identity,
+    decoded,
+    set_field,
+)
+from scheduler.service.what_if.edits import Edits
+from scheduler.service.what_if.limits import Sizes, check_question
 from scheduler.service.what_if.remedies.node_steps import HOSTNAME
 from scheduler.service.what_if.trial import Trial, TrialParts
 
-MAX_CHANGES: Final = 200
-"""Objects that a live question may change: some 5 ms to make and to take back."""
-MAX_FIELDS: Final = 50
+Find = Callable[[str, str], Any | None]
+"""Return an object by kind and key; None for none."""
+
 COPIES_AT_ONCE: Final = 4
 """Copies decided on in one slice; more only if they are quick."""
 MAX_CUT: Final = 60
@@ -55,35 +67,36 @@ class Question:
 
     def __init__(self, parts: TrialParts, asked: WhatIfQuestion, *, slice_seconds: float) -> None:
         """Check the question. Raises ChangeError for one that makes no sense or is too large."""
+        check_question(asked)
         self._parts = parts
         self._asked = asked
         self._seconds = slice_seconds
         self._decisions = TrialDecisions(parts.engine)
+        self._edits = Edits(parts)
+        self._sizes = Sizes()
         self.answer = Answer()
-        #: Names of nodes, and keys of pods.
-        self._dropped: list[str] = []
-        self._cordoned: list[str] = []
-        self._removed = [each if "/" in each else f"default/{each}" for each in asked.remove_pods]
-        if bool(asked.pod) == (asked.manifest is not None):
-            raise ChangeError("give either a pod, namespace/name, or the manifest of one")
-        _in_range("copies", asked.copies, 1, MAX_COPIES)
-        _in_range("seconds", asked.seconds, 0.1, MAX_SECONDS)
-        if len(asked.fields) > MAX_FIELDS:
-            raise ChangeError(
-                f"{len(asked.fields)} fields: at most {MAX_FIELDS} can be set at once"
-            )
 
     def run(self) -> Generator[None, None, Answer]:
         """Answer; yields between slices. Raises ChangeError, LookupError."""
-        template = self._prepare()
-        # Held to the end, so that copies need not be decoded in every slice.
-        self._parts.signatures.intern(template)
         try:
+            end = thread_time() + self._seconds
+            template = self._template()
+            for _ in chain(self._make_edits(), _count_pods(template, self._parts.cache.table)):
+                if thread_time() > end:
+                    yield
+                    end = thread_time() + self._seconds
             yield
             yield from self._place(template)
         finally:
-            self._parts.signatures.release(template)
+            self._edits.close()
         return self.answer
+
+    def _make_edits(self) -> Iterator[None]:
+        """Decode all changes; yields where a slice may end."""
+        for change in self._changes():
+            if change is not None:
+                self._edits.make(change)
+            yield
 
     def _place(self, template: Pod) -> Iterator[None]:
         answer, decision, cut = self.answer, TrialDecision(), 0
@@ -101,87 +114,85 @@ class Question:
         """Place the copies known to fit, then a few more; return the last decision."""
         answer, asked = self.answer, self._asked
         placed = list(answer.placed)
+        end = thread_time() + self._seconds
         with Trial(self._parts, self._decisions) as trial:
-            trial.apply(list(self._changes(trial)))
+            self._edits.apply(trial)
             if asked.pod:
-                self._waiting(trial)
+                self._waiting(trial.find)
             answer.nodes = self._parts.cache.table.node_count
             for index, node in enumerate(placed):
                 trial.place(self._copy(trial, template, index), node)
             decision = TrialDecision()
-            for _ in range(COPIES_AT_ONCE):
-                if len(answer.placed) >= asked.copies:
-                    break
+            for _ in range(min(COPIES_AT_ONCE, asked.copies - len(placed))):
                 pod = self._copy(trial, template, len(answer.placed))
                 # Plugins may look it up.
                 trial.put(PODS, pod)
-                decision = trial.decide(pod, seconds=self._seconds, keep=True)
+                # Applying the changes took its part of the slice, and so will taking them back.
+                left = max(self._seconds / 2, end - thread_time())
+                decision = trial.decide(pod, seconds=left, keep=True)
                 if not answer.placed and not decision.cut:
                     answer.first = decision
                 if not decision:
                     break
                 answer.placed.append(decision.node)
+                if thread_time() > end:
+                    break
             return decision
 
     # -- the pod ---------------------------------------------------------------------------------
 
-    def _prepare(self) -> Pod:
-        """Return the pod with its fields set; check and count the changes."""
+    def _template(self) -> Pod:
+        """Return the pod with its fields set, interned until the question ends."""
         asked = self._asked
-        with Trial(self._parts) as trial:
-            if asked.pod:
-                template = as_json(self._waiting(trial))
-            else:
-                template = _new_pod(asked.manifest or {}, next(iter(self._parts.engine.frameworks)))
-                metadata = template["metadata"]
-                metadata["name"] = _unused_name(trial, metadata["namespace"], metadata["name"])
-            metadata = template["metadata"]
-            self.answer.pod = f"{metadata['namespace']}/{metadata['name']}"
-            made = as_json(self._decoded(trial, template, self.answer.pod))
-            decoded: Pod = trial.decoded(PODS, made, self.answer.pod)
-            self._dropped = [name for each in asked.drop_nodes for name in _nodes(trial, each)]
-            self._cordoned = [name for each in asked.cordon for name in _nodes(trial, each)]
-            for key in self._removed:
-                if trial.find("Pod", key) is None:
-                    raise ChangeError(f"there is no Pod {key} to remove")
-            changes = list(self._changes(trial))
-            # So that an error is found before the first slice.
-            trial.apply(changes[:MAX_CHANGES])
-        if len(changes) > MAX_CHANGES:
-            raise ChangeError(
-                f"{len(changes)} objects would change: a live question may change {MAX_CHANGES}; "
-                "use an offline world for more (docs/simulate.md)"
+        if asked.pod:
+            made = as_json(self._waiting(self._edits.find))
+        else:
+            made = _new_pod(asked.manifest or {}, next(iter(self._parts.engine.frameworks)))
+            metadata = made["metadata"]
+            metadata["name"] = _unused_name(
+                self._edits.find, metadata["namespace"], metadata["name"]
             )
-        return decoded
-
-    def _waiting(self, trial: Trial) -> Pod:
-        """Return the pod that was asked about. Raises LookupError, or ChangeError with a node."""
-        key = self._asked.pod
-        known: Pod | None = trial.find("Pod", key)
-        if known is None:
-            raise LookupError(f'no pod "{key}": it does not exist, or it has finished')
-        if self._parts.cache.is_assumed(known.uid):
-            raise ChangeError(f"{key} is being bound at this moment")
-        if known.spec.node_name:
-            raise ChangeError(f"{key} is on {known.spec.node_name}: ask about a copy of it with -f")
-        return known
-
-    def _decoded(self, trial: Trial, template: dict[str, Any], key: str) -> Pod:
-        if not self._asked.pod:
-            trial.apply([Change("add", "Pod", key, value=template)])
-        trial.apply(
-            [Change("set", "Pod", key, path, each) for path, each in self._asked.fields.items()]
+        before = msgspec.convert(
+            {name: made["metadata"].get(name, "") for name in ("name", "namespace", "uid")},
+            ObjectMeta,
         )
-        pod: Pod | None = trial.find("Pod", key)
-        assert pod is not None
+        key = self.answer.pod = f"{before.namespace}/{before.name}"
+        try:
+            for path, value in asked.fields.items():
+                set_field(made, Change("set", "Pod", key, path, value))
+            # As the scheduler reads it: what it does not read may be of any size.
+            pod: Pod = decoded(PODS, made, key)
+            self._sizes.add(as_json(pod).get("spec"), key)
+            self._check(pod, before)
+            return self._edits.interned(pod)
+        except RecursionError:
+            raise ChangeError(f"{key}: nests too deeply") from None
+        except QuantityError as error:
+            raise ChangeError(f"{key}: {error}") from error
+
+    def _check(self, pod: Pod, before: ObjectMeta) -> None:
+        key = self.answer.pod
+        check_identity(before, pod.metadata, key)
         if pod.spec.node_name:
             raise ChangeError(f"{key}: a pod with a node is not scheduled; do not set nodeName")
         if pod.spec.scheduler_name not in self._parts.engine.frameworks:
             ours = ", ".join(self._parts.engine.frameworks)
             raise ChangeError(
-                f"{key}: schedulerName is {pod.spec.scheduler_name!r}; this scheduler has {ours}"
+                f"{key}: schedulerName is {pod.spec.scheduler_name[:80]!r}; "
+                f"this scheduler has {ours}"
             )
-        return pod
+
+    def _waiting(self, find: Find) -> Pod:
+        """Return the pod that was asked about. Raises LookupError, or ChangeError with a node."""
+        key = self._asked.pod
+        known: Pod | None = find("Pod", key)
+        if known is None:
+            raise LookupError(f'no pod "{key[:200]}": it does not exist, or it has finished')
+        if self._parts.cache.is_assumed(known.uid):
+            raise ChangeError(f"{key} is being bound at this moment")
+        if known.spec.node_name:
+            raise ChangeError(f"{key} is on {known.spec.node_name}: ask about a copy of it with -f")
+        return known
 
     def _copy(self, trial: Trial, template: Pod, index: int) -> Pod:
         """Return one copy, with an identity that no pod has; the first of a pod is that pod."""
@@ -189,27 +200,34 @@ class Question:
         if index:
             metadata.name = f"{metadata.name[:240]}-copy-{index}"
         if index or not self._asked.pod:
-            metadata.name = _unused_name(trial, metadata.namespace, metadata.name)
+            metadata.name = _unused_name(trial.find, metadata.namespace, metadata.name)
             metadata.uid = trial.new_uid()
         return msgspec.structs.replace(template, metadata=metadata)
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def _changes(self, trial: Trial) -> Iterator[Change]:
-        asked = self._asked
+    def _changes(self) -> Iterator[Change | None]:
+        """Yield all changes, and None where the slice may end."""
+        asked, find = self._asked, self._edits.find
+        # Before anything is changed: a selector selects the nodes that there are.
+        dropped, cordoned = list[str](), list[str]()
+        for names, texts in ((dropped, asked.drop_nodes), (cordoned, asked.cordon)):
+            for text in texts:
+                names.extend(self._nodes(text))
+                yield None
         for each in asked.add_nodes:
-            yield from _added(trial, each)
-        # Objects that went away since the question was asked need no change.
-        for name in self._dropped:
-            if trial.find("Node", name) is not None:
-                yield from (Change("remove", "Pod", key) for key in self._pods_on(name))
+            yield from self._added(each)
+        for name in dropped:
+            if find("Node", name) is not None:
+                for key in self._pods_on(name):
+                    if find("Pod", key) is not None:
+                        yield Change("remove", "Pod", key)
                 yield Change("remove", "Node", name)
-        for name in self._cordoned:
-            if trial.find("Node", name) is not None:
+        for name in cordoned:
+            if find("Node", name) is not None:
                 yield Change("set", "Node", name, "/spec/unschedulable", True)
-        for key in self._removed:
-            if trial.find("Pod", key) is not None:
-                yield Change("remove", "Pod", key)
+        for key in asked.remove_pods:
+            yield Change("remove", "Pod", key if "/" in key else f"default/{key}")
         yield from asked.changes
 
     def _pods_on(self, node: str) -> list[str]:
@@ -219,19 +237,73 @@ class Question:
         pods = [] if row is None else list(cache.table.pods[row].values())
         return [each.key for each in pods if not cache.is_assumed(each.uid)]
 
+    def _nodes(self, text: str) -> list[str]:
+        """Return the nodes of a name or a label selector, by name. Raises ChangeError for none."""
+        if "=" not in text and "!" not in text and " " not in text:
+            node: Node | None = self._edits.find("Node", text)
+            if node is None:
+                raise ChangeError(
+                    f"there is no node {text[:200]!r}; selectors are written KEY=VALUE"
+                )
+            return [node.name]
+        matches = _selector(text).matches
+        nodes = self._parts.stores["nodes"].list()
+        found = [str(each.name) for each in nodes if matches(each.metadata.labels)]
+        if not found:
+            raise ChangeError(f"no node has {text[:200]}")
+        return sorted(found)
 
-def _unused_name(trial: Trial, namespace: str, name: str) -> str:
+    def _added(self, asked: NodeToAdd) -> Iterator[Change]:
+        """Yield the addition of nodes."""
+        own: dict[str, Any] = {"pods": "110"}
+        labels: dict[str, str] = {}
+        if asked.like:
+            like: Node | None = self._edits.find("Node", asked.like)
+            if like is None:
+                raise ChangeError(f"there is no node {asked.like[:200]!r} to be like")
+            made = as_json(like)
+            own = dict(made["status"].get("allocatable", {}))
+            labels = dict(made["metadata"].get("labels", {}))
+        own |= asked.resources
+        taints = [_taint(each) for each in asked.taints]
+        for index in range(asked.count):
+            name = asked.name if asked.count == 1 else f"{asked.name}-{index}"
+            if self._edits.find("Node", name) is not None:
+                raise ChangeError(f"there is a node {name[:200]!r} already; give another name")
+            value = {
+                "metadata": {"name": name, "labels": {**labels, HOSTNAME: name, **asked.labels}},
+                "spec": {"taints": taints},
+                "status": {"allocatable": own, "capacity": own},
+            }
+            if index == 0:
+                self._sizes.add_node(value, asked.count)
+            yield Change("add", "Node", name, value=value)
+
+
+def _count_pods(pod: Pod, table: NodeTable) -> Iterator[None]:
+    """Count the pods that match each affinity term, which a plugin would do in one piece.
+
+    The table keeps the counts for the plugins, which resolve selectors of namespaces as well.
+    """
+    yield
+    terms = pod.signature.pod_affinity_terms(pod.metadata.namespace)
+    yield
+    weighted = (*terms.preferred, *terms.preferred_anti)
+    for term in (*terms.required_anti, *(each.term for each in weighted)):
+        table.label_column(term.topology_key)
+        yield
+        if term.namespace_selector is None:
+            table.pod_counts((PodTerm(term.namespaces, term.selector),), terminating=True)
+            yield
+
+
+def _unused_name(find: Find, namespace: str, name: str) -> str:
     """Return the name of a pod, with a number if there is one that must keep its place."""
     unused, number = name, 1
-    while trial.find("Pod", f"{namespace}/{unused}") is not None:
+    while find("Pod", f"{namespace}/{unused}") is not None:
         number += 1
         unused = f"{name}-{number}"
     return unused
-
-
-def _in_range(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise ChangeError(f"{name}={value:g}: give a number from {least:g} to {most:g}")
 
 
 def _new_pod(manifest: dict[str, Any], scheduler: str) -> dict[str, Any]:
@@ -248,59 +320,25 @@ def _new_pod(manifest: dict[str, Any], scheduler: str) -> dict[str, Any]:
     return {"metadata": made, "spec": own}
 
 
-def _nodes(trial: Trial, text: str) -> list[str]:
-    """Return the nodes of a name or a label selector, by name. Raises ChangeError for none."""
-    if "=" not in text and "!" not in text and " " not in text:
-        node: Node | None = trial.find("Node", text)
-        if node is None:
-            raise ChangeError(f"there is no node {text!r}; selectors are written KEY=VALUE")
-        return [node.name]
+def _selector(text: str) -> CompiledLabelSelector:
+    """Return the selector of `KEY=VALUE,...`. Raises ChangeError."""
     wanted: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = part.strip().partition("=")
         if not equals or not key:
-            raise ChangeError(f"selector {text!r}: write KEY=VALUE, or several with commas")
+            raise ChangeError(f"selector {text[:200]!r}: write KEY=VALUE, or several with commas")
         wanted[key] = value.removeprefix("=")
     try:
-        selector = compile_label_selector(LabelSelector(match_labels=wanted))
+        return compile_label_selector(LabelSelector(match_labels=wanted))
     except SelectorError as error:
-        raise ChangeError(f"selector {text!r}: {error}") from error
-    found = [each for each in trial.objects("Node") if selector.matches(each.metadata.labels)]
-    if not found:
-        raise ChangeError(f"no node has {text}")
-    return sorted(str(each.name) for each in found)
-
-
-def _added(trial: Trial, asked: NodeToAdd) -> Iterator[Change]:
-    """Yield the addition of nodes."""
-    _in_range("count of nodes to add", asked.count, 1, MAX_CHANGES)
-    own: dict[str, Any] = {"pods": "110"}
-    labels: dict[str, str] = {}
-    if asked.like:
-        like: Node | None = trial.find("Node", asked.like)
-        if like is None:
-            raise ChangeError(f"there is no node {asked.like!r} to be like")
-        made = as_json(like)
-        own = dict(made["status"].get("allocatable", {}))
-        labels = dict(made["metadata"].get("labels", {}))
-    own |= asked.resources
-    for index in range(asked.count):
-        name = asked.name if asked.count == 1 else f"{asked.name}-{index}"
-        if trial.find("Node", name) is not None:
-            raise ChangeError(f"there is a node {name!r} already; give another name")
-        value = {
-            "metadata": {"name": name, "labels": {**labels, HOSTNAME: name, **asked.labels}},
-            "spec": {"taints": [_taint(each) for each in asked.taints]},
-            "status": {"allocatable": own, "capacity": own},
-        }
-        yield Change("add", "Node", name, value=value)
+        raise ChangeError(f"selector {text[:200]!r}: {error}") from error
 
 
 def _taint(text: str) -> dict[str, str]:
     head, colon, effect = text.rpartition(":")
     key, _, value = head.partition("=")
     if not colon or not key or not effect:
-        raise ChangeError(f"taint {text!r}: write KEY=VALUE:EFFECT or KEY:EFFECT")
+        raise ChangeError(f"taint {text[:200]!r}: write KEY=VALUE:EFFECT or KEY:EFFECT")
     return {"key": key, "value": value, "effect": effect}
 
 
@@ -308,5 +346,5 @@ def parse(body: bytes) -> WhatIfQuestion:
     """Read the body of a request. Raises ChangeError."""
     try:
         return msgspec.json.decode(body, type=WhatIfQuestion)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ChangeError(f"the question cannot be read: {error}") from error

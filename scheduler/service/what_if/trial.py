@@ -21,9 +21,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
 
-import msgspec
-
-from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.api.signatures.interner import PodSignatures
@@ -38,7 +35,7 @@ from scheduler.queue.cluster_events import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.pod_intake import check_node
 from scheduler.service.subscriptions import SubscriptionBoard
-from scheduler.service.what_if.changes import ChangeError, applied, as_json, resource_of
+from scheduler.service.what_if.changes import ChangeError, edited, resource_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,47 +174,14 @@ class Trial:
     def apply(self, changes: Collection[Change]) -> None:
         """Make changes, in order. Raises ChangeError for one that cannot be made."""
         for change in changes:
+            resource, old, new = edited(change, self.find)
             try:
-                self._apply(change)
+                if new is None:
+                    self.remove(resource, old)
+                else:
+                    self.put(resource, new)
             except QuantityError as error:
                 raise ChangeError(f"{change.kind} {change.name}: {error}") from error
-            except RecursionError:
-                raise ChangeError(f"{change.kind} {change.name}: nests too deeply") from None
-
-    def _apply(self, change: Change) -> None:
-        resource = resource_of(change.kind)
-        where = f"{change.kind} {change.name}"
-        if change.action == "add":
-            if not isinstance(change.value, dict):
-                raise ChangeError(f"{where}: give the object to add")
-            item = self.decoded(resource, change.value, where)
-            if resource in (PODS, NODES) and self.find(change.kind, resource.key(item)) is not None:
-                raise ChangeError(f"{where}: it exists already; give another name")
-            # Made anew by `_identify`: a pod with the UID of another would take its place.
-            item.metadata.uid = ""
-            self.put(resource, item)
-            return
-        known = self.find(change.kind, change.name)
-        if known is None:
-            raise ChangeError(f"there is no {where}")
-        if change.action == "remove":
-            self.remove(resource, known)
-        else:
-            item = self.decoded(resource, applied(change, as_json(known)), where)
-            _check_identity(known.metadata, item.metadata, f"{where}: {change.path}")
-            self.put(resource, item)
-
-    def decoded(self, resource: Resource[Any], obj: Mapping[str, Any], where: str) -> Any:
-        """Decode an object of JSON. Raises ChangeError."""
-        try:
-            item = resource.decode(msgspec.json.encode(obj))
-        except (TypeError, ValueError) as error:
-            raise ChangeError(f"{where}: {error}") from error
-        if not item.metadata.name:
-            raise ChangeError(f"{resource.kind}: metadata.name is missing")
-        if resource.namespaced and not item.metadata.namespace:
-            item.metadata.namespace = "default"
-        return item
 
     def put(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises ChangeError, or QuantityError for an amount."""
@@ -348,18 +312,6 @@ class Trial:
             self._pods(deltas)
         else:
             self._other(plural, "")(deltas)
-
-
-def _check_identity(old: ObjectMeta, new: ObjectMeta, where: str) -> None:
-    """Raise ChangeError if a field was set by which objects are told apart."""
-    for name in ("name", "namespace", "uid"):
-        before, after = getattr(old, name), getattr(new, name)
-        # Who sets all metadata may leave the UID out.
-        if before != after and (name != "uid" or after):
-            raise ChangeError(
-                f"{where[:200]} would change metadata.{name}, which no object can; "
-                "add an object in its place"
-            )
 
 
 def _deltas(old: Any | None, new: Any | None) -> tuple[Delta[Any], ...]:

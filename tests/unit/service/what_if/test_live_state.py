@@ -31,7 +31,7 @@ def ask(world: offline.World, chance: random.Random) -> str:
             if chance.random() < 0.3:
                 steps.close()
                 return "cancelled"
-    except ChangeError:
+    except (ChangeError, LookupError):
         return "refused" if slices == 0 else "refused later"
     return "answered"
 

@@ -1,0 +1,119 @@
+"""Edits: the changes of one question, decoded once and made again in each of its trials.
+
+Decoding costs most of a change, and a trial is one slice of the event loop. So changes are decoded
+before the first trial, a few in each slice, upon the objects as they are then; a trial only puts
+the decoded objects in place. Objects that went away meanwhile are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.pod import Pod
+from scheduler.api.quantity import QuantityError
+from scheduler.client.resources import NODES, PODS, Resource
+from scheduler.pages import Change
+from scheduler.service.pod_intake import check_node
+from scheduler.service.what_if.changes import ChangeError, edited, resource_of
+from scheduler.service.what_if.trial import Trial, TrialParts
+
+MAX_EDITS: Final = 120
+"""Objects that a live question may change: a full node with its pods, some 6 ms in each slice."""
+
+
+@dataclass(slots=True)
+class _Edit:
+    """One object to put or, without an item, to remove."""
+
+    resource: Resource[Any]
+    key: str
+    item: Any | None
+    #: Of the live object that is edited; empty for one that the question adds.
+    uid: str
+
+
+class Edits:
+    """Used by one question; `close` gives back what its pods hold."""
+
+    def __init__(self, parts: TrialParts) -> None:
+        self._parts = parts
+        self._edits: list[_Edit] = []
+        #: Index of the last edit of an object.
+        self._latest: dict[tuple[str, str], int] = {}
+        self._interned: list[Pod] = []
+
+    def find(self, kind: str, key: str) -> Any | None:
+        """Return an object as the edits leave it; None for none."""
+        plural = resource_of(kind).plural
+        latest = self._latest.get((plural, key))
+        if latest is not None:
+            return self._edits[latest].item
+        store = self._parts.stores.get(plural)
+        return None if store is None else store.by_key(key)
+
+    def make(self, change: Change) -> None:
+        """Decode a change and add it. Raises ChangeError for one that cannot be made."""
+        resource, old, new = edited(change, self.find)
+        key = resource.key(old if new is None else new)
+        if resource.plural not in self._parts.stores:
+            raise ChangeError(f"{resource.kind} {key}: no plugin in use reads {resource.plural}")
+        try:
+            if resource is NODES and new is not None:
+                check_node(new)
+            elif resource is PODS and new is not None:
+                new = self.interned(new)
+        except QuantityError as error:
+            raise ChangeError(f"{change.kind} {change.name}: {error}") from error
+        self._add(_Edit(resource, key, new, self._uid(resource, key, old)))
+
+    def interned(self, pod: Pod) -> Pod:
+        """Intern a pod until `close`, so that no trial has to. Raises QuantityError."""
+        self._parts.signatures.intern(pod)
+        self._interned.append(pod)
+        return pod
+
+    def apply(self, trial: Trial) -> None:
+        """Make all edits in a trial. Raises ChangeError for one that is not possible any more."""
+        for edit in self._edits:
+            known = trial.find(edit.resource.kind, edit.key)
+            if edit.uid and (known is None or known.metadata.uid != edit.uid):
+                continue
+            if edit.item is None:
+                if known is not None:
+                    trial.remove(edit.resource, known)
+                continue
+            if known is not None and not edit.uid and edit.resource in (PODS, NODES):
+                raise ChangeError(f"{edit.resource.kind} {edit.key} was created just now")
+            # A trial gives what is added a UID.
+            metadata = msgspec.structs.replace(edit.item.metadata)
+            trial.put(edit.resource, msgspec.structs.replace(edit.item, metadata=metadata))
+
+    def close(self) -> None:
+        """Release the pods."""
+        for pod in self._interned:
+            self._parts.signatures.release(pod)
+        self._interned.clear()
+
+    def _uid(self, resource: Resource[Any], key: str, old: Any | None) -> str:
+        latest = self._latest.get((resource.plural, key))
+        if latest is not None:
+            # An object that was removed before, or the one that is edited again.
+            return self._edits[latest].uid if old is not None else ""
+        return "" if old is None else str(old.metadata.uid)
+
+    def _add(self, edit: _Edit) -> None:
+        name = edit.resource.plural, edit.key
+        latest = self._latest.get(name)
+        if latest is not None and edit.item is not None and self._edits[latest].item is not None:
+            self._edits[latest] = edit
+            return
+        if len(self._edits) >= MAX_EDITS:
+            raise ChangeError(
+                f"more than {MAX_EDITS} objects would change: a live question may change "
+                f"{MAX_EDITS}; use an offline world for more (docs/simulate.md)"
+            )
+        self._latest[name] = len(self._edits)
+        self._edits.append(edit)
