@@ -1,11 +1,12 @@
-"""Redaction of a bundle: names, namespaces, label keys and values become random-looking words.
+"""Redaction of a bundle: what a tenant can name becomes random-looking words.
 
 The same word becomes the same replacement everywhere in a bundle, so that selectors still match;
-another bundle has another salt. In objects every text is replaced that is not known to be harmless;
-in all other lines those texts that an object has, within messages as well.
+another bundle has another salt. Everything is replaced that is not known to be harmless: of objects
+all texts and all keys that are no fields, of messages all words that are not kubestow's own
+(`KNOWN_WORDS`). So a text that nobody thought of is replaced, not kept.
 
-Kept are label keys of Kubernetes' own domains, resource names, amounts, times, UIDs, the names of
-profiles and plugins, and words of `_KEPT_TEXTS`.
+Kept are numbers, times, UIDs, codes, well-known label keys and resource names, and the names of
+profiles and plugins.
 """
 
 from __future__ import annotations
@@ -13,112 +14,91 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler.api.images import normalized_image
 from scheduler.bundle.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJECT
-from scheduler.bundle.objects import in_domains
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WELL_KNOWN: Final = ("kubernetes.io", "k8s.io", "kubestow.io", "karpenter.sh")
-
-_KEPT_TEXTS: Final = _words(
-    """
-    true false default kube-system kube-public kube-node-lease linux windows amd64 arm64 arm
-    ppc64le s390x 0.0.0.0 ::
-    """
+from scheduler.bundle.redaction_words import (
+    ENUMERATED,
+    HARMLESS_METRIC_LABELS,
+    KEPT_KEYS,
+    KEPT_NAMES,
+    KEPT_VALUES,
+    LINE_FIELDS,
+    NAME_FIELDS,
+    NATIVE_RESOURCE,
+    object_fields,
 )
+from scheduler.text.vocabulary import KNOWN_WORDS
 
-_ENUMERATED: Final = _words(
-    """
-    apiVersion kind operator effect phase type status protocol uid resourceVersion
-    creationTimestamp deletionTimestamp lastTransitionTime lastProbeTime startTime
-    whenUnsatisfiable nodeAffinityPolicy nodeTaintsPolicy unhealthyPodEvictionPolicy
-    preemptionPolicy restartPolicy schedulerName reason volumeBindingMode accessModes volumeMode
-    scopeName scopes action minAvailable maxUnavailable provisioner driver declaredFeatures
-    fallback policyType finalizers
-    """
-)
-"""Fields of objects whose texts are names of Kubernetes, not of users."""
+_AMOUNTS: Final = frozenset(
+    ("requests", "limits", "allocatable", "capacity", "hard", "used", "overhead")
+) | {"allocatedResources", "usedAndHard"}
+"""Mappings by resource."""
 
-_AMOUNTS: Final = _words(
-    """
-    requests limits allocatable capacity hard used overhead allocatedResources storageCapacity
-    maximumVolumeSize
-    """
+_NUMBER: Final = re.compile(
+    r"[-+]?\d{1,12}(?:\.\d{1,9})?(?:[munkKMGTPE]|[KMGTPE]i|%|e\d{1,2})?"
+    r"|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h|d))+"
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)"
 )
-_LABELS: Final = frozenset(("labels", "matchLabels", "nodeSelector", "selector", "parameters"))
-
-_PLAIN_FIELDS: Final = _words(
-    """
-    place step uid postFilter post_filter last_event last_hint unschedulable_plugins
-    pending_plugins gating_plugin rejectedBy pendingBy plugin profile type plural queue event
-    hint_plugin result status unjudgeable
-    """
-)
-"""Fields of other lines whose texts are codes, labels of events, or names of plugins."""
-
-_HARMLESS: Final = re.compile(
-    r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)|[-+]?[\d.]+(?:[munkKMGTPE]|[KMGTPE]i)?%?"
-)
-_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?")
-_VALUE: Final = re.compile(r'="([^"]*)"')
-
-_PROSE: Final = _words(
-    """
-    a about after all an and any are as at available be because been before but by can cannot
-    cpu did do does error fit fits for found from had has have in is it its many match memory
-    more no node nodes not of on one or out pod pods preemption quota than that the there they
-    this to too used victims wait waiting wants was were which will with
-    """
-)
-"""Words of our own messages: a name like these stays in a text, where it says nothing."""
+_UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+")
+_METRIC_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_COMPUTE_PREFIX: Final = re.compile(r"(?:deferred\.kubestow\.io/)?(?:requests\.|limits\.)?")
 
 
 class Redactor:
-    """Learns from all objects of a bundle first, and redacts its lines then."""
+    """Learns from all lines of a bundle first, and redacts them then."""
 
     def __init__(self, salt: bytes) -> None:
         self._salt = salt
-        #: Names of objects, and texts in them, to their replacements.
-        self._known: dict[str, str] = {}
+        #: Names of profiles and plugins.
+        self._names: set[str] = set()
+        #: Claims of ephemeral volumes, whose names are made of those of their pods.
+        self._claims: dict[str, str] = {}
 
     # -- first pass ------------------------------------------------------------------------------
 
     def learn(self, section: str, data: Any) -> None:
-        """Take note of the texts in an object."""
-        obj = data.get("object") if section == DELTA else data if section == OBJECT else None
-        if not isinstance(obj, dict):
+        """Take note of the names of profiles, plugins and ephemeral claims."""
+        if section == CONFIGURATION:
+            self._learn_names(data["configuration"].get("profiles"))
             return
-        self._learn_ephemeral(obj)
-        self._object(obj, self._replace)
+        obj = data.get("object") if section == DELTA else data if section == OBJECT else None
+        if isinstance(obj, dict):
+            self._learn_claims(obj)
 
-    def _learn_ephemeral(self, obj: Mapping[str, Any]) -> None:
-        """Give claims of ephemeral volumes names that are still made of those of their pods."""
+    def _learn_names(self, profiles: Any) -> None:
+        for profile in profiles or ():
+            self._names.add(str(profile.get("schedulerName", "")))
+            named = list(profile.get("pluginConfig") or ())
+            for sets in (profile.get("plugins") or {}).values():
+                for each in sets.values() if isinstance(sets, dict) else ():
+                    named += each or ()
+            self._names.update(str(each.get("name", "")) for each in named)
+
+    def _learn_claims(self, obj: Mapping[str, Any]) -> None:
         pod = (obj.get("metadata") or {}).get("name")
         for volume in (obj.get("spec") or {}).get("volumes") or ():
             if isinstance(volume, dict) and volume.get("ephemeral") is not None and pod:
                 name = volume.get("name", "")
-                made = f"{self._replacement(pod)}-{self._replacement(name)}"
-                self._known[f"{pod}-{name}"] = made
+                made = f"{self._name(pod)}-{self._name(name)}"
+                self._claims[f"{pod}-{name}"] = made
 
     # -- second pass -----------------------------------------------------------------------------
 
     def redact(self, section: str, data: Any) -> Any:
         """Return the data of a line without names."""
         if section == OBJECT:
-            return self._object(data, self._replace)
+            return self._whole_object(data)
         if section == DELTA:
-            return {**data, "object": self._object(data["object"], self._replace)}
+            rest = self._line("", {key: each for key, each in data.items() if key != "object"})
+            return {**rest, "object": self._whole_object(data["object"])}
         if section == HEADER:
             return {**data, "redacted": True}
         if section == METRICS:
-            return {**data, "text": _VALUE.sub(self._label_value, data.get("text", ""))}
+            return {**data, "text": _METRIC_LABEL.sub(self._metric_label, data.get("text", ""))}
         if section == CONFIGURATION:
             return self._configuration(data)
         return self._line("", data)
@@ -130,7 +110,7 @@ class Redactor:
             {
                 **profile,
                 "pluginConfig": [
-                    {**each, "args": self._line("", each.get("args"))}
+                    {**each, "args": self._arguments(each.get("args"))}
                     for each in profile.get("pluginConfig") or ()
                 ],
             }
@@ -138,79 +118,133 @@ class Redactor:
         ]
         return {**data, "configuration": configuration}
 
-    def _line(self, name: str, value: Any) -> Any:
+    def _arguments(self, value: Any, name: str = "") -> Any:
+        """Redact arguments, whose keys are fields of plugins unless they are label keys."""
         if isinstance(value, str):
-            return value if name in _PLAIN_FIELDS else self.text(value)
-        if isinstance(value, list):
-            return [self._line(name, each) for each in value]
+            kept = value in KEPT_VALUES or value in KNOWN_WORDS or name in ("apiVersion", "kind")
+            return value if kept else self._name(value)
+        if isinstance(value, list | tuple):
+            return [self._arguments(each, name) for each in value]
         if isinstance(value, dict):
-            # What plugins keep about a pod may be by label key.
             return {
-                (self._known.get(key, key) if name in ("soft", "memory") else key): self._line(
-                    key, each
-                )
+                key if key.isidentifier() else self._name(key): self._arguments(each, key)
                 for key, each in value.items()
             }
         return value
 
+    # -- lines about pods and decisions ----------------------------------------------------------
+
+    def _line(self, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._line_text(name, value)
+        if isinstance(value, list | tuple):
+            return [self._line(name, each) for each in value]
+        if isinstance(value, dict):
+            return {self._line_key(key): self._line(key, each) for key, each in value.items()}
+        return value
+
+    def _line_text(self, name: str, value: str) -> str:
+        if name in NAME_FIELDS:
+            return self._name(value)
+        return self.text(value)
+
+    def _line_key(self, key: str) -> str:
+        kept = key in LINE_FIELDS or key in KNOWN_WORDS or key in self._names
+        return key if kept else self._resource(key)
+
     def text(self, text: str) -> str:
-        """Return a text with every known name in it replaced."""
-        known = self._known.get(text)
-        return _WORD.sub(self._word, text) if known is None else known
+        """Return a message with every word replaced that is not one of kubestow's own."""
+        return _WORD.sub(self._word, text)
 
     def _word(self, match: re.Match[str]) -> str:
         word = match.group()
-        if word in _PROSE:
+        if len(word) == 1 and word.isascii():
             return word
-        known = self._known.get(word)
-        if known is not None:
-            return known
-        if "/" in word:
-            return "/".join(self._known.get(each, each) for each in word.split("/"))
-        return word
+        if word in KNOWN_WORDS or word in KEPT_VALUES or word in self._names:
+            return word
+        if "/" in word and word not in KEPT_KEYS:
+            return "/".join(self._part(each) for each in word.split("/"))
+        return self._name(word)
 
-    def _label_value(self, match: re.Match[str]) -> str:
-        return f'="{self._known.get(match.group(1), match.group(1))}"'
+    def _part(self, part: str) -> str:
+        return part if part in KNOWN_WORDS or part in self._names else self._name(part)
+
+    def _metric_label(self, match: re.Match[str]) -> str:
+        name, value = match.groups()
+        kept = name in HARMLESS_METRIC_LABELS or value in self._names
+        return match.group() if kept else f'{name}="{self._resource(value)}"'
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def _object(self, value: Any, replace: Callable[[str], str], name: str = "") -> Any:
+    def _whole_object(self, value: dict[str, Any]) -> dict[str, Any]:
+        # Of the resource, not of the object's author.
+        own = {key: value[key] for key in ("apiVersion", "kind") if key in value}
+        redacted: dict[str, Any] = self._object(value)
+        return redacted | own
+
+    def _object(self, value: Any, name: str = "") -> Any:
         if isinstance(value, str):
-            if name in _ENUMERATED:
-                return value
-            if name == "message":
-                return self.text(value)
-            return self._image(value) if name in ("image", "names", "reference") else replace(value)
-        if isinstance(value, list):
-            return [self._object(each, replace, name) for each in value]
-        if not isinstance(value, dict) or name in _AMOUNTS:
+            return self._object_text(value, name)
+        if isinstance(value, list | tuple):
+            return [self._object(each, name) for each in value]
+        if not isinstance(value, dict):
             return value
+        if name in _AMOUNTS:
+            return {self._resource(key): self._amount(each) for key, each in value.items()}
         if name == "annotations":
-            return {key: self._annotation(each, replace) for key, each in value.items()}
-        if name in _LABELS and all(isinstance(each, str) for each in value.values()):
-            return {replace(key): replace(each) for key, each in value.items()}
-        return {key: self._object(each, replace, key) for key, each in value.items()}
+            return {self._name(key): self.text(str(each)) for key, each in value.items()}
+        fields = object_fields()
+        return {
+            (key if key in fields and name not in _BY_LABEL else self._name(key)): self._object(
+                each, "" if name in _BY_LABEL else key
+            )
+            for key, each in value.items()
+        }
 
-    def _image(self, text: str) -> str:
-        """Redact a reference, with a tag, so that pods and nodes still name the same image."""
-        return f"{self._replacement(normalized_image(text))}:x"
+    def _object_text(self, value: str, name: str) -> str:
+        if name in ENUMERATED and (value in KEPT_VALUES or value in self._names):
+            return value
+        if name == "message":
+            return self.text(value)
+        if name in ("image", "names", "reference"):
+            return f"{self._replacement(normalized_image(value))}:x"
+        return self._name(value)
 
-    def _annotation(self, value: str, replace: Callable[[str], str]) -> str:
-        """Redact one of the few annotations that scheduling reads: a name, or a text with names."""
-        return replace(value) if _WORD.fullmatch(value) else self.text(value)
+    def _amount(self, value: Any) -> Any:
+        kept = not isinstance(value, str) or _NUMBER.fullmatch(value) or value.isdigit()
+        return value if kept else "0"
 
-    def _replace(self, text: str) -> str:
-        if not text or text in _KEPT_TEXTS or _HARMLESS.fullmatch(text):
+    # -- words -----------------------------------------------------------------------------------
+
+    def _resource(self, text: str) -> str:
+        """Return a resource, as a pod or a quota names it, so that both still mean the same."""
+        prefix = _COMPUTE_PREFIX.match(text)
+        begin = "" if prefix is None else prefix.group()
+        name = text[len(begin) :]
+        if NATIVE_RESOURCE.fullmatch(name):
             return text
-        known = self._known.get(text)
-        if known is None:
-            kept = "/" in text and in_domains(text.partition("/")[0], _WELL_KNOWN)
-            known = self._known[text] = text if kept else self._replacement(text)
-        return known
+        if begin.startswith("deferred") and "_" in name:
+            # The first `_` stands for `/`.
+            return begin + self._name(name.replace("_", "/", 1)).replace("/", "_", 1)
+        return begin + self._name(name)
+
+    def _name(self, text: str) -> str:
+        """Return a name, a label key or value, or `namespace/name`, with its parts replaced."""
+        if text in KEPT_NAMES or text in KEPT_KEYS or NATIVE_RESOURCE.fullmatch(text):
+            return text
+        if _NUMBER.fullmatch(text) or _UID.fullmatch(text):
+            return text
+        if text in self._claims:
+            return self._claims[text]
+        if "/" in text:
+            return "/".join(self._name(each) for each in text.split("/"))
+        return self._replacement(text)
 
     def _replacement(self, text: str) -> str:
         """Return a word that may be a name, a label key and a label value."""
-        if not text or text in _KEPT_TEXTS:
-            return text
         digest = hmac.new(self._salt, text.encode("utf-8", "replace"), hashlib.sha256)
         return f"x{digest.hexdigest()[:12]}"
+
+
+_BY_LABEL: Final = frozenset(("labels", "matchLabels", "nodeSelector", "selector", "parameters"))
+"""Mappings by label key, unless they are selectors with fields of their own."""

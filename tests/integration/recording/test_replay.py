@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from scheduler.bundle.reading import open_bundle
+from scheduler.cli.bundle import redacted
 from scheduler.decisions.remembered import Reason
 from scheduler.framework import QueuedPodInfo
 from scheduler.pages import DecisionResult
@@ -60,6 +63,25 @@ async def test_a_busy_run_is_reproduced(tmp_path: Path, seed: int) -> None:
     )
     assert min(kinds[each] for each in ("placed", "nominated", "fallback", "quota")) >= 1, kinds
     assert len(found) > 50
+
+
+async def test_a_redacted_busy_run_has_no_name_and_is_replayed(tmp_path: Path) -> None:
+    async with busy() as (wiring, workload):
+        recording = Recording(wiring, tmp_path / "r")
+        await recording.begin()
+        for _ in range(60):
+            await workload.step()
+        await settled(wiring)
+        await recording.end()
+    path = tmp_path / "redacted"
+    path.write_bytes(recording.path.read_bytes())
+    with path.open("r+b") as file:
+        redacted(open_bundle(path), file)
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert re.findall(r"\bpod-\d|\bnode-\d|zone-\d|\blate-|\bteam\b|example\.com", text) == []
+    results = Counter(each.result for each in judged(path))
+    assert results["reproduced"] > 10
+    assert results["different"] == 0
 
 
 async def test_a_changed_input_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

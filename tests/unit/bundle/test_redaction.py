@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.bundle.objects import encode_object
+from scheduler.bundle.outcomes import Outcome
 from scheduler.bundle.redaction import Redactor
+from scheduler.client.resources import RESOURCES
+from scheduler.pages import Decision, PodView, QueueStatistics
+from testing.filled_records import filled
 
 NODE = {
     "apiVersion": "v1",
@@ -28,10 +36,11 @@ NODE = {
         "images": [{"names": ["registry.acme.com/pay:latest"], "sizeBytes": 5}],
     },
 }
+UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "pay-0", "namespace": "payroll", "uid": "u-1", "labels": {"app": "pay"}},
+    "metadata": {"name": "pay-0", "namespace": "payroll", "uid": UID, "labels": {"app": "pay"}},
     "spec": {
         "schedulerName": "kubestow",
         "nodeName": "gpu-7.acme.internal",
@@ -51,6 +60,7 @@ SECRETS = ("acme", "payroll", "pay-0", "gold", "scratch", "east", "registry")
 
 def redactor(salt: bytes = b"salt") -> Redactor:
     made = Redactor(salt)
+    made.learn("configuration", {"configuration": {"profiles": [{"schedulerName": "kubestow"}]}})
     for obj in (NODE, CLAIM, POD):
         made.learn("object", obj)
     return made
@@ -75,7 +85,7 @@ def test_well_known_words_and_amounts_are_kept() -> None:
     assert node["status"]["allocatable"] == NODE["status"]["allocatable"]  # type: ignore[index]
     assert node["spec"]["taints"][0]["effect"] == "NoSchedule"
     pod = redactor().redact("object", POD)
-    assert (pod["spec"]["schedulerName"], pod["metadata"]["uid"]) == ("kubestow", "u-1")
+    assert (pod["spec"]["schedulerName"], pod["metadata"]["uid"]) == ("kubestow", UID)
 
 
 def test_an_image_is_the_same_on_nodes_and_in_pods() -> None:
@@ -127,7 +137,88 @@ def test_the_configuration_loses_names_in_arguments_only() -> None:
     data: dict[str, Any] = {"configuration": {"profiles": [profile]}}
     made = redactor().redact("configuration", data)["configuration"]["profiles"][0]
     assert made["schedulerName"] == "pay-0", "the name of a profile, which pods state"
+    assert made["pluginConfig"][0]["args"]["defaultConstraints"][0].keys() == {"topologyKey"}
     assert "acme" not in str(made["pluginConfig"])
+
+
+MARKS = itertools.count()
+
+
+def mark(_: str) -> str:
+    """Return a text like no other, of everything that a tenant may use in one."""
+    number = next(MARKS)
+    return (
+        f"Zq{number}v zq{number}w.zqx/zqy_{number} \u017c\u00f3\u0142w{number} "
+        f'kubernetes.io/zq{number} key=zq{number} "zq{number}" {{zq{number}: zq}} zq{number}.zq'
+    )
+
+
+MARKED = re.compile("zq|\u017c\u00f3\u0142w", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("variant", range(4))
+@pytest.mark.parametrize("plural", RESOURCES)
+def test_no_text_of_an_object_survives(plural: str, variant: int) -> None:
+    """Whatever the field, also one that only Kubernetes is supposed to write."""
+    resource = RESOURCES[plural]
+    item = filled(resource.type, mark, variant=variant)
+    obj = msgspec.json.decode(encode_object(resource, item, item.metadata.annotations))
+    made = Redactor(b"salt")
+    made.learn("object", obj)
+    for section, data in (("object", obj), ("delta", {"plural": plural, "object": obj})):
+        redacted = msgspec.json.encode(made.redact(section, data)).decode()
+        assert MARKED.findall(redacted) == []
+        assert resource.kind in redacted
+
+
+@pytest.mark.parametrize("variant", range(4))
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [("decision", Decision), ("attempt", Outcome), ("state", QueueStatistics), ("row", PodView)],
+)
+def test_no_text_of_a_line_survives(section: str, kind: Any, variant: int) -> None:
+    record = msgspec.to_builtins(filled(kind, mark, variant=variant))
+    data = {"deep": [record], "outcome": record, mark(""): mark(""), "info": {mark(""): record}}
+    redacted = Redactor(b"salt").redact(section, data)
+    assert MARKED.findall(msgspec.json.encode(redacted).decode()) == []
+
+
+def test_no_label_of_a_metric_survives_however_it_is_quoted() -> None:
+    text = 'held{namespace="a\\"zq1",pod="zq2\\\\",resource="zq/3",le="0.5",profile="p"} 3\n'
+    redacted = Redactor(b"salt").redact("metrics", {"text": text})["text"]
+    assert MARKED.findall(redacted) == []
+    assert redacted.endswith(',le="0.5",profile="p"} 3\n')
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).",
+        "0/41 nodes are available: 41 node(s) didn't match pod topology spread constraints.",
+        "preemption: 0/41 nodes are available: 41 Preemption is not helpful for scheduling.",
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+        "binding rejected: running Bind plugin: the pod was deleted",
+    ],
+)
+def test_messages_of_the_scheduler_are_kept(message: str) -> None:
+    assert Redactor(b"salt").text(message) == message
+
+
+def test_resources_mean_the_same_in_pods_nodes_and_quotas() -> None:
+    made = Redactor(b"salt")
+    requests = {"requests": {"acme.com/gpu": "1", "cpu": "2", "nvidia.com/gpu": "1"}}
+    prefix = "deferred.kubestow.io/requests."
+    amounts = {"requests.acme.com/gpu": "1", f"{prefix}acme.com_gpu": "2"}
+    hard = {"hard": {**amounts, f"{prefix}cpu-millis": "3"}}
+    first = made.redact("object", {"kind": "Pod", "spec": requests})["spec"]["requests"]
+    gpu = next(each for each in first if each not in ("cpu", "nvidia.com/gpu"))
+    assert first == {gpu: "1", "cpu": "2", "nvidia.com/gpu": "1"}
+    assert made.redact("object", {"kind": "ResourceQuota", "spec": hard})["spec"]["hard"] == {
+        f"requests.{gpu}": "1",
+        f"deferred.kubestow.io/requests.{gpu.replace('/', '_')}": "2",
+        "deferred.kubestow.io/requests.cpu-millis": "3",
+    }
+    assert made.text("1 Insufficient acme.com/gpu.") == f"1 Insufficient {gpu}."
 
 
 @given(st.text(min_size=1, max_size=60))

@@ -1,0 +1,148 @@
+"""The words that redaction keeps: fields, codes of Kubernetes, and well-known names."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, get_args
+
+import msgspec
+
+from scheduler.client.resources import RESOURCES
+from scheduler.pages import Decision, NodeScore, PluginScore, QueueStatistics, RejectionCount
+from scheduler.queue.snapshots import FIELDS
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+KEPT_NAMES: Final = _words(
+    """
+    kube-system kube-public kube-node-lease default 0.0.0.0 :: true false linux windows amd64 arm64
+    arm ppc64le s390x
+    """
+) | {""}
+"""Names that every cluster has."""
+
+KEPT_KEYS: Final = _words(
+    """
+    kubernetes.io/hostname kubernetes.io/os kubernetes.io/arch kubernetes.io/metadata.name
+    topology.kubernetes.io/zone topology.kubernetes.io/region
+    failure-domain.beta.kubernetes.io/zone failure-domain.beta.kubernetes.io/region
+    node.kubernetes.io/instance-type beta.kubernetes.io/os beta.kubernetes.io/arch
+    node-role.kubernetes.io/control-plane node-role.kubernetes.io/master
+    node.kubernetes.io/unschedulable node.kubernetes.io/not-ready node.kubernetes.io/unreachable
+    node.kubernetes.io/memory-pressure node.kubernetes.io/disk-pressure
+    node.kubernetes.io/pid-pressure node.kubernetes.io/network-unavailable
+    node.kubernetes.io/out-of-service node.cloudprovider.kubernetes.io/uninitialized
+    apps.kubernetes.io/pod-index batch.kubernetes.io/job-completion-index
+    statefulset.kubernetes.io/pod-name
+    volume.kubernetes.io/selected-node volume.kubernetes.io/storage-provisioner
+    volume.beta.kubernetes.io/storage-class volume.beta.kubernetes.io/storage-provisioner
+    pv.kubernetes.io/bind-completed pv.kubernetes.io/bound-by-controller
+    pv.kubernetes.io/migrated-to storage.alpha.kubernetes.io/migrated-plugins
+    storageclass.kubernetes.io/is-default-class kubernetes.io/no-provisioner
+    karpenter.sh/capacity-type karpenter.sh/nodepool karpenter.sh/disrupted
+    kubestow.io/topology-spread-fallback kubestow.io/topology-spread-fallback-applied
+    kubestow.io/quota-deferred kubestow.io/deferred-keys kubestow.io/gang-name
+    scheduling.k8s.io/group-name
+    """
+)
+"""Keys of labels, annotations and taints that scheduling reads; a tenant can add other ones to the
+same domains."""
+
+NATIVE_RESOURCE: Final = re.compile(
+    r"cpu|cpu-millis|memory|ephemeral-storage|pods|storage|hugepages-\d{1,6}[KMG]i"
+    r"|persistentvolumeclaims|services|configmaps|secrets|replicationcontrollers|resourcequotas"
+    r"|(?:nvidia|amd)\.com/gpu"
+)
+
+ENUMERATED: Final = _words(
+    """
+    operator effect phase type status protocol whenUnsatisfiable nodeAffinityPolicy
+    nodeTaintsPolicy unhealthyPodEvictionPolicy preemptionPolicy restartPolicy schedulerName reason
+    volumeBindingMode accessModes volumeMode scopeName scopes action provisioner driver
+    declaredFeatures fallback policyType kind
+    """
+)
+"""Fields of objects whose texts are codes of Kubernetes, where they are in `KEPT_VALUES`."""
+
+KEPT_VALUES: Final = KEPT_KEYS | _words(
+    """
+    In NotIn Exists DoesNotExist Gt Lt Equal NoSchedule PreferNoSchedule NoExecute
+    Pending Running Succeeded Failed Unknown True False true false TCP UDP SCTP
+    DoNotSchedule ScheduleAnyway Honor Ignore IfHealthyBudget AlwaysAllow
+    PreemptLowerPriority Never Always OnFailure Immediate WaitForFirstConsumer
+    ReadWriteOnce ReadOnlyMany ReadWriteMany ReadWriteOncePod Filesystem Block
+    Terminating NotTerminating BestEffort NotBestEffort PriorityClass CrossNamespacePodAffinity
+    PodScheduled Ready Initialized ContainersReady DisruptionTarget PodReadyToStartContainers
+    PodResizePending PodResizeInProgress MemoryPressure DiskPressure PIDPressure NetworkUnavailable
+    Unschedulable SchedulingGated SchedulerError Bound Available Released Lost
+    NodeProvisioningInProgress NodeProvisioningFailed PreemptionByScheduler
+    ReplicaSet StatefulSet DaemonSet Job ReplicationController Deployment Node Pod
+    PersistentVolumeClaim PersistentVolume Service Namespace ResourceClaim
+    ebs.csi.aws.com pd.csi.storage.gke.io disk.csi.azure.com cinder.csi.openstack.org
+    LeastAllocated MostAllocated RequestedToCapacityRatio System List
+    GuaranteedQoSPodCPUResize linux windows amd64 arm64 arm ppc64le s390x
+    active backoff unschedulable gated in-flight permitted done bound failed
+    ADDED MODIFIED DELETED added modified deleted
+    """
+)
+
+NAME_FIELDS: Final = _words("node nominated nominatedNode nominated_node pod victims namespace "
+                            "nominations quota deferred_namespaces latch_node")  # fmt: skip
+"""Fields of lines with names, or with `namespace/name`."""
+
+HARMLESS_METRIC_LABELS: Final = _words(
+    """
+    le attempts code method criterion event verb result extension_point status profile plugin kind
+    name stage operation outcome hint queue reason cause required type version python quantile
+    major minor git_version git_commit git_tree_state build_date go_version compiler platform
+    generation implementation patchlevel unit
+    """
+)
+"""Labels of metrics whose values are codes or amounts."""
+
+
+def _fields_of(*records: Any) -> frozenset[str]:
+    return frozenset(each.name for record in records for each in fields(record))
+
+
+LINE_FIELDS: Final = (
+    frozenset(FIELDS)
+    | _fields_of(Decision, NodeScore, PluginScore, QueueStatistics, RejectionCount)
+    | _words(
+        """
+        time monotonic leading random rotations freeRows nominations statistics node pods pod uid
+        place info memory profile plugin state quota usedAndHard plural type seq now outcome
+        position gauss words rotation evaluated feasible reason message rejectedBy pendingBy
+        nominated victims postFilter unjudgeable step failure requeueAfter rejected note pause
+        attempt gate_openings soft previously_soft latch latch_node since_wall since_monotonic
+        invalid warned applied
+        """
+    )
+)
+"""Keys of all lines but those of objects and of the configuration."""
+
+
+@functools.cache
+def object_fields() -> frozenset[str]:
+    """Return the names, in JSON, of all fields of the objects that a bundle can have."""
+    found: set[str] = {"apiVersion", "kind"}
+    seen: set[Any] = set()
+    left: list[Any] = [resource.type for resource in RESOURCES.values()]
+    while left:
+        kind = left.pop()
+        left += get_args(kind)
+        if not isinstance(kind, type) or kind in seen:
+            continue
+        seen.add(kind)
+        if issubclass(kind, msgspec.Struct):
+            for each in msgspec.structs.fields(kind):
+                found.add(each.encode_name)
+                left.append(each.type)
+        elif is_dataclass(kind):
+            found.update(each.name for each in fields(kind))
+    return frozenset(found)
