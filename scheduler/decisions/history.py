@@ -11,7 +11,8 @@ from typing import Final
 
 from scheduler.decisions.remembered import (
     ABOUT_A_UID,
-    BINDING_BYTES,
+    PLACED_BYTES,
+    REMEMBERED_BYTES,
     Reason,
     Remembered,
 )
@@ -23,8 +24,8 @@ BYTES_PER_POD: Final = 2048
 """What a pod may use on average: 39 MiB for `DEFAULT_PODS`. Where texts are longer, fewer pods are
 remembered."""
 
-_POD_BYTES: Final = 192
-"""Of an entry of an ordered dictionary, with its share of free places."""
+_POD_BYTES: Final = 192 + ABOUT_A_UID + sys.getsizeof("")
+"""Of an entry of an ordered dictionary, with its share of free places, and of a UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class DecisionHistory:
         self._most_bytes = pods * BYTES_PER_POD
         for last in self._pods.values():
             self._shorten(last)
-        self._evict()
+        if len(self._pods) > pods or self._bytes > self._most_bytes:
+            self._evict()
 
     @property
     def bytes_used(self) -> int:
@@ -72,27 +74,38 @@ class DecisionHistory:
 
     def record(self, pod: str, remembered: Remembered) -> None:
         """Add a decision about a pod, whose number is `seq` + 1."""
+        # The size of the code matters here and in `_evict`: both run for every attempt.
         self.seq += 1
-        pods = self._pods
-        last = pods.get(pod)
-        if last is None:
-            self._bytes += _POD_BYTES + ABOUT_A_UID + sys.getsizeof(pod)
-        else:
-            pods.move_to_end(pod)
-            remembered.previous = last
-            if last.uid == remembered.uid:
-                remembered.uid = last.uid
-            else:
-                self._bytes += ABOUT_A_UID
-        pods[pod] = remembered
         self._decisions += 1
-        self._bytes += remembered.nbytes
+        pods, best = self._pods, remembered.best
+        held = REMEMBERED_BYTES
+        if remembered.node:
+            held += PLACED_BYTES + len(remembered.chosen)
+        if best is not None:
+            if not best.users:
+                held += best.nbytes
+            best.users += 1
         if remembered.reason is not None:
             remembered.reason = self._share(remembered.reason)
-        if last is not None:
-            self._shorten(remembered)
+        last = pods.get(pod)
+        pods[pod] = remembered
+        if last is None:
+            self._bytes += held + _POD_BYTES + len(pod)
+        else:
+            self._bytes += held
+            self._follow(pod, remembered, last)
         if len(pods) > self._most_pods or self._bytes > self._most_bytes:
             self._evict()
+
+    def _follow(self, pod: str, remembered: Remembered, last: Remembered) -> None:
+        """Put a decision before the earlier ones about its pod."""
+        self._pods.move_to_end(pod)
+        remembered.previous = last
+        if last.uid == remembered.uid:
+            remembered.uid = last.uid
+        else:
+            self._bytes += ABOUT_A_UID
+        self._shorten(remembered)
 
     def last(self, pod: str, uid: str, attempt: int) -> Remembered | None:
         """Return an attempt if it is the last decision about the pod; None if it is not known."""
@@ -101,28 +114,13 @@ class DecisionHistory:
             return None
         return last
 
-    def explain(
-        self, remembered: Remembered, reason: Reason | None, binding: bytes | None = None
-    ) -> None:
-        """Replace the reason of a remembered decision, and its binding cycle if given."""
-        if binding is not None:
-            self._set_binding(remembered, binding)
+    def explain(self, remembered: Remembered, reason: Reason | None) -> None:
+        """Replace the reason of a remembered decision."""
         if remembered.reason is not None:
             self._release(remembered.reason)
         remembered.reason = None if reason is None else self._share(reason)
         if self._bytes > self._most_bytes:
             self._evict()
-
-    def bind(self, remembered: Remembered, binding: bytes) -> None:
-        """Add the outcome of the binding cycle to a remembered decision."""
-        self._set_binding(remembered, binding)
-        if self._bytes > self._most_bytes:
-            self._evict()
-
-    def _set_binding(self, remembered: Remembered, binding: bytes) -> None:
-        if remembered.binding is None:
-            self._bytes += BINDING_BYTES
-        remembered.binding = binding
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -192,22 +190,38 @@ class DecisionHistory:
 
     def _forget(self, last: Remembered | None, uid: str) -> None:
         """Take a decision and those before it out of the counts; `uid` is that of the next one."""
-        for each in _attempts(last):
-            self._decisions -= 1
-            self._bytes -= each.nbytes
-            if each.uid != uid:
+        while last is not None:
+            if last.uid != uid:
                 self._bytes -= ABOUT_A_UID
-                uid = each.uid
-            if each.reason is not None:
-                self._release(each.reason)
+                uid = last.uid
+            self._forget_one(last)
+            last = last.previous
+
+    def _forget_one(self, decision: Remembered) -> None:
+        self._decisions -= 1
+        held, best = REMEMBERED_BYTES, decision.best
+        if decision.node:
+            held += PLACED_BYTES + len(decision.chosen)
+        if best is not None:
+            best.users -= 1
+            if not best.users:
+                held += best.nbytes
+        self._bytes -= held
+        if decision.reason is not None:
+            self._release(decision.reason)
 
     def _evict(self) -> None:
+        """Forget the pod that was decided about first, and others until the bounds hold."""
         pods = self._pods
-        while pods and (len(pods) > self._most_pods or self._bytes > self._most_bytes):
+        while pods:
             pod, last = pods.popitem(last=False)
-            self._bytes -= _POD_BYTES + ABOUT_A_UID + sys.getsizeof(pod)
-            self._forget(last, last.uid)
+            self._bytes -= _POD_BYTES + len(pod)
             self._evicted += 1
+            self._forget_one(last)
+            if last.previous is not None:
+                self._forget(last.previous, last.uid)
+            if len(pods) <= self._most_pods and self._bytes <= self._most_bytes:
+                return
 
 
 def _attempts(last: Remembered | None) -> Iterator[Remembered]:

@@ -11,8 +11,8 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from scheduler.cache import NodeTable
 from scheduler.decisions.history import DecisionHistory
-from scheduler.decisions.remembered import BINDING, BINDING_POINTS, NUMBERS, Reason, Remembered
-from scheduler.decisions.scores import PackedScores, ScorePacker
+from scheduler.decisions.remembered import BINDING, PACKED_NUMBERS, Reason, Remembered
+from scheduler.decisions.score_packer import ScorePacker
 from scheduler.engine import Attempt, Failure
 from scheduler.engine.diagnosis import (
     Diagnosis,
@@ -20,9 +20,10 @@ from scheduler.engine.diagnosis import (
     rejection_group,
     status_reasons,
 )
-from scheduler.engine.metrics import POINTS
+from scheduler.engine.metrics import NOT_RUN
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
+from scheduler.engine.scoring import Scoring
 from scheduler.framework import QueuedPodInfo, Status
 from scheduler.pages import Decision, DecisionResult, RejectionCount
 
@@ -44,7 +45,7 @@ _DROPPED: Final = Reason(
 _UNBOUND: Final = Reason(
     DecisionResult.DROPPED, "the binding ended without a result: the pod is gone or bound already"
 )
-_NO_TIMES: Final = (-1.0,) * len(POINTS)
+_NO_TIMES: Final = NOT_RUN.tobytes()
 
 
 P = ParamSpec("P")
@@ -104,33 +105,27 @@ class DecisionRecorder:
         if not self.history.enabled:
             return
         info, chosen, failure = attempt.info, attempt.chosen, attempt.failure
-        scores = None
+        state, algorithm, history = attempt.state, attempt.algorithm, self.history
+        times, best, own = _NO_TIMES, None, b""
+        if algorithm is not None:
+            times = algorithm.stopwatch.seconds.tobytes()
         if chosen is not None:
-            node, nodes = chosen.node_name, self._table.node_count
-            evaluated, feasible = chosen.evaluated_nodes, chosen.feasible_nodes
-            if feasible > 1:
-                scores = self._scores(attempt, chosen.row)
+            node, evaluated = chosen.node_name, chosen.evaluated_nodes
+            feasible = chosen.feasible_nodes
+            if feasible > 1 and algorithm is not None and algorithm.scored is not None:
+                best, own = self._packer(attempt, algorithm.scoring).pack(
+                    algorithm.scored, chosen.row, self._table.names, state.skip_score
+                )
         else:
-            node, nodes, feasible = "", self._table.node_count, 0
-            evaluated = _evaluated(failure)
-        now, algorithm, started = attempt.state.now, attempt.algorithm, attempt.started
-        times = (
-            _NO_TIMES
-            if algorithm is None
-            else [
-                timer.seconds if timer.started >= started else -1.0
-                for timer in algorithm.stopwatch.timers
-            ]
-        )
-        history = self.history
-        numbers = NUMBERS.pack(
+            node, evaluated, feasible = "", _evaluated(failure), 0
+        numbers = PACKED_NUMBERS.pack(
             history.seq + 1,
-            now,
-            nodes,
+            state.now,
+            self._table.node_count,
             evaluated,
             feasible,
-            now - info.timestamp,
-            *times,
+            state.now - info.timestamp,
+            times,
             info.popped_early,
         )
         history.record(
@@ -143,22 +138,18 @@ class DecisionRecorder:
                 info.last_hint,
                 node,
                 numbers,
-                scores,
+                best,
+                own,
                 None if failure is None else self._reason(attempt, failure),
             ),
         )
 
-    def _scores(self, attempt: Attempt, row: int) -> PackedScores | None:
-        algorithm = attempt.algorithm
-        assert algorithm is not None
-        scored = algorithm.scored
-        if scored is None:
-            return None
-        packer = self._packers.get(attempt.framework.profile_name)
-        if packer is None or packer.scoring is not algorithm.scoring:
-            packer = ScorePacker(algorithm.scoring)
-            self._packers[attempt.framework.profile_name] = packer
-        return packer.pack(scored, row, self._table.names, attempt.state.skip_score)
+    def _packer(self, attempt: Attempt, scoring: Scoring) -> ScorePacker:
+        profile = attempt.framework.profile_name
+        packer = self._packers.get(profile)
+        if packer is None or packer.scoring is not scoring:
+            packer = self._packers[profile] = ScorePacker(scoring)
+        return packer
 
     @_guarded
     def failed(self, attempt: Attempt, failure: Failure) -> None:
@@ -166,8 +157,8 @@ class DecisionRecorder:
         remembered = self._last(attempt.info)
         if remembered is not None:
             reason = self._reason(attempt, failure) if failure.message else _UNBOUND
-            # Together: the first of two changes might drop the decision for want of room.
-            self.history.explain(remembered, reason, _binding(attempt, 0.0))
+            _end(attempt, remembered, 0.0)
+            self.history.explain(remembered, reason)
 
     @_guarded
     def dropped(self, info: QueuedPodInfo) -> None:
@@ -182,14 +173,8 @@ class DecisionRecorder:
         remembered = self._last(attempt.info)
         if remembered is None:
             return None
-        scores = remembered.scores
-        binding = _binding(attempt, now)
-        if binding is not None:
-            self.history.bind(remembered, binding)
-        if scores is None:
-            return None
-        _, numbers, layout = scores
-        return layout.first_total(numbers)
+        _end(attempt, remembered, now)
+        return remembered.total
 
     @_guarded
     def gated(self, info: QueuedPodInfo, status: Status, now: float) -> None:
@@ -209,14 +194,16 @@ class DecisionRecorder:
             if remembered.reason.result is DecisionResult.GATED:
                 history.explain(remembered, reason)
                 return
-        numbers = NUMBERS.pack(
-            history.seq + 1, now, self._table.node_count, 0, 0, -1.0, *_NO_TIMES, False
+        numbers = PACKED_NUMBERS.pack(
+            history.seq + 1, now, self._table.node_count, 0, 0, -1.0, _NO_TIMES, False
         )
         profile = info.pod.spec.scheduler_name
         event, hint = info.last_event, info.last_hint
         history.record(
             info.key,
-            Remembered(info.uid, profile, info.attempts, event, hint, "", numbers, None, reason),
+            Remembered(
+                info.uid, profile, info.attempts, event, hint, "", numbers, None, b"", reason
+            ),
         )
 
     @_guarded
@@ -308,13 +295,17 @@ class DecisionRecorder:
         return found
 
 
-def _binding(attempt: Attempt, now: float) -> bytes | None:
-    """Return the times of a binding cycle; None if there was none."""
+def _end(attempt: Attempt, remembered: Remembered, now: float) -> None:
+    """Add how the binding cycle ended; `now` is 0 if the pod is not bound."""
     spent = attempt.binding_seconds
-    if spent is None and not now:
-        return None
-    seconds = [-1.0 if spent is None else spent.get(point, -1.0) for point in BINDING_POINTS]
-    return BINDING.pack(now, *seconds)
+    if spent is None:
+        if now:
+            remembered.binding = BINDING.pack(now, -1.0, -1.0, -1.0)
+        return
+    seconds = spent.get
+    remembered.binding = BINDING.pack(
+        now, seconds("Permit", -1.0), seconds("PreBind", -1.0), seconds("Bind", -1.0)
+    )
 
 
 def _reasons(status: Status) -> str:

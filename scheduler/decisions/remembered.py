@@ -6,13 +6,17 @@ import sys
 from struct import Struct
 from typing import Final
 
-from scheduler.decisions.scores import PackedScores
-from scheduler.engine.metrics import POINTS
-from scheduler.pages import Decision, DecisionResult, NodeScore, RejectionCount
+import msgspec
 
-NUMBERS: Final = Struct(f"<QdIII{1 + len(POINTS)}f?")
+from scheduler.decisions.scores import BestNodes
+from scheduler.engine.metrics import POINTS
+from scheduler.pages import Decision, DecisionResult, RejectionCount
+
+NUMBERS: Final = Struct(f"=QdIII{1 + len(POINTS)}f?")
 """Sequence number, time, nodes, evaluated and feasible nodes, seconds queued and at each extension
 point (negative: it did not run), whether the pod came from the backoff queue."""
+PACKED_NUMBERS: Final = Struct(f"=QdIIIf{4 * len(POINTS)}s?")
+"""The same, with the seconds at the extension points as the bytes of `Stopwatch.seconds`."""
 BINDING: Final = Struct("<d3f")
 """Time of the binding, seconds at Permit (waiting), PreBind and Bind; negative: did not run."""
 
@@ -20,7 +24,6 @@ BINDING_POINTS: Final = ("Permit", "PreBind", "Bind")
 _PHASES: Final = ("queued", *(point.lower() for point in POINTS))
 
 _POINTER: Final = 8
-BINDING_BYTES: Final = sys.getsizeof(bytes(BINDING.size))
 ABOUT_A_UID: Final = 96
 
 
@@ -67,47 +70,24 @@ _ENTRY: Final = 8 * _POINTER
 """Of a dictionary, with its free places."""
 
 
-class Remembered:
+class Remembered(msgspec.Struct, gc=False, eq=False):
     """One decision. Immutable values are held as they are; the record is made when asked for."""
 
-    __slots__ = (
-        "attempt",
-        "binding",
-        "event",
-        "hint",
-        "node",
-        "numbers",
-        "previous",
-        "profile",
-        "reason",
-        "scores",
-        "uid",
-    )
-
-    def __init__(  # noqa: PLR0913, PLR0917 - made for every attempt: keywords cost
-        self,
-        uid: str,
-        profile: str,
-        attempt: int,
-        event: str,
-        hint: str,
-        node: str,
-        numbers: bytes,
-        scores: PackedScores | None,
-        reason: Reason | None,
-    ) -> None:
-        self.uid = uid
-        self.profile = profile
-        self.attempt = attempt
-        self.event = event
-        self.hint = hint
-        self.node = node
-        self.numbers = numbers
-        self.scores = scores
-        self.reason = reason
-        self.binding: bytes | None = None
-        #: The decision about the pod before this one.
-        self.previous: Remembered | None = None
+    uid: str
+    profile: str
+    attempt: int
+    event: str
+    hint: str
+    node: str
+    numbers: bytes
+    best: BestNodes | None
+    chosen: bytes
+    """The scores of the chosen node; see `BestNodes.records`."""
+    reason: Reason | None
+    binding: bytes = b""
+    """Outcome of the binding cycle, if it has ended."""
+    previous: Remembered | None = None
+    """The decision about the pod before this one."""
 
     @property
     def seq(self) -> int:
@@ -116,19 +96,9 @@ class Remembered:
         return number
 
     @property
-    def nbytes(self) -> int:
-        """Bytes held by this object alone, without `reason`."""
-        size, scores = REMEMBERED_BYTES, self.scores
-        if scores is not None:
-            size += _SCORES_BYTES + len(scores[1]) + _POINTER * len(scores[0])
-        return size if self.binding is None else size + BINDING_BYTES
-
-    def best(self) -> tuple[NodeScore, ...]:
-        """Return the best nodes."""
-        if self.scores is None:
-            return ()
-        names, numbers, layout = self.scores
-        return layout.unpack(names, numbers)
+    def total(self) -> int | None:
+        """The total of the chosen node; None if nothing was scored."""
+        return None if self.best is None else self.best.total(self.node, self.chosen)
 
     def decision(self, pod: str) -> Decision:
         """Return the record; `pod` is `namespace/name`."""
@@ -139,7 +109,7 @@ class Remembered:
             if value >= 0
         }
         bound = 0.0
-        if self.binding is not None:
+        if self.binding:
             bound, *seconds = BINDING.unpack(self.binding)
             for point, value in zip(BINDING_POINTS, seconds, strict=True):
                 if value >= 0:
@@ -164,7 +134,7 @@ class Remembered:
             evaluated=evaluated,
             feasible=feasible,
             rejections=() if reason is None else reason.rejections,
-            best=self.best(),
+            best=() if self.best is None else self.best.records(self.node, self.chosen),
             victims=() if reason is None else reason.victims,
             nominated_node="" if reason is None else reason.nominated,
             phases=phases,
@@ -173,8 +143,8 @@ class Remembered:
 
 
 REMEMBERED_BYTES: Final = sys.getsizeof(
-    Remembered("", "", 0, "", "", "", b"", None, None)
+    Remembered("", "", 0, "", "", "", b"", None, b"", None)
 ) + sys.getsizeof(bytes(NUMBERS.size))
-
-_SCORES_BYTES: Final = sys.getsizeof((1, 2, 3)) + sys.getsizeof(()) + sys.getsizeof(b"")
-"""Without entries. Names belong to the node table."""
+"""Bytes held by a decision, without `best` and `reason`, which it shares."""
+PLACED_BYTES: Final = sys.getsizeof(bytes(BINDING.size)) + sys.getsizeof(b"")
+"""Those of an outcome, which may be yet to come, and of `chosen` beside its contents."""

@@ -256,6 +256,7 @@ class Engine:
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         attempt.seen = self.cache.external_changes
         attempt.algorithm = self.algorithms[framework.profile_name]
+        attempt.algorithm.stopwatch.begin()
         return attempt
 
     def aborted(self, info: QueuedPodInfo, error: BaseException) -> Attempt:

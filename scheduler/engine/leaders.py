@@ -3,11 +3,14 @@
 For the record of a decision, which names the best nodes: looking for them among all rows would cost
 a tenth of a plain cycle. A few dozen are kept; those that sink below all others kept are dropped,
 and when too few are left a fresh search is due.
+
+Where many rows are equal, the best ones stay the same from one pod to the next. What the recorder
+derived from them is kept here as long as it is true.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from typing import Final
 
 import numpy as np
@@ -22,7 +25,7 @@ _ROW: Final = (1 << _ROW_BITS) - 1
 class Leaders:
     """The best rows of one column of totals, which is changed in place."""
 
-    __slots__ = ("_complete", "_floor", "_order", "layout", "packed", "totals")
+    __slots__ = ("_complete", "_floor", "_order", "_top", "packed", "shared", "source", "totals")
 
     def __init__(self, totals: Int64Column, kept: int = KEPT) -> None:
         """Find the leaders.
@@ -32,10 +35,13 @@ class Leaders:
             kept: how many.
         """
         self.totals = totals
-        #: What the owner derived from the scores of a row; dropped when they change.
+        #: What the owner derived from the columns, from the scores of a row, and from those of the
+        #: rows that `best` returned last; the latter two are dropped when they change.
+        self.source: object = None
         self.packed: dict[int, bytes] = {}
-        #: How it is packed, as the owner knows it.
-        self.layout: object = None
+        self.shared: object = None
+        #: The rows that `best` returned last, as long as they are the best ones.
+        self._top: list[int] = []
         rows = highest_rows(totals, kept)
         values = totals[rows].tolist()
         #: One number per row, the best first: the negative total, then the row.
@@ -48,32 +54,67 @@ class Leaders:
         self._floor = min(values, default=-1)
         self._complete = len(rows) == len(totals)
 
+    def forget(self, row: int) -> None:
+        """Drop what was derived from the scores of a row: one of them may have changed."""
+        self.packed.pop(row, None)
+        if row in self._top:
+            self.shared = None
+
     def change(self, row: int, before: int, after: int) -> None:
         """Follow a change of the total of one row that the pod fits on before and after."""
-        order = self._order
+        order, top = self._order, self._top
         place = bisect_left(order, key := (-before << _ROW_BITS) | row)
         if place < len(order) and order[place] == key:
             del order[place]
+            if place < len(top):
+                self._top, self.shared = [], None
         if after > self._floor or self._complete:
-            insort(order, (-after << _ROW_BITS) | row)
+            place = bisect_left(order, key := (-after << _ROW_BITS) | row)
+            order.insert(place, key)
+            if place < len(top):
+                self._top, self.shared = [], None
 
     def best(self, count: int) -> list[int] | None:
-        """Return the `count` best rows, the lowest first among equals; None: not known any more."""
-        order = self._order
+        """Return the `count` best rows, the lowest first among equals; None: not known any more.
+
+        The list is kept: do not modify it.
+        """
+        order, top = self._order, self._top
+        if len(top) == count:
+            return top
         if len(order) < count and not self._complete and self._floor >= 0:
             return None
-        return [key & _ROW for key in order[:count]]
+        self._top = top = [key & _ROW for key in order[:count]]
+        self.shared = None
+        return top
 
 
 def highest_rows(totals: Int64Column, count: int, at_least: int | None = None) -> Rows:
     """Return the positions of the `count` highest totals, in no order; all where there are fewer.
 
-    `at_least`: a guess of the lowest of them; a good one saves most of the work.
+    The first of those that are equal. `at_least`: a guess of the lowest of them; a good one saves
+    most of the work.
     """
     if len(totals) <= count:
         return np.arange(len(totals), dtype=np.intp)
     if at_least is not None:
-        rows = np.flatnonzero(totals >= at_least)
-        if count <= len(rows) < len(totals) // 2:
-            return rows[highest_rows(totals[rows], count)]
-    return np.argpartition(totals, len(totals) - count)[-count:]
+        rows = _highest_at_least(totals, count, at_least)
+        if rows is not None:
+            return rows
+    lowest = int(np.partition(totals, len(totals) - count)[-count])
+    rows = _highest_at_least(totals, count, lowest)
+    assert rows is not None
+    return rows
+
+
+def _highest_at_least(totals: Int64Column, count: int, lowest: int) -> Rows | None:
+    """Return the same if `lowest` is the lowest of the highest, None if it is not."""
+    rows = np.flatnonzero(totals >= lowest)
+    if len(rows) <= count:
+        return rows if len(rows) == count else None
+    values = totals[rows]
+    above = rows[values > lowest]
+    missing = count - len(above)
+    if missing <= 0:
+        return None
+    return np.concatenate((above, rows[values == lowest][:missing]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Final, Protocol, Self
 
@@ -15,6 +16,8 @@ SET_ASIDE: Final = "set_aside"
 """No cycle ran, because that of a pod of the same template had used up its budget."""
 
 POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
+NOT_RUN: Final = array("f", [-1.0] * len(POINTS))
+"""`Stopwatch.seconds` of a cycle that ran no extension point."""
 
 
 class EngineMetrics(Protocol):
@@ -55,7 +58,7 @@ class NoMetrics(EngineMetrics):
 class Stopwatch:
     """Measures what one profile does, on the clock and for the metrics that were handed in."""
 
-    __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile", "timers")
+    __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile", "seconds")
 
     def __init__(
         self,
@@ -73,8 +76,15 @@ class Stopwatch:
         #: The budget of the present cycle.
         self.cycle = cycle or CycleBudget(monotonic, float("inf"))
         #: Context managers that measure one run of an extension point, by its label.
-        self.points: Final = {label: PointTimer(self, label) for label in POINTS}
-        self.timers: Final = tuple(self.points.values())
+        self.points: Final = {
+            label: PointTimer(self, label, index) for index, label in enumerate(POINTS)
+        }
+        #: Of each of `POINTS`, the duration of its last run in the present cycle; negative: none.
+        self.seconds = NOT_RUN[:]
+
+    def begin(self) -> None:
+        """Forget the durations of the last cycle."""
+        self.seconds[:] = NOT_RUN
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
         """Report a columnar call on `count` rows; `started` is None unless the cycle is sampled."""
@@ -94,14 +104,14 @@ class PointTimer:
     One for all cycles of a profile, because they run one at a time.
     """
 
-    __slots__ = ("_point", "_stopwatch", "seconds", "started", "status")
+    __slots__ = ("_index", "_point", "_stopwatch", "started", "status")
 
-    def __init__(self, stopwatch: Stopwatch, point: str) -> None:
+    def __init__(self, stopwatch: Stopwatch, point: str, index: int) -> None:
         self._stopwatch = stopwatch
         self._point = point
-        #: Monotonic time of the last run, and its duration.
+        self._index = index
+        #: Monotonic time of the last run.
         self.started = 0.0
-        self.seconds = 0.0
         #: The label to report, `Error` if the attempt fails within.
         self.status = "Success"
 
@@ -118,7 +128,8 @@ class PointTimer:
         """Report the duration."""
         stopwatch = self._stopwatch
         status = self.status if kind is None or not issubclass(kind, AttemptError) else "Error"
-        self.seconds = seconds = stopwatch.monotonic() - self.started
+        seconds = stopwatch.monotonic() - self.started
+        stopwatch.seconds[self._index] = seconds
         stopwatch.metrics.extension_point(self._point, status, stopwatch.profile, seconds)
 
 

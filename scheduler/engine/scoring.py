@@ -179,7 +179,7 @@ class Scoring:
         if column is None:
             if not scores.any():
                 return
-            column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
+            column = _add_column(entry, slot)
         # With many templates many rows change between two pods of one.
         if slot.normalizer is not None and not np.array_equal(column[rows], scores):
             entry.normalized_dirty = True
@@ -193,7 +193,7 @@ class Scoring:
         if column is None:
             if not any(scores):
                 return
-            column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
+            column = _add_column(entry, slot)
         normalized = slot.normalizer is not None
         if not normalized and (min(scores) < MIN_NODE_SCORE or max(scores) > MAX_NODE_SCORE):
             entry.scored[slot.index] = False
@@ -242,7 +242,7 @@ class Scoring:
             leaders = entry.leaders = None
         if leaders is not None:
             for row in changed:
-                leaders.packed.pop(row, None)
+                leaders.forget(row)
         for row in changed:
             before = int(base[row])
             base[row] = after = sum([weight * int(column[row]) for weight, column in parts])
@@ -341,6 +341,14 @@ class Scoring:
                 raise NORMALIZE_SCORES.failed(slot.name, normalized.message)
             scores = normalized.astype(np.int64, copy=False)
         return scores, _highest(slot.name, scores)
+
+
+def _add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
+    """Add a column of zeros for a plugin that gave only zeros so far."""
+    column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
+    # What the leaders hold was derived from the other columns.
+    entry.leaders = None
+    return column
 
 
 def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from scheduler.decisions import DecisionHistory
 from scheduler.decisions.history import BYTES_PER_POD
 from scheduler.decisions.remembered import BINDING, NUMBERS, Reason, Remembered
-from scheduler.decisions.scores import Layout
+from scheduler.decisions.scores import BestNodes, Layout
 from scheduler.engine.metrics import POINTS
 from scheduler.pages import DecisionResult, RejectionCount
 
@@ -33,16 +33,19 @@ def remembered(
     seconds = [0.001] * (1 + len(POINTS))
     numbers = NUMBERS.pack(history.seq + 1, 1.5e9, 5000, 5000, best, *seconds, False)
     names = tuple(NODES[(history.seq + each) % len(NODES)] for each in range(best))
-    scores = None
+    scores, chosen = None, b""
     if best:
-        packed = b"".join(LAYOUT.one.pack(400 - each, 0, 100, 98, 2) for each in range(best))
-        scores = (names, packed, LAYOUT)
+        packed = [LAYOUT.one.pack(400 - each, 0, 100, 98, 2) for each in range(best)]
+        scores = BestNodes(names, b"".join(packed), LAYOUT)
+        chosen = packed[0]
     reason = None
     if fails:
         rejections = (RejectionCount("NodeResourcesFit", "Unschedulable", fails, 5000, fails),)
         reason = Reason(DecisionResult.UNSCHEDULABLE, f"0/5000 nodes: {fails}", rejections)
     node = names[0] if names else ""
-    return Remembered(uid, "kubestow", attempt, "NodeAdd", "", node, numbers, scores, reason)
+    return Remembered(
+        uid, "kubestow", attempt, "NodeAdd", "", node, numbers, scores, chosen, reason
+    )
 
 
 class Ring(RuleBasedStateMachine):
@@ -89,7 +92,9 @@ class Ring(RuleBasedStateMachine):
         last = self.history.last(f"default/{name}", found[-1].uid, 1)
         assert last is not None
         reason = Reason(DecisionResult.ERROR, fails) if fails else None
-        self.history.explain(last, reason, BINDING.pack(2e9, -1.0, -1.0, 0.5) if binds else None)
+        self.history.explain(last, reason)
+        if binds:
+            last.binding = BINDING.pack(2e9, -1.0, -1.0, 0.5)
         self.trim()
 
     @rule(pods=st.integers(0, 5), attempts=st.integers(1, 4))
@@ -163,7 +168,7 @@ def test_counted_bytes_are_those_that_python_holds(attempts: int) -> None:
                 made = remembered(history, uid, attempt, fails=fails, best=5 if last else 0)
                 history.record(f"default/deployment-{pod:08x}-abcde", made)
                 if last:
-                    history.bind(made, BINDING.pack(2e9, -1.0, -1.0, 0.5))
+                    made.binding = BINDING.pack(2e9, -1.0, -1.0, 0.5)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0] - before
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Attempt
-from scheduler.engine.leaders import Leaders
+from scheduler.engine.leaders import Leaders, highest_rows
 from scheduler.framework import QueuedPodInfo
 from tests.unit.engine.explaining import ExplainedWorld, in_tree_world
 
@@ -132,3 +133,36 @@ def test_leaders_are_the_best_rows_after_any_changes(
             if best is not None:
                 assert [int(column[each]) for each in best] == feasible[:count]
                 assert len(set(best)) == len(best)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    totals=st.lists(st.integers(-1, 4), min_size=1, max_size=40),
+    count=st.integers(1, 8),
+    guess=st.none() | st.integers(-2, 6),
+)
+def test_the_highest_rows_are_the_first_of_equals_whatever_the_guess(
+    totals: list[int], count: int, guess: int | None
+) -> None:
+    found = highest_rows(np.array(totals, dtype=np.int64), count, guess).tolist()
+    order = sorted(range(len(totals)), key=lambda row: (-totals[row], row))
+    assert sorted(found) == sorted(order[:count])
+
+
+def test_what_was_derived_from_the_best_rows_lasts_until_one_of_them_changes() -> None:
+    totals = np.array([5, 9, 9, 9, 1, 9], dtype=np.int64)
+
+    def after(step: Callable[[Leaders], None]) -> object:
+        leaders = Leaders(totals)
+        leaders.best(3)
+        leaders.shared, leaders.packed = "derived", {2: b"x", 5: b"y"}
+        step(leaders)
+        leaders.best(3)
+        assert 5 in leaders.packed
+        return leaders.shared
+
+    assert after(lambda leaders: leaders.forget(4)) == "derived"
+    assert after(lambda leaders: leaders.change(5, 9, 8)) == "derived"
+    assert after(lambda leaders: leaders.forget(2)) is None
+    assert after(lambda leaders: leaders.change(2, 9, 8)) is None
+    assert after(lambda leaders: leaders.change(0, 5, 9)) is None

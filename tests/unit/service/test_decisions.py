@@ -231,7 +231,7 @@ def test_remembering_draws_nothing_and_changes_no_decision() -> None:
     assert with_history[1] > 40
 
 
-@pytest.mark.parametrize("method", ["record", "last", "explain", "bind"])
+@pytest.mark.parametrize("method", ["record", "last", "explain"])
 @pytest.mark.parametrize("outcome", ["placed", "refused", "gated", "rejected"])
 async def test_a_fault_of_the_recording_costs_the_record_alone(
     monkeypatch: pytest.MonkeyPatch, method: str, outcome: str
