@@ -11,7 +11,19 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.pod_format import decoded, decoded_quietly, held_by, next_try, one_line, woken_by
-from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, cut, listing, put, say, wide_console
+from scheduler.cli.tables import (
+    FOLDED,
+    MIN_NAME,
+    NUMBER,
+    WHOLE,
+    Cell,
+    cut,
+    listing,
+    put,
+    say,
+    shortened,
+    wide_console,
+)
 from scheduler.pages.wording import counted, span
 from scheduler.text.escaping import escaped_json
 
@@ -102,21 +114,43 @@ def _watch(endpoint: Endpoint, query: dict[str, str], interval: float) -> None:
 
 
 def draw(page: QueuePage, width: int, height: int, notes: Sequence[str]) -> list[Text]:
-    """Return the lines of the live screen; the last says how many have no room."""
-    from rich.console import Console
-    from rich.text import Text
+    """Return the lines of the live screen: a line for each pod, after the reasons.
 
+    The last line says how many have no room.
+    """
     from scheduler.cli.live import fitted
 
-    console = Console(width=width, force_terminal=True, highlight=False, color_system="standard")
-    with console.capture() as captured:
-        show(page, console)
-    lines = [fitted(f"! {note}", width, "bold red") for note in notes]
-    lines += [Text.from_ansi(line) for line in captured.get().splitlines()]
-    if len(lines) > height:
-        more = f"{len(lines) - height + 1} more lines"
-        lines = [*lines[: height - 1], fitted(more, width, "bold")]
-    return lines
+    reasons = _reasons(page)
+    pods = Counter(_reason(view) for view in page.pods)
+    told = [f"[{at}] {counted(pods[reason], 'pod')}: {reason}" for reason, at in reasons.items()]
+    shown = max(1, height // 3)
+    texts = [(f"! {note}", "bold red") for note in notes]
+    texts += [(counts(page.statistics), "bold"), *((each, "") for each in told[:shown])]
+    if len(told) > shown:
+        texts.append((f"and {counted(len(told) - shown, 'other reason')}", ""))
+    texts += (
+        [("", ""), *_screen_rows(page, reasons, width)] if page.pods else [("no pod waits", "")]
+    )
+    texts += [(line, "") for line in _left_out(page)]
+    if len(texts) > height:
+        more = counted(len(texts) - height + 1, "more line")
+        texts = [*texts[: height - 1], (more, "bold")]
+    return [fitted(text, width, style) for text, style in texts]
+
+
+def _screen_rows(page: QueuePage, reasons: dict[str, int], width: int) -> Iterator[tuple[str, str]]:
+    """Yield the lines of the pods with their styles; names give way to the other columns."""
+    rows = [tuple(_NARROW), *_narrow_rows(page, reasons)]
+    texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
+    texts = [[name, *(cut(text, MAX_CELL) for text in others)] for name, *others in texts]
+    taken = [max(len(row[at]) for row in texts) for at in range(1, len(_NARROW))]
+    room = max(MIN_NAME, width - sum(taken) - 2 * len(taken))
+    longest = min(room, max(len(row[0]) for row in texts))
+    for row, (name, *others) in zip(rows, texts, strict=True):
+        cells = (text.rjust(size) for text, size in zip(others, taken, strict=True))
+        line = "  ".join((shortened(name, longest).ljust(longest), *cells)).rstrip()
+        heading = "bold" if row is rows[0] else ""
+        yield line, heading if isinstance(row[0], str) else row[0][1]
 
 
 def show(page: QueuePage, console: Console, *, wide: bool = False) -> None:
@@ -142,6 +176,9 @@ def _show_narrow(page: QueuePage, console: Console) -> None:
     for reason, number in reasons.items():
         say(console, f"[{number}] {counted(pods[reason], 'pod')}: {reason}")
 
+
+MAX_CELL: Final = 24
+"""Columns beside names on the live screen."""
 
 _NARROW: Final = {
     "POD": FOLDED,

@@ -19,9 +19,12 @@ from scheduler.cli.exit_codes import (
     CommandError,
 )
 from scheduler.cli.pod_format import one_line
+from scheduler.cli.tables import say, wide_console
 from scheduler.pages.wording import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from simulator.offline.replay import Judgement, Replay
 
 HELP: Final = """\
@@ -72,6 +75,7 @@ def command(
     from simulator.offline.replay import DIFFERENT, Replay
 
     counts: Counter[str] = Counter()
+    console = wide_console()
     shown = 0
     with _errors(), Replay.of(file, plugin_dirs) as replay:
         for judgement in replay.run(until):
@@ -79,11 +83,11 @@ def command(
             if pod is not None and judgement.pod != pod:
                 continue
             shown += 1
-            _show(judgement, output, whole=step or pod is not None)
+            _show(judgement, output, console, whole=step or pod is not None)
             if step and not _goes_on():
                 break
         if output != "json":
-            _summary(replay, counts)
+            _summary(replay, counts, console)
     if pod is not None and not shown:
         raise CommandError(f"{file}: no attempt at pod {one_line(pod)}", NO_SUCH_POD)
     if counts[DIFFERENT]:
@@ -104,7 +108,7 @@ def _errors() -> Iterator[None]:
         raise CommandError("not enough memory for this file", OTHER_ERROR) from error
 
 
-def _show(judgement: Judgement, output: str, *, whole: bool) -> None:
+def _show(judgement: Judgement, output: str, console: Console, *, whole: bool) -> None:
     if output == "json":
         click.echo(json.dumps(_plain(judgement)))
         return
@@ -113,9 +117,9 @@ def _show(judgement: Judgement, output: str, *, whole: bool) -> None:
     recorded = judgement.recorded
     decided = recorded.node or recorded.message or recorded.reason
     line = f"{judgement.seq:6} {judgement.result:10} {judgement.pod}: {decided}"
-    click.echo(one_line(line))
+    say(console, one_line(line))
     if judgement.why:
-        click.echo(f"       {one_line(judgement.why)}")
+        say(console, one_line(judgement.why), indent=7)
 
 
 def _plain(judgement: Judgement) -> dict[str, Any]:
@@ -132,11 +136,11 @@ def _goes_on() -> bool:
         return False
 
 
-def _summary(replay: Replay, counts: Counter[str]) -> None:
+def _summary(replay: Replay, counts: Counter[str], console: Console) -> None:
     from simulator.offline.bundles import unknown_kinds
 
     for note in unknown_kinds(replay.unknown):
-        click.echo(one_line(note))
+        say(console, one_line(note))
     total = sum(counts.values())
     parts = [f"{counts[each]} {each}" for each in ("reproduced", "different", "unjudged")]
     click.echo(f"{counted(total, 'decision')}: {', '.join(parts)}")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PIPED_WIDTH: Final = 10_000
 """Columns of a pipe: nothing is wrapped there, for grep and awk."""
 
+MIN_NAME: Final = 24
+"""Characters of a name that are shown even if what follows is cut off for them."""
+
 Layout = Mapping[str, Any]
 FOLDED: Final[Layout] = {"overflow": "fold"}
 WHOLE: Final[Layout] = {"no_wrap": True}
@@ -69,6 +72,19 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def shortened(name: str, width: int) -> str:
+    """Shorten a name in its middle, since ends tell names apart; `MIN_NAME` characters stay.
+
+    >>> shortened("default/nightly-7f9c5d8b6-x2k4v", 26), shortened("default/web-0", 5)
+    ('default/nigh…9c5d8b6-x2k4v', 'default/web-0')
+    """
+    width = max(width, MIN_NAME)
+    if len(name) <= width:
+        return name
+    head = (width - 1) // 2
+    return f"{name[:head]}…{name[head + 1 - width :]}"
+
+
 def put(console: Console, table: Table) -> None:
     """Print a table; in a pipe without the padding of the last column."""
     if console.is_terminal and console.width < PIPED_WIDTH:
@@ -80,11 +96,15 @@ def put(console: Console, table: Table) -> None:
         console.print(line.rstrip(), markup=False)
 
 
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print a sentence or a heading, wrapped between words."""
+def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
+    """Print a sentence or a heading, wrapped between words; `indent` spaces precede every line."""
+    from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Text(printable(text), style), soft_wrap=not console.is_terminal)
+    if console.is_terminal:
+        console.print(Padding.indent(Text(printable(text), style), indent))
+    else:
+        console.print(Text(" " * indent + printable(text), style), soft_wrap=True)
 
 
 def _fits(console: Console, table: Table) -> bool:

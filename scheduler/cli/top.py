@@ -78,8 +78,8 @@ def draw(page: SummaryPage, width: int, height: int, notes: Sequence[str]) -> li
     head = [fitted(text, width, style) for text, style in _head(page, width, notes)]
     lists = [
         (f"nodes by fill ({page.nodes})", [*_buckets(page, width), *_nodes(page.fullest, width)]),
-        ("last placements", list(_placements(page))),
-        ("waiting longest", list(_oldest(page))),
+        ("last placements", list(_placements(page, width))),
+        ("waiting longest", list(_oldest(page, width))),
     ]
     lists = [(title, rows) for title, rows in lists if rows]
     lines, left = head, height - len(head)
@@ -159,29 +159,38 @@ def _buckets(page: SummaryPage, width: int) -> Iterator[str]:
 
 def _nodes(fullest: Sequence[NodeFill], width: int) -> Iterator[str]:
     from scheduler.cli.live import bar
+    from scheduler.cli.tables import shortened
     from scheduler.pages.wording import counted
 
     for each in fullest:
         cordoned = ", cordoned" if each.unschedulable else ""
-        drawn = bar(each.percent, BAR if width >= 60 else 8)
+        drawn = bar(each.percent, BAR if width >= 100 else 8)
         most = f"({each.resource}, {counted(each.pods, 'pod')}{cordoned})"
-        yield f"{drawn} {each.percent:3d}%  {each.node}  {most}"
+        head = f"{drawn} {each.percent:3d}%  "
+        yield f"{head}{shortened(each.node, width - len(head) - len(most) - 2)}  {most}"
 
 
-def _placements(page: SummaryPage) -> Iterator[str]:
+def _placements(page: SummaryPage, width: int) -> Iterator[str]:
+    from scheduler.cli.tables import shortened
+
     for each in page.placed:
         when = f"{datetime.fromtimestamp(each.time):%H:%M:%S}"  # noqa: DTZ006 - the reader's own time
         total = "" if each.score is None else f", total {each.score}"
         took = f", {1000 * each.seconds:.0f} ms" if each.seconds else ", binding"
-        yield f"{when}  {each.pod} on {each.node}  (attempt {each.attempt}{total}{took})"
+        tail = f"(attempt {each.attempt}{total}{took})"
+        room = width - len(when) - len(tail) - 8
+        node = shortened(each.node, room // 2)
+        yield f"{when}  {shortened(each.pod, room - len(node))} on {node}  {tail}"
 
 
-def _oldest(page: SummaryPage) -> Iterator[str]:
+def _oldest(page: SummaryPage, width: int) -> Iterator[str]:
     from scheduler.cli.pod_format import held_by
+    from scheduler.cli.tables import shortened
     from scheduler.pages.wording import span
 
     for each in page.oldest:
         held = held_by(each)
-        why = f"{each.place}: {held}" if held else str(each.place)
-        waited = span(page.now - each.waiting_since)
-        yield f"{waited:>6}  {each.namespace}/{each.name}  ({why})"
+        why = f"({each.place}: {held})" if held else f"({each.place})"
+        head = f"{span(page.now - each.waiting_since):>6}  "
+        name = shortened(f"{each.namespace}/{each.name}", width - len(head) - len(why) - 2)
+        yield f"{head}{name}  {why}"

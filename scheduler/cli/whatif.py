@@ -11,9 +11,12 @@ import click
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.cli.pod_format import decoded, one_line
+from scheduler.cli.tables import say, wide_console
 from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from scheduler.pages import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 HELP: Final = """\
@@ -87,14 +90,19 @@ def command(
     if output == "json":
         click.echo(escaped_json(body), nl=False)
     else:
-        for line in lines(page, question.copies):
-            click.echo(line)
+        show(page, question.copies, wide_console())
     if not page.fits:
         raise SystemExit(DOES_NOT_FIT)
 
 
-def lines(page: WhatIfResult, copies: int) -> list[str]:
-    """Return the answer as lines, for people."""
+def show(page: WhatIfResult, copies: int, console: Console) -> None:
+    """Print the answer for people."""
+    for line in _lines(page, copies):
+        text = line.lstrip(" ")
+        say(console, text, indent=len(line) - len(text))
+
+
+def _lines(page: WhatIfResult, copies: int) -> list[str]:
     found = [_verdict(page, copies)]
     if copies > 1 and page.by_node:
         shown = list(page.by_node.items())[:SHOWN_NODES]

@@ -18,7 +18,18 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
 
-from scheduler.cli import check, config, explanation, quota, quota_limits, tables, top
+from scheduler.bundle.outcomes import Outcome
+from scheduler.cli import (
+    check,
+    config,
+    explanation,
+    quota,
+    quota_limits,
+    replay,
+    tables,
+    top,
+    whatif,
+)
 from scheduler.cli import queue as queue_command
 from scheduler.cli.main import program
 from scheduler.cli.quota_limits import Row
@@ -47,8 +58,10 @@ from scheduler.pages import (
     ResourceRoom,
     ResourceUse,
     SummaryPage,
+    WhatIfResult,
 )
 from scheduler.pages.story import tell
+from simulator.offline.replay import Judgement
 
 Show = Callable[[Console], None]
 
@@ -205,6 +218,20 @@ SUMMARY: Final = SummaryPage(
 )
 
 
+ANSWER: Final = WhatIfResult(
+    leading=True, now=9_000.0, resource_version="123456789", changed=True,
+    pod=f"analytics/{POD}", fits=False, node=NODE, feasible=2, nodes=50_000, message=SENTENCE,
+    plugins=list(PLUGINS), preemption_node=LONGEST, victims=[f"analytics/{POD}", HOSTILE] * 6,
+    copies=2, by_node={NODE: 1, LONGEST: 1, HOSTILE: 1}, complete=False, slices=12,
+    longest_slice=0.004, notes=[SENTENCE],
+)  # fmt: skip
+OUTCOME: Final = Outcome(reason="Unschedulable", message=SENTENCE)
+JUDGEMENTS: Final = [
+    Judgement(123_456, 9_000.0, f"analytics/{POD}", result, SENTENCE, OUTCOME)
+    for result in ("reproduced", "different", "unjudged")
+]
+
+
 def lines_of(drawn: list[Any]) -> Show:
     """Print lines that were drawn for a screen."""
 
@@ -213,6 +240,12 @@ def lines_of(drawn: list[Any]) -> Show:
             console.print(line, soft_wrap=True)
 
     return show
+
+
+def judged(console: Console) -> None:
+    """Print what a replay says about attempts."""
+    for each in JUDGEMENTS:
+        replay._show(each, "wide", console, whole=True)
 
 
 OTHER: Final = """\
@@ -233,6 +266,11 @@ SHOWN: Final[dict[str, Show]] = {
         verbose=True,
     ),
     "top": lambda console: lines_of(top.draw(SUMMARY, console.width, 100, [SENTENCE]))(console),
+    "queue --watch": lambda console: lines_of(
+        queue_command.draw(QUEUE, console.width, 100, [SENTENCE])
+    )(console),
+    "whatif": lambda console: whatif.show(ANSWER, 3, console),
+    "replay": judged,
 }
 
 
@@ -251,7 +289,7 @@ def controls(text: str) -> list[str]:
     return [hex(ord(each)) for each in text if unicodedata.category(each) in {"Cc", "Cf", "Zl"}]
 
 
-@pytest.mark.parametrize("width", [40, 80, 132])
+@pytest.mark.parametrize("width", [40, 60, 80, 132])
 @pytest.mark.parametrize("name", SHOWN)
 def test_no_line_is_too_long_and_none_controls_the_terminal(name: str, width: int) -> None:
     lines = printed(SHOWN[name], width)
@@ -260,10 +298,12 @@ def test_no_line_is_too_long_and_none_controls_the_terminal(name: str, width: in
     assert [found for line in lines if (found := controls(line))] == []
 
 
+LIVE: Final = ("top", "queue --watch")
+"""Screens that cut lines off at the edge."""
 TEXTS: Final = (POD, NODE, "UnschedulableAndUnresolvable", "example.com/accelerator.", *PLUGINS)
 
 
-@pytest.mark.parametrize("name", [name for name in SHOWN if name != "top"])
+@pytest.mark.parametrize("name", [name for name in SHOWN if name not in LIVE])
 def test_no_word_is_broken_that_fits_on_a_line_of_80_columns(name: str) -> None:
     whole = " ".join(printed(SHOWN[name], 10_000)).split()
     words = " ".join(printed(SHOWN[name], 80)).split()
