@@ -62,6 +62,8 @@ class ResolvedProfile:
     #: The args Struct of every plugin in `plugins`. Also JSON data of plugins that are not
     #: available.
     args: Mapping[str, Arguments]
+    #: See `KubestowProfile`.
+    tie_breaking: str = "Random"
 
     def at(self, point: ExtensionPoint) -> tuple[str, ...]:
         """The plugins of an extension point in the order they run."""
@@ -197,6 +199,7 @@ class _ProfileBuilder:
             points=expanded.points,
             weights=expanded.weights,
             args=MappingProxyType(args),
+            tie_breaking=given.kubestow.tie_breaking,
         )
 
     def _with_declared_names(self, given: KubeSchedulerProfile, path: str) -> KubeSchedulerProfile:

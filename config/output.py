@@ -1,6 +1,6 @@
 """Printing a configuration: `config show`, its form for kube-scheduler, and `/configz`.
 
-The printed file loads again and means the same. `upstream_form` leaves out the `kubestow` section,
+The printed file loads again and means the same. `upstream_form` leaves out the `kubestow` sections,
 plugins kube-scheduler does not have, and arguments it does not know.
 """
 
@@ -45,6 +45,7 @@ def upstream_form(configuration: Configuration) -> dict[str, Any]:
     data = to_data(configuration)
     data.pop("kubestow", None)
     for profile in data["profiles"]:
+        profile.pop("kubestow")
         profile["plugins"] = {
             point: {
                 side: kept

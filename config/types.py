@@ -145,6 +145,16 @@ class PluginConfig(Section, frozen=True):
     args: Any = None
 
 
+class KubestowProfile(Section, frozen=True):
+    """Options of a profile that kube-scheduler does not have."""
+
+    #: The choice among nodes of equal score. `Random`: one of them at random, so that equal nodes
+    #: fill evenly (see `seed`). `NodeName`: the one with the smallest name, so that nodes which
+    #: the scores do not distinguish fill one after the other, as some published simulations have
+    #: it. Candidates for preemption that nothing distinguishes are chosen at random in any case.
+    tie_breaking: Literal["Random", "NodeName"] = "Random"
+
+
 class KubeSchedulerProfile(Section, frozen=True):
     """One set of plugins, used for the pods that name its scheduler."""
 
@@ -157,6 +167,7 @@ class KubeSchedulerProfile(Section, frozen=True):
     plugins: Plugins | None = None
     #: Arguments of plugins. A plugin that is not listed has its default arguments.
     plugin_config: tuple[PluginConfig, ...] = ()
+    kubestow: KubestowProfile = KubestowProfile()
 
 
 class ExtenderManagedResource(Section, frozen=True):

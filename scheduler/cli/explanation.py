@@ -367,7 +367,7 @@ def _notes(nodes: Examination) -> list[str]:
     if len(nodes.best) < nodes.feasible and nodes.best:
         notes.append(f"{nodes.feasible - len(nodes.best)} more fit (--nodes)")
     if nodes.tied > 1 and nodes.weights:
-        notes.append(f"{nodes.tied} nodes share the highest total: one is picked at random")
+        notes.append(f"{nodes.tied} nodes share the highest total: the tie rule picks one")
     if nodes.skipped_filters:
         notes.append(f"filters with nothing to check: {', '.join(nodes.skipped_filters)}")
     if nodes.skipped_scores:

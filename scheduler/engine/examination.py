@@ -31,7 +31,9 @@ from scheduler.pages import Examination, NodeScore, PluginScore, Rejection
 
 NO_NODES = "the cluster has no nodes"
 ONE_NODE = "one node fits: a cycle takes it without scoring"
-NOT_SCORED = "the profile scores nothing: a cycle picks one of the nodes that fit at random"
+NOT_SCORED = (
+    "the profile scores nothing: a cycle picks one of the nodes that fit, as it breaks ties"
+)
 
 
 def examine(

@@ -80,6 +80,7 @@ class Framework:
         """
         self.profile_name = profile.scheduler_name
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
+        self.tie_breaking = profile.tie_breaking
         self.handle = handle
         self.plugins = instantiate_plugins(profile, factories, handle, last_filters)
         self.pre_enqueue = self._at(profile, points.PRE_ENQUEUE)

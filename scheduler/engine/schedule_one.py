@@ -23,6 +23,7 @@ from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import INFEASIBLE, Scoring
 from scheduler.engine.search import FeasibleNodes, Search
+from scheduler.engine.tie_rules import tie_rule
 from scheduler.extenders.extender import ExtenderRound, Extenders
 from scheduler.framework import (
     CLEAR_NOMINATION,
@@ -103,7 +104,8 @@ class SchedulingAlgorithm:
         """Wire the algorithm; without `extenders` no cycle can be suspended."""
         self.framework = framework
         self._table = table
-        self._random = random
+        #: Chooses among nodes of equal totals.
+        self.choose_tied = tie_rule(framework.tie_breaking, table, random)
         self._extenders = extenders
         self._transport = None if extenders is None else extenders.transport
         #: Whether `suspends` can be true of any pod.
@@ -169,7 +171,7 @@ class SchedulingAlgorithm:
             row = int(rows[0])
             return self._result(row, nodes.rejected + 1, 1)
         if not self.framework.score:
-            row = int(rows[self._random.randrange(feasible)])
+            row = self.choose_tied(rows)
             return self._result(row, feasible + nodes.rejected, feasible)
         totals, where = self.score(state, pod, nodes)
         ties = None
@@ -225,16 +227,15 @@ class SchedulingAlgorithm:
             return scoring.subset_totals(state, pod, entry, rows), rows
 
     def _best(self, nodes: FeasibleNodes, totals: Int64Column, rows: Rows | None) -> int:
-        """Return a row with the highest total, ties broken at random."""
+        """Return a row with the highest total."""
         highest = totals.max()
         equal = np.flatnonzero(totals == highest)
         self.scored = nodes, totals, rows, equal
-        position = self._choose_one(equal)
         assert highest != INFEASIBLE or rows is not None
-        return position if rows is None else int(rows[position])
+        return self._choose_one(equal if rows is None else rows[equal])
 
     def _choose_one(self, ties: Sequence[int] | Rows) -> int:
-        return int(ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))])
+        return int(ties[0]) if len(ties) == 1 else self.choose_tied(ties)
 
     def _result(self, row: int, evaluated: int, feasible: int) -> ScheduleResult:
         return ScheduleResult(self._table.names[row], row, evaluated, feasible)

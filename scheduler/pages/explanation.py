@@ -37,7 +37,7 @@ class Examination:
     rejections: tuple[Rejection, ...] = ()
     #: The best feasible nodes, best first, by name among equals.
     best: tuple[NodeScore, ...] = ()
-    #: How many nodes share the highest total: one of them would be picked at random.
+    #: How many nodes share the highest total: the profile's `tieBreaking` picks one of them.
     tied: int = 0
     #: The weight of each Score plugin that ran.
     weights: dict[str, int] = field(default_factory=dict)

@@ -200,7 +200,7 @@ def compared(chosen: NodeScore, other: NodeScore) -> str:
     found = {name: after.get(name, 0) - before.get(name, 0) for name in names}
     order = sorted((name for name in found if found[name]), key=lambda name: -abs(found[name]))
     if not order:
-        return "equal scores, one of them picked at random"
+        return "equal scores, a tie"
     parts = [f"{name} {found[name]:+d}" for name in order[:MAX_DIFFERENCES]]
     if len(order) > MAX_DIFFERENCES:
         rest = sum(found[name] for name in order[MAX_DIFFERENCES:])

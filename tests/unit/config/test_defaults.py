@@ -131,3 +131,10 @@ def test_a_renamed_field_is_refused_with_its_present_name(path: str, name: str) 
     with pytest.raises(ConfigurationError, match=f'"{former}": it was renamed to "{name}"'):
         body(f"{section}: {{{former}: 1s}}")
     assert name in {each.encode_name for each in msgspec.structs.fields(KubestowConfiguration)}
+
+
+def test_each_profile_has_its_own_tie_rule_and_ties_are_broken_at_random_without() -> None:
+    configuration = body(
+        "profiles:\n- {schedulerName: a}\n- {schedulerName: b, kubestow: {tieBreaking: NodeName}}\n"
+    )
+    assert [each.tie_breaking for each in configuration.profiles] == ["Random", "NodeName"]

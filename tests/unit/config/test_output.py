@@ -34,6 +34,7 @@ profiles:
   - {name: DefaultPreemption, args: {evictOtherSchedulers: true}}
   - {name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, fallbackCriteria: []}]}}
 - schedulerName: b
+  kubestow: {tieBreaking: NodeName}
 kubestow: {seed: 3, schedulingTimeSlice: 2ms}
 """
 
@@ -74,7 +75,14 @@ def test_the_effective_configuration_is_complete() -> None:
 def test_the_form_for_kube_scheduler_has_nothing_of_ours() -> None:
     data = upstream_form(body(RICH, CUSTOM))
     text = to_yaml(data)
-    for word in ("kubestow:", "Rack", "evictOtherSchedulers", "fallbackCriteria", "seed"):
+    for word in (
+        "kubestow:",
+        "Rack",
+        "evictOtherSchedulers",
+        "fallbackCriteria",
+        "seed",
+        "tieBreaking",
+    ):
         assert word not in text
     first = data["profiles"][0]
     assert first["plugins"]["score"] == {"disabled": [{"name": "ImageLocality"}]}

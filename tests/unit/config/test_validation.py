@@ -219,6 +219,10 @@ ONE_MISTAKE = [
         ),
     ),
     (
+        "profiles: [{kubestow: {tieBreaking: nodeName}}]",
+        "profiles[0].kubestow.tieBreaking: ",
+    ),
+    (
         "kubestow: {nodeProvisioningBridge: {mode: Sometimes}}",
         "kubestow.nodeProvisioningBridge.mode: ",
     ),

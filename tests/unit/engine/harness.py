@@ -175,6 +175,7 @@ class World:
         seed: int = 0,
         last_filter: Callable[[World], Any] | None = None,
         cycle_seconds: float = float("inf"),
+        tie_breaking: str = "Random",
     ) -> None:
         """`cycle_seconds` is the budget of a cycle, in the time of `clock`."""
         self.clock = Clock()
@@ -192,6 +193,7 @@ class World:
             points,
             weights={name: given.get(name, 0) for name in points[SCORE.yaml]},
             percentage_of_nodes_to_score=percentage,
+            tie_breaking=tie_breaking,
         )
         handle: Any = Handle(self)
         last = () if last_filter is None else (last_filter(self),)

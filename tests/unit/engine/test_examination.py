@@ -187,7 +187,7 @@ def test_equal_totals_are_counted_and_listed_by_name() -> None:
         (0, True, "no nodes"),
         (1, True, "without scoring"),
         (2, True, ""),
-        (2, False, "at random"),
+        (2, False, "breaks ties"),
         # A scalar plugin makes a cycle stop at 100 nodes.
         (120, True, "found 100 nodes"),
     ],

@@ -33,7 +33,8 @@ def test_explaining_changes_nothing() -> None:
     world.nodes("n1", "n2", "n3")
     world.pending("fits")
     world.pending("second")
-    world.engine._random = world.algorithm._random = Untouchable()
+    world.engine._random = Untouchable()
+    world.algorithm.choose_tied = fail
     search = world.algorithm.search
     search.rotation = 2
     before = _traces(world)

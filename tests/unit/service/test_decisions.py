@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine import Failure
+from scheduler.engine.tie_rules import RANDOM, tie_rule
 from scheduler.framework import (
     NominatingInfo,
     PostFilterResult,
@@ -211,7 +212,7 @@ def decide_many(*, remember: bool) -> tuple[list[str], int]:
     drawing: RandomSource = source
     service.engine._random = drawing
     for algorithm in service.engine.algorithms.values():
-        algorithm._random = drawing
+        algorithm.choose_tied = tie_rule(RANDOM, service.world.cache.table, drawing)
     if not remember:
         service.decisions.history.resize(0, 5)
     chosen = []

@@ -57,7 +57,7 @@ def test_equal_nodes_are_called_so() -> None:
         world.add_nodes(offline.node(), count=2)
         world.add_pods(offline.pod("web"))
         lines = world.schedule()["default/web"].explain().splitlines()
-    assert lines[1].endswith("equal scores, one of them picked at random")
+    assert lines[1].endswith("equal scores, a tie")
 
 
 def test_records_explain_themselves_where_no_decisions_are_remembered(tmp_path: Path) -> None:
