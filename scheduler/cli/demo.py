@@ -44,13 +44,15 @@ What the live view shows:
 When the output is no terminal, lines are written instead. In the end everything is checked: no
 node over its capacity, no pod lost, every pod bound that can be. The last line says
 `kubestow demo: <n> bound, <m> waiting`; the exit code is 0 if all is well, 1 if not, 130
-if it was interrupted.
+if it was interrupted. With --config, which pods are bound is up to your plugins; no node may be
+over its capacity all the same.
 
 \b
 Examples:
   kubestow demo                  the show, about 15 seconds
   kubestow demo --serve          then play on with kubectl
   kubestow demo --fast | tail -1
+  kubestow demo --serve --config profile.yaml --plugin-dir .
   kubestow demo zone-stockout    a story of its own; each has a --help
 """
 _ZONE_STOCKOUT_HELP: Final = """\
@@ -164,16 +166,30 @@ class StoryGroup(click.Group):
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Another seed, another morning."
 )
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Configuration of the scheduler; its profile must be called kubestow.",
+)
+@click.option(
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="Folder with plugins that the configuration names. A file that is saved is loaded anew.",
+)
 @_port_option
 @_log_file_option
 @click.pass_context
-def command(
+def command(  # noqa: PLR0913 - an argument for each option
     ctx: click.Context,
     *,
     serve: bool,
     duration: float,
     fast: bool,
     seed: int,
+    config: str | None,
+    plugin_dirs: tuple[str, ...],
     port: int,
     log_file: Path | None,
 ) -> None:
@@ -183,11 +199,15 @@ def command(
         return
     from simulator.demos.morning.story import Morning
 
-    _run(
-        lambda: Morning(seed=seed, duration=0.0 if fast else duration, port=port),
-        log_file,
-        serve=serve,
-    )
+    if plugin_dirs and not config:
+        ctx.fail("--plugin-dir needs --config, which says which of the plugins are enabled")
+
+    def make() -> Morning:
+        story = Morning(seed=seed, duration=0.0 if fast else duration, port=port)
+        story.config_file, story.plugin_dirs = config or "", plugin_dirs
+        return story
+
+    _run(make, log_file, serve=serve)
 
 
 @command.command(

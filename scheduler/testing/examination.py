@@ -11,7 +11,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any, Final
 
@@ -59,6 +59,10 @@ class PluginReport:
     """Pods that a change helped, and that their hint brought back."""
     speeds: tuple[Speed, ...] = ()
     problems: list[str] = field(default_factory=list)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the report as JSON has it, with the notes."""
+        return {**asdict(self), "notes": list(self.notes())}
 
     def notes(self) -> Iterator[str]:
         """Yield what the random clusters could not show."""
@@ -122,7 +126,7 @@ def examine_plugin(
         ConfigurationError: the class or its arguments have faults.
     """
     plan = _Plan(
-        EnabledPlugin(plugin, args), words_of(plugin, _arguments(plugin, args), keys), seed
+        EnabledPlugin(plugin, args), words_of(plugin, default_arguments(plugin, args), keys), seed
     )
     points = tuple(each.label for each in EXTENSION_POINTS if each.implemented_by(plugin))
     report = PluginReport(plugin.name, points)
@@ -157,8 +161,8 @@ class _Plan:
         return Random(f"{self.seed}/{number}")
 
 
-def _arguments(plugin: Any, args: Arguments | None) -> object:
-    """Return the arguments, or their defaults if there are none."""
+def default_arguments(plugin: Any, args: Arguments | None) -> object:
+    """Return the arguments, or the defaults of the plugin if there are none."""
     if args is not None:
         return args
     declared = getattr(plugin, "args_type", None)

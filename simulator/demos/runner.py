@@ -36,7 +36,7 @@ async def run(story: Story, console: Console, folder: Path, *, serve: bool) -> b
         async with audience(story, console, playing=True):
             ended = await interruption.until(story.play())
         if ended:
-            _raise_if_any(story.problems())
+            _raise_if_any(story.violations() if story.config_file else story.problems())
             if story.summary():
                 write(console, story.summary())
         if ended and serve:
@@ -64,9 +64,7 @@ async def opened(story: Story, folder: Path) -> AsyncIterator[Path]:
             raise DemoError(msg) from error
         story.prepare()
         kubeconfig = story.cluster.write_kubeconfig(folder / "kubeconfig")
-        await stack.enter_async_context(
-            scheduling(kubeconfig, seed=story.seed, feature_gates=story.feature_gates)
-        )
+        await stack.enter_async_context(scheduling(kubeconfig, story))
         yield kubeconfig
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,8 @@ from scheduler.service.options import (
     available_plugins,
     read_configuration,
 )
+from simulator.demos.morning.objects import SCHEDULER
+from simulator.demos.story import Story
 
 _log = structlog.get_logger(__name__)
 
@@ -35,13 +37,12 @@ class DemoError(Exception):
 
 
 @contextlib.asynccontextmanager
-async def scheduling(
-    kubeconfig: Path, *, seed: int, feature_gates: Mapping[str, bool]
-) -> AsyncIterator[None]:
-    """Run the scheduler while the context lasts.
+async def scheduling(kubeconfig: Path, story: Story) -> AsyncIterator[None]:
+    """Run the scheduler of a story while the context lasts.
 
     Raises:
-        DemoError: it ended by itself.
+        DemoError: it ended by itself, or its configuration is not for the pods of the story.
+        ConfigurationError: lists every problem of the configuration.
     """
     options = RunOptions(
         overrides={
@@ -50,13 +51,22 @@ async def scheduling(
             "clientConnection.burst": _LOCAL_QPS,
             "leaderElection.leaderElect": False,
             "kubestow.eventsPerSecond": _LOCAL_QPS,
-            "kubestow.seed": seed,
+            "kubestow.seed": story.seed,
         },
-        feature_gates=FeatureGates(feature_gates),
+        config_file=story.config_file,
+        plugin_dirs=story.plugin_dirs,
+        feature_gates=FeatureGates(story.feature_gates),
         serving=ServingOptions(secure_port=0),
     )
     registry = available_plugins()
-    application = Application(read_configuration(options, registry), registry, options)
+    configuration = read_configuration(options, registry)
+    names = [each.scheduler_name for each in configuration.profiles]
+    if SCHEDULER not in names:
+        raise DemoError(
+            f"{story.config_file}: no profile has schedulerName: {SCHEDULER}, which the pods of "
+            f"the demo name; there is {', '.join(names)}"
+        )
+    application = Application(configuration, registry, options)
     stopping = False
 
     async def serve() -> None:

@@ -27,6 +27,10 @@ class Story(ABC):
     seed: int = 1
     feature_gates: Mapping[str, bool] = {}
     """Feature gates of the scheduler."""
+    config_file: str = ""
+    """Configuration of the scheduler; empty: the defaults. How the story must end is then open."""
+    plugin_dirs: tuple[str, ...] = ()
+    """Folders with plugins that `config_file` names."""
     picture: RenderableType | None = None
     """Drawn again and again on a terminal, instead of lines."""
     picture_while_serving: bool = False

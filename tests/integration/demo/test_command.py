@@ -171,3 +171,25 @@ def test_an_unknown_story_is_named(arguments: list[str], told: str) -> None:
     done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 2
     assert told in done.output
+
+
+def test_a_configuration_brings_plugins_of_its_own() -> None:
+    example = Path(__file__).parents[3] / "examples" / "gate_until"
+    ended = run("--fast", "--config", str(example / "config.yaml"), "--plugin-dir", str(example))
+    assert ended.returncode == 0, ended.stderr
+    assert TOTALS.fullmatch(ended.stdout.splitlines()[-1])
+
+
+def test_a_configuration_for_other_pods_ends_the_demo(tmp_path: Path) -> None:
+    profile = tmp_path / "profile.yaml"
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    profile.write_text(yaml.safe_dump({**kind, "profiles": [{"schedulerName": "other"}]}))
+    ended = run("--fast", "--config", str(profile))
+    assert ended.returncode == 1
+    assert f"no profile has schedulerName: {SCHEDULER}" in ended.stderr
+
+
+def test_a_plugin_folder_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    ended = run("--plugin-dir", str(tmp_path))
+    assert ended.returncode == 2
+    assert "needs --config" in ended.stderr

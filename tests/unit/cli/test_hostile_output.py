@@ -48,8 +48,9 @@ QUOTA: Final = (
     ["quota", "set", "--cpu", "1", "-n", "x", "-o", "yaml"],
 )  # fmt: skip
 PRINT_NOTHING_OF_TENANTS: Final = frozenset(
-    # `bundle` and `record` print counts; `check` prints permissions; `ui` serves a page.
-    {"run", "demo", "config", "check", "ui", "bundle", "record", "apiserver", "version"}
+    # `bundle` and `record` print counts; `check` prints permissions; `ui` serves a page; `plugin`
+    # reads the files of its user.
+    {"run", "demo", "config", "check", "ui", "bundle", "record", "apiserver", "version", "plugin"}
 )
 
 

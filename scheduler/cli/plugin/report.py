@@ -1,0 +1,25 @@
+"""The report of `kubestow plugin check`, for people."""
+
+from __future__ import annotations
+
+import click
+
+from scheduler.cli.tables import printable
+from scheduler.testing.examination import PluginReport
+
+
+def show_report(report: PluginReport) -> None:
+    """Print what was tried, how long it took, and every problem."""
+    click.secho(f"{printable(report.name)}: {', '.join(report.points)}", bold=True)
+    click.echo(
+        f"  {report.clusters} clusters, {report.changes} changes; {report.accepted} times "
+        f"accepted, {report.rejected} times rejected, {report.woken} pods woken by events"
+    )
+    for speed in report.speeds:
+        click.echo(f"  {speed.method:<12} {speed.microseconds:8.3f} µs a node")
+    for note in report.notes():
+        click.secho(f"  note: {note}", fg="yellow")
+    for problem in report.problems:
+        click.secho(f"  - {printable(problem)}", fg="red")
+    if not report.problems:
+        click.secho("  no fault was found", fg="green")
