@@ -80,8 +80,9 @@ def _standing(view: PodView, now: float) -> str:
         case QueueState.IN_FLIGHT:
             return "It is being scheduled at this moment."
         case QueueState.ACTIVE:
-            ahead = view.position or 0
-            turn = f"{counted(ahead, 'pod')} before it" if ahead else "it is next"
+            if view.position is None:
+                return "It waits for its turn in the queue."
+            turn = f"{counted(view.position, 'pod')} before it" if view.position else "it is next"
             return f"It waits for its turn in the queue: {turn}."
         case QueueState.BACKOFF:
             return f"It waits for its next attempt, {attempts}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
@@ -33,7 +34,6 @@ from scheduler.service.serving.client_authorities import (
     of_file,
 )
 from scheduler.service.serving.health import Check, scheduler_checks
-from scheduler.service.serving.readers import Names
 from scheduler.service.serving.server import HttpsServer
 from scheduler.service.summary_page import SummaryPages
 from scheduler.service.what_if.asker import Asker
@@ -42,9 +42,6 @@ from scheduler.service.what_if.pages import WhatIfPages
 if TYPE_CHECKING:
     from scheduler.service.reload.reloader import Reloader
     from scheduler.service.wiring import Wiring
-
-_HOSTNAME: Final = "kubernetes.io/hostname"
-"""The label with the name of a node's host, often the node's own."""
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
 """Upstream's: seconds by which a leader's Lease may outlive its duration before it is unhealthy."""
@@ -173,7 +170,7 @@ class Endpoints:
             streams={"bundle": streams.bundle, "record": streams.record},
             version=build_info().version_info(),
             pods=self._pods,
-            names=self._names,
+            requested=self._requested,
             set_verbosity=logs.set_verbosity if profiling else None,
         )
 
@@ -246,11 +243,10 @@ class Endpoints:
     def _leading(self) -> bool:
         return self._elector is None or self._elector.leading
 
-    def _names(self) -> Names:
-        listers = self._wiring.state.listers
-        nodes = listers.by_keys("nodes")
-        hosts = {node.metadata.labels.get(_HOSTNAME, "") for node in nodes.values()} - {""}
-        return Names(nodes.keys() | hosts, listers.by_keys("pods"))
+    def _requested(self, namespace: str, name: str) -> Iterable[str]:
+        """Return the names of the resources that a pod requests."""
+        pod = self._wiring.state.listers.pod(namespace, name)
+        return () if pod is None else (name for name, _ in pod.signature.requests.scalars)
 
     def _pods(self) -> tuple[Pod, ...]:
         if self._elector is not None and not self._elector.leading:

@@ -8,6 +8,8 @@ then reads worse, and nothing leaks.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container
 from typing import Final
 
 
@@ -160,3 +162,31 @@ KNOWN_WORDS: Final = _words(
     within without words work would write wrong wrongly yes yet yield you your zero zone zones
     """
 )
+
+OMITTED: Final = "…"
+"""Stands for any word that is not known, whether or not it is the name of something."""
+
+_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+")
+_NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?(?:[munkKMGTPE]i?|%|ms|s|h)?")
+
+
+def known_words_only(text: str, own: Container[str]) -> str:
+    """Return a text without words that are neither ours, nor numbers, nor in `own`.
+
+    What is left does not depend on which names exist.
+
+    >>> known_words_only("0/3 nodes: 1 taint {team: pay}, 2 Insufficient x.io/gpu", {"x.io/gpu"})
+    '0/3 nodes: 1 taint {…: …}, 2 Insufficient x.io/gpu'
+    """
+
+    def known(word: str) -> bool:
+        plain = (len(word) == 1 and word.isascii()) or word in KNOWN_WORDS or word in own
+        return plain or _NUMBER.fullmatch(word) is not None
+
+    def shown(found: re.Match[str]) -> str:
+        word = found.group()
+        if known(word):
+            return word
+        return word if "/" in word and all(map(known, word.split("/"))) else OMITTED
+
+    return _WORD.sub(shown, text)

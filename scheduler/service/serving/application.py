@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from scheduler.api.pod import Pod
@@ -37,7 +36,7 @@ from scheduler.service.serving.access import (
 from scheduler.service.serving.connection import RequestProtocol
 from scheduler.service.serving.connections import client_of
 from scheduler.service.serving.health import ENDPOINTS, HealthChecks
-from scheduler.service.serving.readers import Names, Reader, namespace_of, restrict, restricted
+from scheduler.service.serving.readers import Reader, namespace_of, own_words, restrict, restricted
 from scheduler.service.serving.server import Handler
 
 MAX_NUMBER_BYTES: Final = 32
@@ -99,8 +98,8 @@ class EndpointSources:
     version: Mapping[str, str] = field(default_factory=dict)
     #: The pods behind `/metrics/resources`; none while another replica leads.
     pods: Callable[[], tuple[Pod, ...]] = tuple
-    #: All names in the cluster, which users who read one namespace may not see.
-    names: Callable[[], Names] = Names
+    #: Resources that a pod requests, by its namespace and name.
+    requested: Callable[[str, str], Iterable[str]] = lambda *_: ()
     #: What `PUT /debug/flags/v` does; None switches it off, as without profiling.
     set_verbosity: Callable[[int], None] | None = None
 
@@ -245,7 +244,7 @@ class _Router:
             return response
         if reader is None:
             return await _json(data)
-        return await _restricted_json(data, reader, self._sources.names())
+        return await _restricted_json(data, reader, self._sources.requested)
 
 
 async def _streamed(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
@@ -388,12 +387,14 @@ async def _json(data: object) -> web.Response:
     return _text(body, "application/json")
 
 
-async def _restricted_json(data: object, reader: Reader, names: Names) -> web.Response:
-    encoded = json_body.encode(data)
+async def _restricted_json(
+    data: object, reader: Reader, requested: Callable[[str, str], Iterable[str]]
+) -> web.Response:
+    own = own_words(data, reader.namespace, requested)
 
+    # Records of pages are not changed after they were made.
     def restrict_and_indent() -> bytes:
-        page = restrict(msgspec.json.decode(encoded), reader, names)
-        return json_body.redact_and_indent(msgspec.json.encode(page))
+        return json_body.redact_and_indent(json_body.encode(restrict(data, reader, own)))
 
     return _text(await asyncio.to_thread(restrict_and_indent), "application/json")
 

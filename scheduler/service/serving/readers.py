@@ -1,27 +1,44 @@
 """Users who may not read all debug pages, and what they get instead: answers about one namespace.
 
 Who may not get `/debug/explain` may still be allowed to get pods of a namespace. They get the pages
-in `PAGES` for that namespace, and `restrict` removes from them
+in `PAGES` for that namespace. `restrict` builds such a page anew from the fields that are named
+here, so that a field that is added to a record is left out until somebody decides about it:
 
-- the names of nodes, unless the user may list nodes;
-- the names of pods of other namespaces, unless the user may get the pods of all;
-- counts that tell how busy others are: statistics of the queue, positions in it, sequence numbers.
+- of pods of the namespace the state, the plugins and codes, times, and numbers of nodes, all of
+  which their conditions and events have as well;
+- names of nodes in their fields, if the user may list nodes;
+- what tells about pods of others (scores, details, the event that woke a pod, durations), if the
+  user may get the pods of all namespaces;
+- never a position in the queue, a sequence number, or a count of all pods.
 
-Names are removed wherever they stand, in fields and within texts, so what a plugin explains needs
-no care of its own. A name that is also a part of a longer word with `-` or `.` is removed from it.
-The names of the user's own pods stay. Numbers of nodes stay: the condition of the pod has them.
-A text with a hole tells that the word is a name; whoever creates pods can find that out anyway,
-with a node selector for it.
+A text of a plugin keeps the words that are kubestow's own or of the user's pods. Every other word
+is left out in the same way, whether or not there is anything of that name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-HIDDEN: Final = "(hidden)"
+from scheduler.pages import (
+    Decision,
+    DecisionList,
+    Examination,
+    ExplainPage,
+    NodeScore,
+    PodExplanation,
+    PodState,
+    PodView,
+    QueuePage,
+    QueueState,
+    QueueStatistics,
+    Rejection,
+    RejectionCount,
+)
+from scheduler.pages.story import tell
+from scheduler.text.vocabulary import known_words_only
 
 
 def _of_pod(query: Mapping[str, str]) -> str:
@@ -42,29 +59,19 @@ PAGES: Final[Mapping[str, Callable[[Mapping[str, str]], str]]] = {
 PARAMETERS: Final = frozenset({"pod", "namespace", "nodes", "examples", "limit", "since"})
 """The parameters that such a page gets. Another one could be used to guess names."""
 
-CODES: Final = frozenset(
-    {"apiVersion", "kind", "state", "place", "status", "result", "plugin", "queue", "uid"}
-)
-"""Fields with values of a fixed set, or of the user's own pod, which are left as they are."""
+MAX_OWN_PODS: Final = 1000
+"""Pods of a page whose words are looked up: a millisecond of work."""
 
 COUNTED_PLACES: Final = {
-    "active": "active",
-    "backoff": "backoff",
-    "unschedulable": "unschedulable",
-    "gated": "gated",
-    "in-flight": "in_flight",
+    QueueState.ACTIVE: "active",
+    QueueState.BACKOFF: "backoff",
+    QueueState.UNSCHEDULABLE: "unschedulable",
+    QueueState.GATED: "gated",
+    QueueState.IN_FLIGHT: "in_flight",
 }
 """Fields of the statistics by the place of a pod."""
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_FIELD: Final = re.compile(r"[A-Za-z_]+")
-"""Names of fields and plugins; a key of another form is treated as a text."""
-
-_RUNS: Final = re.compile(r"([^A-Za-z0-9]+)")
-_WITHIN_NAMES: Final = re.compile(r"[-.]+")
-_OF_A_NAMESPACE: Final = re.compile(
-    r"(?<![A-Za-z0-9.-])([a-z0-9][a-z0-9-]*)/[A-Za-z0-9][A-Za-z0-9.-]*"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +83,6 @@ class Reader:
     nodes: bool = False
     #: Whether the user may get the pods of all namespaces.
     pods: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names in the cluster."""
-
-    #: Names of nodes, and what else names them.
-    nodes: Collection[str] = ()
-    #: `namespace/name` of each pod.
-    pods: Collection[str] = ()
 
 
 def namespace_of(path: str, query: Mapping[str, str]) -> str:
@@ -104,125 +101,225 @@ def restricted(query: Mapping[str, str]) -> dict[str, str]:
     return {key: query[key] for key in PARAMETERS if key in query}
 
 
-def restrict(page: Any, reader: Reader, names: Names) -> Any:
-    """Return a page, decoded from JSON, with nothing that the reader may not know.
+def own_words(
+    page: object, namespace: str, requested: Callable[[str, str], Iterable[str]]
+) -> frozenset[str]:
+    """Return the names of the pods of a namespace on a page, and of what they request."""
+    match page:
+        case QueuePage():
+            found = [(each.namespace, each.name) for each in page.pods[:MAX_OWN_PODS]]
+        case ExplainPage():
+            found = [(page.pod.namespace, page.pod.name)]
+        case _:
+            found = []
+    names = [name for of, name in found if of == namespace]
+    resources = (each for name in names for each in requested(namespace, name))
+    return frozenset((namespace, *names, *resources))
+
+
+def restrict(page: object, reader: Reader, own: Container[str]) -> object:
+    """Return a page with nothing that the reader may not know; `own` are words of their pods.
 
     Raises:
         ValueError: it is no page of the reader's namespace.
     """
-    page = _of_one_namespace(page, reader.namespace)
-    by_namespace: dict[str, set[str]] = {}
-    for key in names.pods:
-        namespace, _, name = key.partition("/")
-        by_namespace.setdefault(namespace, set()).add(name)
-    own = by_namespace.pop(reader.namespace, set())
-    hidden = set() if reader.nodes else set(names.nodes)
-    if reader.pods:
-        by_namespace.clear()
-    return _scrubbed(
-        page, _Scrubber(hidden.union(*by_namespace.values()) - own, own, frozenset(by_namespace))
-    )
+    restriction = _Restriction(reader, own)
+    match page:
+        case QueuePage():
+            return restriction.queue(page)
+        case DecisionList():
+            return restriction.decision_list(page)
+        case ExplainPage():
+            return restriction.explanation(page)
+    raise ValueError(f"{type(page).__name__} is not served for one namespace")
 
 
-def _of_one_namespace(content: Any, namespace: str) -> dict[str, Any]:
-    """Keep the pods of the namespace, and remove counts of all pods."""
-    page: dict[str, Any] = _without_counts(content)
-    match page.get("kind"):
-        case "QueueList":
-            page["pods"] = [each for each in page["pods"] if each["namespace"] == namespace]
-            page["statistics"] = _counted(page["statistics"], page["pods"])
-        case "DecisionList":
-            prefix = f"{namespace}/"
-            page["decisions"] = [
-                each for each in page["decisions"] if each["pod"].startswith(prefix)
-            ]
-        case "PodExplanation":
-            if page["pod"]["namespace"] != namespace:
-                raise ValueError("the pod is of another namespace")
-        case other:
-            raise ValueError(f"{other} is not served for one namespace")
-    return page
+SUMMARIES: Final = {
+    PodState.BOUND: "bound to a node",
+    PodState.BINDING: "a node was chosen; the binding is under way",
+    PodState.WAITING_AT_PERMIT: "a node was chosen; the pod waits at Permit",
+    PodState.QUEUED: "waits to be scheduled",
+    PodState.NOT_OURS: "no scheduler of this process schedules the pod",
+    PodState.TERMINATING: "being deleted: it will not be scheduled",
+    PodState.UNKNOWN: "in no queue at this moment",
+}
+"""The summaries of pods for users who may not know all that the summary of a page has."""
 
 
-def _without_counts(value: Any) -> Any:
-    if isinstance(value, dict):
-        hidden: dict[str, Any] = {"position": None, "seq": 0}
-        return {
-            key: hidden[key] if key in hidden else _without_counts(each)
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_without_counts(each) for each in value]
-    return value
+class _Restriction:
+    """Builds the pages of one reader."""
 
-
-def _counted(statistics: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return statistics of these pods alone; what cannot be told from them is 0 or empty."""
-    counts: dict[str, Any] = {key: _empty(value) for key, value in statistics.items()}
-    for pod in pods:
-        key = COUNTED_PLACES.get(str(pod["place"]))
-        if key in counts:
-            counts[key] += 1
-    return counts
-
-
-def _empty(value: Any) -> Any:
-    return None if value is None else type(value)()
-
-
-class _Scrubber:
-    """Removal of names from texts."""
-
-    def __init__(self, hidden: set[str], own: set[str], namespaces: frozenset[str]) -> None:
-        self._hidden = hidden
+    def __init__(self, reader: Reader, own: Container[str]) -> None:
+        self._reader = reader
         self._own = own
-        self._namespaces = namespaces
-        #: Runs of letters and digits in the longest name.
-        self._longest = max((len(_RUNS.split(each)) // 2 + 1 for each in hidden | own), default=0)
+        self._everything = reader.nodes and reader.pods
 
-    def text(self, text: str) -> str:
-        """Return a text without the names."""
-        if self._namespaces:
-            text = _OF_A_NAMESPACE.sub(self._pod, text)
-        if not self._hidden:
-            return text
-        runs, shown, position = _RUNS.split(text), [], 0
-        while position < len(runs):
-            end, replaced = self._name_at(runs, position)
-            shown.append(HIDDEN if replaced else "".join(runs[position:end]))
-            shown.extend(runs[end : end + 1])
-            position = end + 1
-        return "".join(shown)
+    def queue(self, page: QueuePage) -> QueuePage:
+        namespace = self._reader.namespace
+        pods = [self._view(each) for each in page.pods if each.namespace == namespace]
+        return QueuePage(
+            now=page.now,
+            leading=page.leading,
+            namespace=namespace,
+            limit=page.limit,
+            statistics=_counted(pods),
+            pods=pods,
+        )
 
-    def _pod(self, found: re.Match[str]) -> str:
-        return HIDDEN if found[1] in self._namespaces else found[0]
+    def decision_list(self, page: DecisionList) -> DecisionList:
+        prefix = f"{self._reader.namespace}/"
+        return DecisionList(
+            now=page.now,
+            leading=page.leading,
+            last_seq=0,
+            remembered_pods=0,
+            decisions=tuple(
+                self._decision(each) for each in page.decisions if each.pod.startswith(prefix)
+            ),
+        )
 
-    def _name_at(self, runs: list[str], start: int) -> tuple[int, bool]:
-        """Return the end of the longest name that begins here, and whether it is to be hidden."""
-        end = start + 1
-        ends = [end]
-        while end + 1 < len(runs) and len(ends) < self._longest:
-            if not _WITHIN_NAMES.fullmatch(runs[end]):
-                break
-            end += 2
-            ends.append(end)
-        for end in reversed(ends):
-            name = "".join(runs[start:end]).lower()
-            if name in self._own or name in self._hidden:
-                return end, name not in self._own
-        return start + 1, False
+    def explanation(self, page: ExplainPage) -> ExplainPage:
+        if page.pod.namespace != self._reader.namespace:
+            raise ValueError("the pod is of another namespace")
+        pod = self._pod(page.pod)
+        decisions = [self._decision(each) for each in page.decisions]
+        return ExplainPage(
+            leading=page.leading,
+            pod=pod,
+            story=tell(pod, decisions, page.not_remembered),
+            decisions=decisions,
+            not_remembered=page.not_remembered,
+        )
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def _pod(self, pod: PodExplanation) -> PodExplanation:
+        return PodExplanation(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            profile=pod.profile,
+            priority=pod.priority,
+            state=pod.state,
+            summary=pod.summary if self._everything else SUMMARIES[pod.state],
+            now=pod.now,
+            node=self._node(pod.node),
+            since=pod.since,
+            queue=None if pod.queue is None else self._view(pod.queue),
+            nodes=None if pod.nodes is None else self._examination(pod.nodes),
+            awaits=pod.awaits,
+        )
+
+    def _view(self, view: PodView) -> PodView:
+        return PodView(
+            namespace=view.namespace,
+            name=view.name,
+            uid=view.uid,
+            profile=view.profile,
+            place=view.place,
+            position=None,
+            attempts=view.attempts,
+            timestamp=view.timestamp,
+            next_retry=view.next_retry,
+            next_retry_reason=self._text(view.next_retry_reason),
+            gating_plugin=view.gating_plugin,
+            message=self._text(view.message),
+            unschedulable_plugins=view.unschedulable_plugins,
+            pending_plugins=view.pending_plugins,
+            nominated_node=self._node(view.nominated_node),
+            last_event=self._of_others(view.last_event),
+            last_hint=self._of_others(view.last_hint),
+            waiting_since=view.waiting_since,
+        )
+
+    def _decision(self, decision: Decision) -> Decision:
+        return Decision(
+            seq=0,
+            pod=decision.pod,
+            uid=decision.uid,
+            profile=decision.profile,
+            attempt=decision.attempt,
+            time=decision.time,
+            queue=decision.queue,
+            event=self._of_others(decision.event),
+            hint_plugin=self._of_others(decision.hint_plugin),
+            result=decision.result,
+            node=self._node(decision.node),
+            message=self._text(decision.message),
+            nodes=decision.nodes,
+            evaluated=decision.evaluated,
+            feasible=decision.feasible,
+            rejections=tuple(map(self._count, decision.rejections)),
+            best=self._best(decision.best),
+            victims=tuple(filter(self._is_own, decision.victims)),
+            nominated_node=self._node(decision.nominated_node),
+            phases=decision.phases if self._everything else {},
+            bound=decision.bound,
+        )
+
+    def _count(self, count: RejectionCount) -> RejectionCount:
+        return RejectionCount(
+            plugin=count.plugin,
+            status=count.status,
+            reason=self._text(count.reason),
+            nodes=count.nodes,
+            detail=count.detail if self._everything else "",
+        )
+
+    def _examination(self, found: Examination) -> Examination:
+        shown = Examination(
+            nodes=found.nodes,
+            feasible=found.feasible,
+            rejections=tuple(map(self._rejection, found.rejections)),
+            best=self._best(found.best),
+            skipped_filters=found.skipped_filters,
+            skipped_scores=found.skipped_scores,
+            error=self._text(found.error),
+            error_plugin=found.error_plugin,
+        )
+        if not self._everything:
+            return shown
+        return replace(
+            shown,
+            tied=found.tied,
+            weights=found.weights,
+            notes=found.notes,
+            explanations=found.explanations,
+        )
+
+    def _rejection(self, rejection: Rejection) -> Rejection:
+        return Rejection(
+            plugin=rejection.plugin,
+            status=rejection.status,
+            reasons=tuple(map(self._text, rejection.reasons)),
+            nodes=rejection.nodes,
+            examples=rejection.examples if self._reader.nodes else (),
+            detail=rejection.detail if self._everything else "",
+        )
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def _node(self, name: str) -> str:
+        return name if self._reader.nodes else ""
+
+    def _best(self, best: tuple[NodeScore, ...]) -> tuple[NodeScore, ...]:
+        """Return scores, which tell how busy nodes are."""
+        return best if self._everything else ()
+
+    def _of_others(self, event: str) -> str:
+        return event if self._reader.pods else ""
+
+    def _is_own(self, pod: str) -> bool:
+        return self._reader.pods or pod.startswith(f"{self._reader.namespace}/")
+
+    def _text(self, text: str) -> str:
+        return text if self._everything else known_words_only(text, self._own)
 
 
-def _scrubbed(value: Any, scrubber: _Scrubber) -> Any:
-    if isinstance(value, str):
-        return scrubber.text(value)
-    if isinstance(value, list):
-        return [_scrubbed(each, scrubber) for each in value]
-    if isinstance(value, dict):
-        return {
-            key if _FIELD.fullmatch(key) else scrubber.text(key): (
-                each if key in CODES and isinstance(each, str) else _scrubbed(each, scrubber)
-            )
-            for key, each in value.items()
-        }
-    return value
+def _counted(pods: Iterable[PodView]) -> QueueStatistics:
+    """Return statistics of these pods alone; what cannot be told from them is 0 or empty."""
+    counts: dict[str, Any] = {each.name: 0 for each in fields(QueueStatistics)}
+    counts |= {"closed": False, "deferred_namespaces": ()}
+    for pod in pods:
+        counts[COUNTED_PLACES[pod.place]] += 1
+    return QueueStatistics(**counts)
