@@ -1,4 +1,4 @@
-"""The exit codes of the commands that ask a running scheduler (docs/commands.md lists them).
+"""The exit codes of commands that ask a running scheduler, as in docs/asking-the-scheduler.md.
 
 One code has one meaning in all of them, so that a script need not read texts.
 """
@@ -25,6 +25,9 @@ NOT_PERMITTED: Final = 6
 LEADER_CHANGED: Final = 7
 """Another replica took over during the question, twice."""
 UNUSABLE_BUNDLE: Final = 8
+"""A bundle of another version, cut, damaged, or no bundle at all."""
+NO_WEBSOCKET: Final = 9
+"""The API server, or a proxy before it, opens no WebSocket: asking again does not help."""
 
 
 class CommandError(click.ClickException):

@@ -1,10 +1,10 @@
 """The way to the leader with nothing but a kubeconfig.
 
 The Lease names the leader's pod, and has the hash of its certificate (`client.leader_record`). The
-API server forwards a port of the pod; within that, TLS goes from here to the scheduler. A leader
-outside of the cluster is reached at the host that the Lease names. Nothing is sent before the
-certificate was found to have that hash: neither the API server nor a kubelet or whoever plays one
-can read or answer a question. Client certificates go to it only as well, in a second handshake.
+API server forwards a port of the pod; within that, TLS goes from here to the scheduler. Nothing is
+sent before the certificate was found to have that hash: neither the API server nor a kubelet or
+whoever plays one can read or answer a question. Client certificates go to it only as well, in a
+second handshake. No connection is made to a host that the Lease names (`errors.OUTSIDE`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.import_without import import_without
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
 from scheduler.cli.routes import Connection, NotConnectedError
-from scheduler.cli.streams import SocketStream, Stream, TlsStream, connect, exchange
+from scheduler.cli.streams import Stream, TlsStream, connect, exchange
 
 if TYPE_CHECKING:
     from scheduler.client.http.tls import ClientTls
@@ -169,6 +169,11 @@ class LeaderRoute:
                 lease=self._lease, faults=", ".join(faults), namespace=namespace, name=name
             )
             raise NotConnectedError(text, record.holder)
+        if not record.pod:
+            text = errors.OUTSIDE.format(
+                holder=record.holder, lease=self._lease, address=record.address, port=record.port
+            )
+            raise NotConnectedError(text, record.holder)
         return record
 
     def _next_record(
@@ -206,13 +211,11 @@ class LeaderRoute:
     def _handshake(
         self, cluster: Cluster, record: LeaderRecord, timeout: float, context: ssl.SSLContext
     ) -> TlsStream:
-        way = (
-            self._tunnel(cluster, record, timeout) if record.pod else self._direct(record, timeout)
-        )
+        tunnel = self._tunnel(cluster, record, timeout)
         try:
-            return TlsStream(way, context, HOST)
+            return TlsStream(tunnel, context, HOST)
         except (OSError, HTTPException) as error:
-            way.close()
+            tunnel.close()
             raise self._broken(record.name, record.holder, error) from error
 
     def _broken(self, name: str, holder: str, error: Exception) -> NotConnectedError:
@@ -220,16 +223,6 @@ class LeaderRoute:
         return NotConnectedError(
             errors.BROKEN.format(name=name, text=text, lease=self._lease), holder
         )
-
-    def _direct(self, record: LeaderRecord, timeout: float) -> Stream:
-        try:
-            return SocketStream(record.host, record.port, timeout)
-        except (OSError, OverflowError, UnicodeError) as error:
-            # The latter two are for a port or a host that cannot be one.
-            text = errors.OUTSIDE.format(
-                name=record.name, text=failure(error), port=record.port, lease=self._lease
-            )
-            raise NotConnectedError(text, record.holder) from error
 
     def _tunnel(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> PortForward:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from scheduler.cli import exit_codes
 from scheduler.cli.exit_codes import NOT_PERMITTED, OTHER_ERROR, CommandError
 from scheduler.cli.routes import NotConnectedError
 
@@ -29,11 +30,15 @@ NO_ADDRESS: Final = (
     "HTTPS,\nor is another program or an older version. Give --server URL."
 )
 OUTSIDE: Final = (
-    "{name} cannot be reached from here: {text}\n"
-    "The Lease {lease} names this address. If the host has another one for you, or listens to\n"
-    "itself only, open a tunnel to it, such as\n"
+    "{holder}, which holds the Lease {lease}, runs outside of the cluster, and says that it serves "
+    "at {address}.\n"
+    "Nothing was sent: whoever may write the Lease could name any host. If you know this one, "
+    "give\n"
+    "  --server https://{address} --ca-file FILE\n"
+    "with its certificate, or the authority that signed it. If the host listens to itself only, "
+    "open a tunnel,\n"
     "  ssh -L {port}:localhost:{port} HOST\n"
-    "and beside it, the command with  --server https://localhost:{port} --insecure-skip-tls-verify"
+    "and give  --server https://localhost:{port} --insecure-skip-tls-verify"
 )
 BAD_ADDRESS: Final = (
     "the Lease {lease} has an address of its leader that no kubestow publishes: {faults}.\n"
@@ -111,7 +116,9 @@ def tunnel_refused(record: LeaderRecord, server: str, refusal: UpgradeRefusedErr
         namespace=namespace,
         name=name,
     )
-    return NotConnectedError(text, record.holder)
+    # A proxy that fails for a moment answers with a status above 500.
+    code = exit_codes.NO_WEBSOCKET if refusal.status < 500 else exit_codes.UNREACHABLE
+    return NotConnectedError(text, record.holder, code)
 
 
 def status_message(body: bytes) -> str:

@@ -31,8 +31,8 @@ class Connection:
 class NotConnectedError(CommandError):
     """There is no connection to the scheduler, or it broke during the question."""
 
-    def __init__(self, message: str, holder: str = "") -> None:
-        super().__init__(message, UNREACHABLE)
+    def __init__(self, message: str, holder: str = "", exit_code: int = UNREACHABLE) -> None:
+        super().__init__(message, exit_code)
         self.holder = holder
 
 

@@ -1,9 +1,9 @@
 """The address of the leader: an annotation on its Lease that only the leader writes.
 
-`kubestow explain` and the like read it, connect to the pod through the API server, or to the host
-of a process outside of the cluster, and accept the one certificate whose hash is published here. So
-the right to update the Lease decides whom they trust; whoever has it could make itself the leader
-as well. Nothing in the annotation is secret.
+`kubestow explain` and the like read it, connect to the pod through the API server, and accept the
+one certificate whose hash is published here. So the right to update the Lease decides whom they
+trust; whoever has it could make itself the leader as well. Nothing in the annotation is secret. Of
+a process outside of the cluster they show the address, and connect to none.
 
 The annotation names the holder it belongs to. A process that takes the Lease over and does not know
 the annotation leaves it as it is; a reader then sees another holder in the spec, and ignores it.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 import msgspec
@@ -56,9 +57,7 @@ class LeaderRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     @property
     def name(self) -> str:
         """The leader as the subject of a sentence."""
-        if self.pod:
-            return f"the leader, pod {self.pod},"
-        return f"the leader, {self.address} outside of the cluster,"
+        return f"the leader, pod {self.pod},"
 
 
 class LeaderAddress:
@@ -116,15 +115,18 @@ def address_faults(record: LeaderRecord, namespace: str) -> list[str]:
     write Leases could otherwise have the questions, and the credentials with them, sent to a pod
     of their own.
 
-    >>> address_faults(LeaderRecord("me", "system/kubestow-1", 10259, "ab" * 32), "system")
+    >>> good = LeaderRecord("me", "system/kubestow-1", port=1, certificate_sha256="ab" * 32)
+    >>> address_faults(good, "system")
     []
-    >>> address_faults(LeaderRecord("me", "system/../x", 70000, "AB"), "system")
-    ["the pod 'system/../x' is no NAMESPACE/NAME", 'the port 70000 is none from 1 to 65535', \
-"the hash 'AB' is no SHA-256 in lower-case hexadecimal digits"]
+    >>> address_faults(msgspec.structs.replace(good, pod="system/../x", port=70000), "system")
+    ["the pod 'system/../x' is no NAMESPACE/NAME", 'the port 70000 is none from 1 to 65535']
     """
     faults = []
     of, _, name = record.pod.partition("/")
-    if not (is_namespace_name(of) and is_object_name(name)):
+    if record.host and not record.pod:
+        if not _is_host(record.host):
+            faults.append(f"the host {_quoted(record.host)} is neither a name nor an address")
+    elif not (is_namespace_name(of) and is_object_name(name)):
         faults.append(f"the pod {_quoted(record.pod)} is no NAMESPACE/NAME")
     elif of != namespace:
         faults.append(f"the pod {_quoted(record.pod)} is not in namespace {namespace}")
@@ -134,6 +136,17 @@ def address_faults(record: LeaderRecord, namespace: str) -> list[str]:
         hash_ = _quoted(record.certificate_sha256)
         faults.append(f"the hash {hash_} is no SHA-256 in lower-case hexadecimal digits")
     return faults
+
+
+def _is_host(text: str) -> bool:
+    if is_object_name(text.lower()):
+        return True
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    # The zone of an address is any text, and means nothing on another machine.
+    return "%" not in text
 
 
 def _quoted(text: str) -> str:
