@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.cli.command_line import Shell
 from tests.unit.repository.tree import ROOT
 
 COMPLETION = "kubectl_complete-kubestow"
+PROGRAM = "from scheduler.cli.main import main; main(name='kubestow')"
 
 
 def test_help_shows_the_name_that_was_typed(shell: Shell) -> None:
@@ -58,3 +60,33 @@ def test_bash_completes_with_the_installed_script(tmp_path: Path) -> None:
         "word-1",
         "complete -o nosort -F _kubestow_completion kubestow",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["ex"], ["explain"]),
+        (["explain", "--rem"], ["--remedies"]),
+        (["explain", "--remedies", ""], ["quick", "all", "none"]),
+        (["config", "va"], ["validate"]),
+    ],
+)
+def test_bash_completes_with_the_answers_of_the_real_program(
+    tmp_path: Path, words: list[str], expected: list[str]
+) -> None:
+    program = tmp_path / "kubestow"
+    program.write_text(
+        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c "{PROGRAM}" "$@"\n', "utf-8"
+    )
+    program.chmod(0o755)
+    script = ROOT / "scheduler" / "cli" / "completion" / "kubestow.bash"
+    typed = " ".join(f"'{each}'" for each in ("kubestow", *words))
+    lines = (
+        f"source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; "
+        f'_kubestow_completion {program}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    ended = subprocess.run(
+        ["bash", "--norc", "-c", lines], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (ended.stderr, ended.stdout.split()) == ("", expected)
