@@ -64,7 +64,7 @@ async def test_the_samples_of_explain_are_its_answers(scheduling: Open) -> None:
         metadata = {"name": "shop"}
         site.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         site.cluster.create(node("n1", "a"))
-        site.cluster.create(pod("web-0", "3"))
+        site.cluster.create(pod("web-0", "4"))
         await settled(site, "web-0", "n1")
         site.cluster.create(node("n2", "b"))
         site.cluster.create(pod("web-1", "3"))
