@@ -80,7 +80,11 @@ async def seen(site: Site, *, nodes: int) -> None:
         (("big", "--set", "cpu"), BAD_INPUT, "write FIELD=VALUE"),
         (("big", "--set", "cpu=much"), BAD_INPUT, "much"),
         (("big", "--add-node", "cpu"), BAD_INPUT, "write KEY=VALUE"),
-        (("big", "--add-node", "cpu=1,count=900"), BAD_INPUT, "from 1 to 200"),
+        (
+            ("big", "--add-node", "cpu=1,count=900"),
+            BAD_INPUT,
+            "count of nodes to add=900: give a number",
+        ),
         ((), BAD_INPUT, "give either a pod or -f FILE"),
     ],
 )
