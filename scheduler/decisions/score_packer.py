@@ -5,8 +5,9 @@ The next cycle changes the columns, so all that is kept is copied: a few numbers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import repeat, starmap
 from operator import methodcaller
 from struct import Struct
 from typing import Any, Final
@@ -95,8 +96,7 @@ class ScorePacker:
                     assert entry.normalized_rows is not None
                     kept = _places(best, entry.normalized_rows)
                 columns.append(_values(scores, kept or best))
-        pack = layout.one.pack
-        return b"".join([pack(*values) for values in zip(*columns, strict=True)])
+        return b"".join(starmap(layout.one.pack, zip(*columns, strict=True)))
 
 
 # -- totals that change by single rows -----------------------------------------------------------
@@ -209,9 +209,6 @@ def _places(rows: list[int], among: Rows) -> list[int]:
     return places
 
 
-def _values(column: Int64Column | FinalScores | None, places: list[int]) -> list[int]:
-    """Return a few values of a column; for so few, plain Python is quicker than NumPy."""
-    if column is None:
-        return [0] * len(places)
-    read = column.item
-    return [read(place) for place in places]
+def _values(column: Int64Column | FinalScores | None, places: list[int]) -> Iterable[int]:
+    """Return a few values of a column; for so few, NumPy's own selection takes longer."""
+    return repeat(0, len(places)) if column is None else map(column.item, places)
