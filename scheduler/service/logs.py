@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
 import msgspec
@@ -21,7 +23,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from scheduler.service.options import LogFormat
 from scheduler.text.escaping import escaped, escaped_json
-from scheduler.text.redaction import redact_field
+from scheduler.text.redaction import is_secret_name, may_hold_credential, redact_field
 
 DEBUG_VERBOSITY: Final = 4
 """`-v` from which on debug lines are written; kube-scheduler's own lines about single pods begin
@@ -29,9 +31,10 @@ there too."""
 
 MAX_TEXT: Final = 64 * 1024
 """Characters of one text in a line; the rest is cut off."""
-_OURS: Final = frozenset({"ts", "level", "logger"})
 _LINES: Final = frozenset({"exception", "stack"})
-_FIRST: Final = ("ts", "level", "logger", "msg")
+_SINGLE: Final = frozenset({str, int, float, bool, type(None)})
+"""Types of values without parts."""
+_STACK: Final = structlog.processors.StackInfoRenderer()
 
 
 def configure(
@@ -49,28 +52,23 @@ def configure(
     stream = sys.stderr if stream is None else stream
     terminal = stream.isatty()
     text = format == "text" or (format is None and terminal)
-    before: list[Processor] = [
+    processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-        structlog.processors.StackInfoRenderer(),
+        _write_traceback,
+        # After exceptions became text, which may quote a header.
+        redact,
+        _Stamp(),
+        *(_text_renderer(colours=terminal) if text else [_to_json]),
     ]
-    after: list[Processor] = _text_renderer(colours=terminal) if text else _json_renderer()
     structlog.configure(
-        processors=[drop_below_level, *before, *after],
+        processors=[drop_below_level, *processors],
         # Passes every level: loggers are cached, and the level may change (`drop_below_level`).
         wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
         logger_factory=lambda *names: _StreamLogger(names[0] if names else "", stream),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*before, structlog.stdlib.PositionalArgumentsFormatter()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after],
-        )
-    )
+    handler.setFormatter(_Formatter(processors))
     logging.root.handlers[:] = [handler]
     logging.captureWarnings(capture=True)
     set_verbosity(verbosity)
@@ -89,6 +87,44 @@ class _StreamLogger(structlog.PrintLogger):
         self.name = name
 
 
+class _Formatter(logging.Formatter):
+    """Writes a line of a library as one of ours."""
+
+    def __init__(self, processors: Sequence[Processor]) -> None:
+        super().__init__()
+        self._processors = processors
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: Any = {"event": record.getMessage()}
+        if record.exc_info:
+            line["exc_info"] = record.exc_info
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        for process in self._processors:
+            line = process(record, record.levelname.lower(), line)
+        return str(line)
+
+
+class _Stamp:
+    """Adds time, level and name of the logger."""
+
+    def __init__(self) -> None:
+        #: Of one second to the next only the microseconds differ.
+        self._second = 0
+        self._text = ""
+
+    def __call__(self, logger: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+        second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+        if second != self._second:
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = second
+        fields["ts"] = f"{self._text}.{nanoseconds // 1000:06d}Z"
+        fields["level"] = "error" if method == "exception" else method
+        fields["logger"] = logger.name
+        return fields
+
+
 def drop_below_level(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
     """Drop a debug line unless the level in force has them. Raises structlog.DropEvent."""
     if method == "debug" and not logging.root.isEnabledFor(logging.DEBUG):
@@ -96,10 +132,17 @@ def drop_below_level(_: WrappedLogger, method: str, fields: EventDict) -> EventD
     return fields
 
 
+def _write_traceback(logger: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    """Replace `exc_info` and `stack_info` by text."""
+    if "stack_info" in fields:
+        fields = _STACK(logger, method, fields)
+    if "exc_info" in fields:
+        fields = structlog.processors.format_exc_info(logger, method, fields)
+    return fields
+
+
 def _text_renderer(*, colours: bool) -> list[Processor]:
     return [
-        structlog.processors.format_exc_info,
-        redact,
         _escape,
         structlog.dev.ConsoleRenderer(
             colors=colours,
@@ -109,24 +152,22 @@ def _text_renderer(*, colours: bool) -> list[Processor]:
     ]
 
 
-def _json_renderer() -> list[Processor]:
-    return [
-        structlog.processors.format_exc_info,
-        structlog.processors.EventRenamer("msg"),
-        # After exceptions became text, which may quote a header.
-        redact,
-        structlog.processors.JSONRenderer(serializer=_to_json),
-    ]
-
-
-def _to_json(fields: dict[str, Any], **_: Any) -> str:
+def _to_json(_: WrappedLogger, __: str, fields: EventDict) -> str:
     # What every line has comes first: people read JSON logs too.
-    first = {name: fields.pop(name) for name in _FIRST if name in fields}
+    take = fields.pop
+    line = {
+        "ts": take("ts"),
+        "level": take("level"),
+        "logger": take("logger"),
+        "msg": take("event"),
+    }
+    take("msg", None)
+    line |= fields
     try:
-        return escaped_json(msgspec.json.encode(first | fields, enc_hook=str)).decode()
+        return escaped_json(msgspec.json.encode(line, enc_hook=str)).decode()
     except UnicodeEncodeError:
         # Half a surrogate pair in a plugin's words; the standard library escapes it.
-        return json.dumps(first | fields, default=str)
+        return json.dumps(line, default=str)
 
 
 def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
@@ -135,11 +176,19 @@ def redact(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
     >>> redact(None, "info", {"token": "x", "error": "sent Bearer abcdefgh.ijk to y"})
     {'token': '[redacted]', 'error': 'sent Bearer [redacted] to y'}
     """
+    if _is_harmless(fields):
+        return fields
     for name, value in fields.items():
-        if name in _OURS:
-            continue
         fields[name] = redact_field(name, _cut(value))
     return fields
+
+
+def _is_harmless(fields: EventDict) -> bool:
+    """Whether nothing is to be replaced; looks at all texts at once, as most lines are harmless."""
+    if not _SINGLE.issuperset(map(type, fields.values())) or any(map(is_secret_name, fields)):
+        return False
+    text = "\n".join(map(str, fields.values()))
+    return len(text) <= MAX_TEXT and not may_hold_credential(text)
 
 
 def _escape(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -111,6 +112,18 @@ def test_lines_of_libraries_look_like_ours() -> None:
     assert (line["logger"], line["level"], line["msg"]) == ("aiohttp.server", "error", "part of 2")
 
 
+def test_a_library_may_have_a_level_of_its_own() -> None:
+    stream = Stream()
+    logs.configure(verbosity=2, stream=stream)
+    library = logging.getLogger("some.chatty.library")
+    library.setLevel(logging.DEBUG)
+    try:
+        library.debug("detail")
+    finally:
+        library.setLevel(logging.NOTSET)
+    assert [(line["level"], line["msg"]) for line in stream.lines()] == [("debug", "detail")]
+
+
 @pytest.mark.parametrize("format_", ["text", "json"])
 @pytest.mark.parametrize("is_ours", [True, False], ids=["structlog", "logging"])
 def test_an_exception_shows_where_it_was_raised_and_no_local_variable(
@@ -128,6 +141,36 @@ def test_an_exception_shows_where_it_was_raised_and_no_local_variable(
     assert "ValueError: invalid literal" in text
     assert "test_logs.py" in text
     assert "hunter2" not in text
+
+
+def test_the_time_of_a_line_is_that_of_its_event_in_microseconds() -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    before = datetime.now(UTC)
+    for _ in range(3):
+        structlog.get_logger("x").info("now")
+    times = [datetime.fromisoformat(line["ts"]) for line in stream.lines()]
+    assert before <= times[0] <= times[1] <= times[2] <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["structlog", "logging"])
+def test_a_stack_is_written_where_it_was_wanted(is_ours: bool) -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    logger: Any = structlog.get_logger("x") if is_ours else logging.getLogger("some.library")
+    logger.warning("here", stack_info=True)
+    (line,) = stream.lines()
+    assert "test_a_stack_is_written" in line["stack"]
+    assert set(line) == {"ts", "level", "logger", "msg", "stack"}
+
+
+@pytest.mark.parametrize("value", ["s3cret", 12345, b"s3cret", ["s3cret"]])
+def test_a_credential_among_harmless_fields_is_found(value: object) -> None:
+    stream = Stream()
+    logs.configure(stream=stream)
+    structlog.get_logger("x").info("a", pod="ns/a", attempts=1, score=None, password=value)
+    (line,) = stream.lines()
+    assert line["password"] == "[redacted]"
 
 
 @pytest.mark.parametrize("format_", ["text", "json"])
