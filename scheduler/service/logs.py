@@ -80,7 +80,7 @@ def set_verbosity(verbosity: int) -> None:
 
 
 class _StreamLogger(structlog.PrintLogger):
-    """Writer of lines with a name, which `add_logger_name` reads."""
+    """Writer of lines with a name, which `_Stamp` reads."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         super().__init__(stream)
