@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import BAD_INPUT, OTHER_ERROR, UNUSABLE_BUNDLE, CommandError
+from scheduler.cli.pod_format import one_line
 
 if TYPE_CHECKING:
     from scheduler.bundle.reading import Bundle
@@ -141,23 +144,17 @@ def redacted(bundle: Bundle, file: BinaryIO) -> None:
         redactor.learn(line.section, msgspec.json.decode(line.data))
     header = redactor.redact(HEADER, msgspec.to_builtins(bundle.header))
     writer = BundleWriter(msgspec.convert(header, type(bundle.header)))
-    target = bundle.path.with_name(f"{bundle.path.name}.redacted")
-    target.write_bytes(b"")
-    target.chmod(0o600)
-    try:
-        with target.open("wb") as copy:
-            copy.write(writer.begin())
-            for line in bundle.lines():
-                data = redactor.redact(line.section, msgspec.json.decode(line.data))
-                copy.write(writer.add(line.section, data))
-            copy.write(writer.end(bundle.manifest.end, bundle.manifest.detail))
+    # Without a name, so that nobody else can open it or has put a link in its place.
+    with tempfile.TemporaryFile(dir=bundle.path.parent) as copy:
+        copy.write(writer.begin())
+        for line in bundle.lines():
+            data = redactor.redact(line.section, msgspec.json.decode(line.data))
+            copy.write(writer.add(line.section, data))
+        copy.write(writer.end(bundle.manifest.end, bundle.manifest.detail))
+        copy.seek(0)
         file.seek(0)
         file.truncate()
-        with target.open("rb") as copy:
-            while chunk := copy.read(1 << 20):
-                file.write(chunk)
-    finally:
-        target.unlink(missing_ok=True)
+        shutil.copyfileobj(copy, file)
 
 
 def report(path: Path) -> None:
@@ -172,4 +169,4 @@ def report(path: Path) -> None:
     listed = ", ".join(f"{count} {what}" for what, count in counted.items())
     click.echo(f"{path}: {size / 1024:.0f} KiB, {listed}")
     if bundle.manifest.detail:
-        click.echo(f"it ended because {bundle.manifest.detail}")
+        click.echo(one_line(f"it ended because {bundle.manifest.detail}"))

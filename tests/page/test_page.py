@@ -89,6 +89,14 @@ async def test_what_tenants_wrote_is_text_and_shows_its_hidden_characters(page: 
     assert all("status of 400" in problem for problem in page.problems)
 
 
+@pytest.mark.parametrize("address", ["constructor", "toString", "__proto__", "%", "pod/a/b/c"])
+async def test_an_address_that_is_no_view_leads_to_the_first_one(page: Page, address: str) -> None:
+    async with PageServer(Answers()) as server:
+        await page.open(f"{server.url}#/{address}")
+        await page.until("document.querySelector('h1')?.innerText === 'Overview'")
+    assert page.problems == []
+
+
 async def test_the_policy_forbids_html_from_text(page: Page) -> None:
     async with PageServer(Answers()) as server:
         await page.open(server.url)

@@ -27,7 +27,7 @@ def load_run(path: str) -> Run:
     """
     try:
         run = msgspec.json.decode(_content(Path(path)), type=Run)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise RunError(f"{path} is no run ({error}); docs/page.md describes the format") from error
     if not run.begin <= run.end:
         raise RunError(f"{path}: the run ends at {run.end}, before it begins at {run.begin}")

@@ -73,10 +73,13 @@ async def test_a_redacted_busy_run_has_no_name_and_is_replayed(tmp_path: Path) -
             await workload.step()
         await settled(wiring)
         await recording.end()
-    path = tmp_path / "redacted"
+    path, private = tmp_path / "redacted", tmp_path / "private"
     path.write_bytes(recording.path.read_bytes())
+    private.write_text("untouched")
+    (tmp_path / "redacted.redacted").symlink_to(private)
     with path.open("r+b") as file:
         redacted(open_bundle(path), file)
+    assert private.read_text() == "untouched"
     text = gzip.decompress(path.read_bytes()).decode()
     assert re.findall(r"\bpod-\d|\bnode-\d|zone-\d|\blate-|\bteam\b|example\.com", text) == []
     results = Counter(each.result for each in judged(path))

@@ -111,6 +111,7 @@ def test_a_run_is_read_from_plain_and_compressed_files(tmp_path: Path) -> None:
     [
         ("run.json", b"{", "is no run"),
         ("run.json", b'{"kind":"Pod"}', "is no run"),
+        ("run.json", b'{"kind":"Run","x":' + b"[" * 100_000, "is no run"),
         ("run.json.gz", b"no gzip", "cannot read"),
         ("run.json.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], "cannot read"),
         ("gone.json", None, "cannot read"),

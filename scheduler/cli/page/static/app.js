@@ -20,7 +20,7 @@ function route() {
     const [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
     if (name === "pod" && parts.length === 2 && parts.every(Boolean)) return { name, namespace: parts[0], pod: parts[1] };
     if (name === "node" && parts.length === 1 && parts[0]) return { name, node: parts[0] };
-    if (name in VIEWS) return { name };
+    if (Object.hasOwn(VIEWS, name)) return { name };
   } catch {
     // An address that cannot be decoded leads to the first view.
   }

@@ -118,12 +118,12 @@ function Attempt({ decision }) {
 const outcomeOf = ({ decision }) => outcome(decision);
 
 function History({ answer }) {
-  const decisions = [...(answer.data?.decisions ?? [])].sort((a, b) => b.seq - a.seq);
+  const decisions = [...(answer.data?.decisions ?? [])].sort((a, b) => b.seq - a.seq || b.time - a.time);
   return html`<section aria-labelledby="history">
     <h2 id="history">What was decided before</h2>
     ${answer.status === 404 ? html`<p class="empty"><${Text} of=${answer.error} limit=${1000} /></p>`
       : html`<${Pending} answer=${answer} what="its history" />`}
-    <ol class="timeline" reversed>${decisions.map((each) => html`<${Attempt} key=${each.seq} decision=${each} />`)}</ol>
+    <ol class="timeline" reversed>${decisions.map((each) => html`<${Attempt} key=${`${each.seq} ${each.attempt} ${each.time}`} decision=${each} />`)}</ol>
   </section>`;
 }
 
