@@ -8,12 +8,12 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
+from scheduler.text.yaml_limits import YamlLimitError, check_limits
 from simulator import errors
 from simulator.api import APPLY_PATCH, PATCH_TYPES
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, decode_json, encode_json
 from simulator.routing import Query, is_true
-from simulator.yaml_limits import YamlLimitError, check_limits
 
 JSON_TYPE: Final = "application/json"
 

@@ -163,12 +163,15 @@ def _question(pod: str, manifest: dict[str, Any] | None, asked: dict[str, Any]) 
 def _manifest(file: Any, namespace: str) -> dict[str, Any]:
     import yaml
 
+    from scheduler.text.yaml_limits import check_limits
+
     text = file.read(MAX_MANIFEST_BYTES + 1)
     if len(text) > MAX_MANIFEST_BYTES:
         raise click.BadParameter(f"more than {MAX_MANIFEST_BYTES} bytes", param_hint="'-f'")
     try:
+        check_limits(text)
         found = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise click.BadParameter(one_line(str(error)), param_hint="'-f'") from error
     return pod_manifest(found, namespace, Path(getattr(file, "name", "-")).name)
 

@@ -25,9 +25,9 @@ from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.client.resources import PODS, Resource
+from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits
 from simulator.offline.editing import FINISHED, WorldError, resource_of
 from simulator.offline.virtual_time import no_collections
-from simulator.yaml_limits import Loader, YamlLimitError, check_limits
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".gz")
 """Files that are read of a folder."""

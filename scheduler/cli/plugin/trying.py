@@ -79,14 +79,17 @@ def _pods(file: Path | None) -> list[JsonObject]:
     """Read the pods of a file of manifests."""
     import yaml
 
+    from scheduler.text.yaml_limits import check_limits
+
     if file is None:
         return []
     try:
         text = file.read_text(encoding="utf-8")
         if len(text) > MAX_MANIFEST_BYTES:
             raise click.ClickException(f"{file}: more than {MAX_MANIFEST_BYTES} characters")
+        check_limits(text)
         found = [each for each in yaml.safe_load_all(text) if each is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise click.ClickException(f"{file}: {error}") from error
     for each in found:
         if not isinstance(each, dict) or each.get("kind") != "Pod":
