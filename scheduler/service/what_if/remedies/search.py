@@ -27,7 +27,7 @@ from scheduler.service.what_if.remedies import (
     volume_steps,
 )
 from scheduler.service.what_if.remedies.ranking import Options, best, remedy, without_one
-from scheduler.service.what_if.remedies.situation import Situation, evictions, names
+from scheduler.service.what_if.remedies.situation import Situation, evictions, names, removed
 from scheduler.service.what_if.trial import Trial, TrialParts
 
 STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
@@ -177,9 +177,15 @@ class Search:
             while decision.cut and self._tried < MAX_TRIALS:
                 decision, _ = self._try((step,), None)
                 yield
-            if decision.preemption_node and not self._is_ending(decision.victims):
-                node = decision.preemption_node
-                shown = priority_steps.with_victims(step, node, decision.victims)
+            node, victims = decision.preemption_node, decision.victims
+            if not node or self._is_ending(victims):
+                continue
+            gone = Step(Code.EVICT_PODS, "", tuple(removed(each) for each in victims), 0.0, node)
+            # Preemption looks at one node at a time: a pod elsewhere may still be in the way.
+            after, _ = self._try((step, gone), lambda *_: ())
+            yield
+            if after:
+                shown = priority_steps.with_victims(step, node, victims)
                 self._found.append(remedy((*self._first, shown), node))
                 return
 

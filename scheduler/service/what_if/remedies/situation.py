@@ -57,7 +57,12 @@ def set_node(node: Node, path: str, value: Any) -> Change:
 
 def evictions(pods: list[Pod]) -> tuple[Change, ...]:
     """Return the removal of these pods."""
-    return tuple(Change("remove", "Pod", each.key) for each in pods)
+    return tuple(removed(each.key) for each in pods)
+
+
+def removed(key: str) -> Change:
+    """Return the removal of a pod."""
+    return Change("remove", "Pod", key)
 
 
 def names(pods: list[Pod]) -> str:
