@@ -50,6 +50,7 @@ from scheduler.framework import (
     RandomSource,
     Status,
 )
+from scheduler.text.exceptions import error_repr
 
 _METRICS_SAMPLE = 10
 _EXITS = (KeyboardInterrupt, SystemExit)
@@ -114,9 +115,8 @@ class Engine:
     ) -> None:
         """Wire the engine.
 
-        `on_plugin_error(plugin, point, pod, error)` is called for exceptions that no attempt can
-        report: those of Unreserve. Without `extenders` no cycle can be suspended. Without
-        `cycle_budget` the time of a cycle is not limited.
+        `on_plugin_error(plugin, point, pod, error)` is called with what plugins raise. Without
+        `extenders` no cycle can be suspended, without `cycle_budget` its time is not limited.
         """
         self._budget = cycle_budget or CycleBudget(clock.monotonic, float("inf"))
         self._overruns = Overruns()
@@ -235,6 +235,8 @@ class Engine:
         assert algorithm is not None
         outcome = await algorithm.schedule(attempt.state, attempt.pod)
         if isinstance(outcome, Unschedulable):
+            if outcome.raised is not None:
+                self.report_plugin(attempt.pod, outcome.raised)
             rejected = failure.from_fit_error(
                 outcome.error,
                 outcome.nominating,
@@ -276,11 +278,18 @@ class Engine:
         if isinstance(error, NoNodesError):
             return failure.no_nodes(str(error), error.unschedulable_reason)
         if isinstance(error, AttemptError):
+            self.report_plugin(attempt.pod, error)
             return failure.from_status(error.status)
         attempt.fault = error
         if attempt.algorithm is not None:
             attempt.algorithm.search.forget(attempt.pod)
-        return failure.from_status(failed(f"scheduling cycle: {error!r}", error).status)
+        return failure.from_status(failed(f"scheduling cycle: {error_repr(error)}", error).status)
+
+    def report_plugin(self, pod: Pod, error: AttemptError) -> None:
+        """Report the exception of a plugin that ended an attempt, if one did."""
+        cause = error.__cause__
+        if self._on_plugin_error and error.origin[0] and isinstance(cause, Exception):
+            self._on_plugin_error(*error.origin, pod, cause)
 
     # -- the budget of a cycle -------------------------------------------------------------------
 

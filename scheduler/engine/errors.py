@@ -11,6 +11,8 @@ class AttemptError(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
+        #: Plugin and extension point whose exception is the cause; empty if none raised.
+        self.origin: tuple[str, str] = ("", "")
 
 
 def failed(text: str, cause: BaseException | None = None, plugin: str = "") -> AttemptError:

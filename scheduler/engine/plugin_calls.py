@@ -21,6 +21,7 @@ from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
 from scheduler.framework.status import status_or_none
+from scheduler.text.exceptions import error_text
 
 T = TypeVar("T")
 
@@ -58,8 +59,17 @@ class PluginMethod:
 
     def failed(self, plugin: str, why: object, cause: BaseException | None = None) -> AttemptError:
         """Build the error of an attempt in which this method of `plugin` failed."""
-        text = self.text.format(plugin=plugin, why=why)
-        return failed(text, cause, plugin if self.attributed else "")
+        text = self.text.format(plugin=plugin, why=error_text(why))
+        raised = failed(text, cause, plugin if self.attributed else "")
+        if cause is not None:
+            raised.origin = plugin, self.point_label
+        return raised
+
+    @property
+    def point_label(self) -> str:
+        """The extension point: `PreFilter`, `Filter`, `AddPod`, `NormalizeScores`."""
+        words = self.name.removesuffix("_rows").removesuffix("_status").split("_")
+        return "".join(each.capitalize() for each in words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,9 @@ PRE_BIND_PRE_FLIGHT: Final = PluginMethod(
 )
 PRE_BIND: Final = PluginMethod("pre_bind", 'running PreBind plugin "{plugin}": {why}')
 BIND: Final = PluginMethod("bind", 'running Bind plugin "{plugin}": {why}')
+
+POST_FILTER: Final = PluginMethod("post_filter", 'running PostFilter plugin "{plugin}": {why}')
+POST_BIND: Final = PluginMethod("post_bind", 'running PostBind plugin "{plugin}": {why}')
 
 
 @contextmanager

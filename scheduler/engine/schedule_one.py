@@ -19,7 +19,9 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.diagnosis import FitError
+from scheduler.engine.errors import AttemptError
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
+from scheduler.engine.plugin_calls import POST_FILTER
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import INFEASIBLE, Scoring
 from scheduler.engine.search import FeasibleNodes, Search
@@ -75,6 +77,8 @@ class Unschedulable:
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
     #: `namespace/name` of the pods that PostFilter evicts.
     victims: tuple[str, ...] = ()
+    #: What a PostFilter plugin raised.
+    raised: AttemptError | None = None
 
 
 ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, Rows | None]
@@ -262,7 +266,10 @@ class SchedulingAlgorithm:
             point.status = status.code.label
         diagnosis.post_filter_message = status.message
         outcome = result.outcome or _outcome(status)
-        return Unschedulable(fit_error, result.nominating, outcome, result.victims)
+        raised = None
+        if status.error is not None and status.error.__traceback__ is not None:
+            raised = POST_FILTER.failed(status.plugin, status.error, status.error)
+        return Unschedulable(fit_error, result.nominating, outcome, result.victims, raised)
 
 
 def _outcome(status: Status) -> PostFilterOutcome:

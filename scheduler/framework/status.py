@@ -6,6 +6,8 @@ import reprlib
 from dataclasses import dataclass
 from enum import IntEnum
 
+from scheduler.text.exceptions import error_text
+
 
 class Code(IntEnum):
     """Outcome of a plugin call. The ordinals are upstream's; `label` is its text form."""
@@ -70,7 +72,7 @@ class Status:
         """Return the reasons joined as upstream does; the text of `error` comes first."""
         if self.error is None:
             return ", ".join(self.reasons)
-        return ", ".join((str(self.error), *self.reasons))
+        return ", ".join((error_text(self.error), *self.reasons))
 
     def by(self, plugin: str) -> Status:
         """Return the status attributed to `plugin`, unless it is attributed already."""

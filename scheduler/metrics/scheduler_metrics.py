@@ -67,6 +67,7 @@ class SchedulerMetrics:
         self._after_flush = families.counter("scheduler_pod_scheduled_after_flush_total")[()]
         self._handling = families.histogram("scheduler_event_handling_duration_seconds")
         self._handler_errors = families.counter("kubestow_handler_errors_total")
+        self._plugin_exceptions = families.counter("kubestow_plugin_exceptions_total")
         self._permit_waits = families.histogram("scheduler_permit_wait_duration_seconds")
         self._preemption_attempts = families.counter("scheduler_preemption_attempts_total")[()]
         self._preemption_victims = families.histogram("scheduler_preemption_victims")[()]
@@ -86,8 +87,7 @@ class SchedulerMetrics:
         self._assumed_pods = sizes["assumed_pods",]
         self._features = families.gauge("kubernetes_feature_enabled")
         build = build or build_info()
-        # The labels are the fields of version.Info, in their order.
-        version = tuple(build.version_info().values())
+        version = tuple(build.version_info().values())  # the fields of version.Info, in order
         families.gauge("kubernetes_build_info")[version].set(1.0)
         families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
         self._sources: list[Callable[[SchedulerMetrics], None]] = []
@@ -96,6 +96,10 @@ class SchedulerMetrics:
             self.registry.register(FamilyCollector(entries, frozenset(disabled)))
         if process:
             ProcessCollector(registry=self.registry)
+
+    def plugin_exception(self, plugin: str, point: str) -> None:
+        """Count an exception that a plugin raised."""
+        self._plugin_exceptions[plugin, point].inc()
 
     def client_recorder(self, host: str) -> ClientRecorder:
         """Return the recorder of a client of the API server at `host`, a label of its metrics."""

@@ -21,7 +21,13 @@ from scheduler.engine import Attempt, Engine, Failure, WaitingPod
 from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import from_status
-from scheduler.engine.plugin_calls import BIND, PRE_BIND, PRE_BIND_PRE_FLIGHT, call_errors
+from scheduler.engine.plugin_calls import (
+    BIND,
+    POST_BIND,
+    PRE_BIND,
+    PRE_BIND_PRE_FLIGHT,
+    call_errors,
+)
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -35,6 +41,7 @@ from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.recording.journal import Journal
 from scheduler.service.status_writer import StatusWriter
 from scheduler.service.subscriptions import SubscriptionBoard
+from scheduler.text.exceptions import error_repr
 
 _log = structlog.get_logger(__name__)
 
@@ -132,10 +139,11 @@ class BindingCycle:
         try:
             failure = await self._bind(attempt)
         except AttemptError as error:
+            self._engine.report_plugin(attempt.pod, error)
             failure = from_status(error.status)
         except Exception as error:  # noqa: BLE001 - task boundary: a fault must not lose the pod
             _log.exception("binding cycle failed", pod=attempt.pod.key)
-            failure = from_status(failed(f"binding cycle: {error!r}", error).status)
+            failure = from_status(failed(f"binding cycle: {error_repr(error)}", error).status)
         if failure is None:
             self._inbox.submit(partial(self.succeeded, attempt))
         else:
@@ -294,8 +302,9 @@ class BindingCycle:
         for plugin in attempt.framework.post_bind:
             try:
                 await _maybe_await(plugin.post_bind(attempt.state, attempt.pod, attempt.node_name))
-            except Exception:  # noqa: BLE001 - plugin boundary: nothing can undo the binding
-                _log.exception("PostBind plugin failed", plugin=plugin.name, pod=attempt.pod.key)
+            except Exception as error:  # noqa: BLE001 - boundary: nothing can undo the binding
+                raised = POST_BIND.failed(plugin.name, error, error)
+                self._engine.report_plugin(attempt.pod, raised)
 
     # -- outcome ---------------------------------------------------------------------------------
 

@@ -189,6 +189,7 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=self._leading,
             decisions=lambda *pod: history.of_pod(*pod) if history.enabled else None,
+            raised=wiring.scheduling.exceptions.of_plugins,
         )
 
     def _what_if_pages(self, pods: PodPages) -> WhatIfPages:

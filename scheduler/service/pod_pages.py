@@ -6,7 +6,8 @@ decode. Runs on the loop between cycles, so a response shows one consistent stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +22,9 @@ from scheduler.service.query_numbers import number_in
 DEFAULT_LIMIT: Final = 100
 DecisionsOf = Callable[[str, str], Sequence[Decision] | None]
 """Return the remembered decisions about `(namespace, name)`, the oldest first; None: none are."""
+
+RaisedBy = Callable[[Collection[str]], Mapping[str, tuple[str, ...]]]
+"""Return lines about exceptions of these plugins, by plugin."""
 
 MAX_PODS: Final = 10_000
 """Of each sub-queue. More would hold up scheduling while they are encoded."""
@@ -38,11 +42,13 @@ class PodPages:
         clock: Clock,
         leading: Callable[[], bool],
         decisions: DecisionsOf = lambda *_: None,
+        raised: RaisedBy = lambda _: {},
     ) -> None:
         """Serve pods of queue and engine.
 
         `find_pod` returns the newest known state of a pod.
         """
+        self._raised = raised
         self._engine = engine
         self._queue = queue
         self._clock = clock
@@ -87,6 +93,7 @@ class PodPages:
             examples=number_in(query, "examples", DEFAULT_EXAMPLES, 0, MAX_NODES),
             node=query.get("node", ""),
         )
+        explanation = self._with_exceptions(explanation)
         decisions, why_not = self._remembered(explanation)
         return ExplainPage(
             leading=self._leading(),
@@ -95,6 +102,16 @@ class PodPages:
             decisions=decisions,
             not_remembered=why_not,
         )
+
+    def _with_exceptions(self, pod: PodExplanation) -> PodExplanation:
+        """Add what plugins of the pod's profile raised to the explanation of a pending pod."""
+        framework = self._engine.frameworks.get(pod.profile)
+        if pod.nodes is None or framework is None:
+            return pod
+        explanations = dict(pod.nodes.explanations)
+        for plugin, lines in self._raised(framework.plugins.keys()).items():
+            explanations[plugin] = (*explanations.get(plugin, ()), *lines)
+        return replace(pod, nodes=replace(pod.nodes, explanations=explanations))
 
     def _remembered(self, pod: PodExplanation) -> tuple[list[Decision], NotRemembered | None]:
         if pod.profile not in self._engine.frameworks:

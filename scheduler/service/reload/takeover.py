@@ -193,6 +193,7 @@ class Takeover:
         )
         connect_handles(wiring.connections, state, wiring.profiles, scheduling)
         scheduling.conditions.replace(wiring.profiles.frameworks)
+        scheduling.exceptions.forget()
         scheduling.decisions.replace_frameworks(wiring.profiles.frameworks)
         limits = prepared.configuration.options.decision_history
         scheduling.decisions.history.resize(limits.pods, limits.attempts_per_pod)

@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-import structlog
-
-from scheduler.api.pod import Pod
 from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Engine, Evaluator, Framework
 from scheduler.engine.cycle_budget import CycleBudget
@@ -27,13 +24,13 @@ from scheduler.service.handle import SchedulingParts
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import seconds
 from scheduler.service.plugin_conditions import PluginConditions
+from scheduler.service.plugin_exceptions import PluginExceptions
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.profiles import Profiles
 from scheduler.service.stages.state import State
 from scheduler.service.status_writer import StatusWriter
 
-_log = structlog.get_logger(__name__)
 _errors = LimitedLog(__name__)
 
 
@@ -55,6 +52,7 @@ class Scheduling:
     #: What the plugins of each profile registered; replaced in place.
     hints: dict[str, QueueingHintMap]
     decisions: DecisionRecorder
+    exceptions: PluginExceptions
 
 
 def build_scheduling(
@@ -76,8 +74,11 @@ def build_scheduling(
     budget = _budget(connections)
     hints = hint_maps(connections, profiles.frameworks, extenders=bool(state.extenders))
     registered = registered_resources(hints)
-    queue = _queue(connections, state, profiles, features, budget, max_in_unschedulable, hints)
-    engine = _engine(connections, state, profiles, queue, budget)
+    raised = PluginExceptions(metrics.plugin_exception)
+    queue = _queue(
+        connections, state, profiles, features, budget, max_in_unschedulable, hints, raised
+    )
+    engine = _engine(connections, state, profiles, queue, budget, raised)
     statuses = StatusWriter(connections.dispatcher, clock, queue.nominator)
     conditions = PluginConditions(profiles.frameworks)
     gates = _gates(connections, state, queue, statuses, conditions)
@@ -109,7 +110,7 @@ def build_scheduling(
     )
     scheduling = Scheduling(
         queue, registered, features, engine, gates, failures, binding, loop, budget, conditions,
-        hints, decisions,
+        hints, decisions, raised,
     )  # fmt: skip
     connect_handles(connections, state, profiles, scheduling)
     return scheduling
@@ -219,6 +220,7 @@ def _queue(
     budget: CycleBudget,
     max_in_unschedulable: timedelta,
     hints: Mapping[str, QueueingHintMap],
+    raised: PluginExceptions,
 ) -> SchedulingQueue:
     configuration, frameworks = connections.configuration, profiles.frameworks
     settings, gates = configuration.options, configuration.feature_gates
@@ -241,7 +243,7 @@ def _queue(
         ),
         metrics=connections.metrics.queue,
         timer=connections.clock.monotonic,
-        on_plugin_error=_log_plugin_error,
+        on_plugin_error=raised.raised,
     )
     queue.nominator.subscribe(state.subscriptions.publish_nomination)
     queue.nominator.subscribe_nodes(state.cache.table.note_nominations)
@@ -254,6 +256,7 @@ def _engine(
     profiles: Profiles,
     queue: SchedulingQueue,
     budget: CycleBudget,
+    raised: PluginExceptions,
 ) -> Engine:
     configuration, tracing = connections.configuration, connections.tracing
     metrics = connections.metrics.engine
@@ -268,7 +271,7 @@ def _engine(
         plugin_time_budget=seconds(configuration.options.plugin_time_budget),
         cycle_budget=budget,
         waiting_pods=state.waiting_pods,
-        on_plugin_error=_log_plugin_error,
+        on_plugin_error=raised.raised,
         extenders=state.extenders,
     )
 
@@ -341,7 +344,3 @@ def extender_binder(
 
 def _full_collections() -> int:
     return int(gc.get_stats()[-1]["collections"])
-
-
-def _log_plugin_error(plugin: str, what: str, pod: Pod, problem: Exception) -> None:
-    _log.error("plugin raised", plugin=plugin, where=what, pod=pod.key, error=repr(problem))

@@ -130,6 +130,14 @@ async def test_every_extension_point_may_raise(cluster: EmbeddedCluster) -> None
         assert bound_to(cluster, victim_of("post_bind")), "bound is bound"
         assert not bound_to(cluster, victim_of("pre_enqueue")), "gated"
         assert not condition(cluster, victim_of("pre_enqueue"))
+        for method in methods:
+            label = "".join(each.capitalize() for each in method.removesuffix("_rows").split("_"))
+            assert sample(
+                scheduler,
+                "kubestow_plugin_exceptions_total",
+                plugin=f"Broken-{method}",
+                extension_point=label,
+            ), method
         faults.healed = True
         cluster.create(node("n3", cpu="2000"))
         await until(
@@ -239,3 +247,47 @@ async def test_the_result_of_a_cancelled_task_does_not_end_scheduling(
         assert condition(cluster, "odd")["message"] == "scheduling cycle: CancelledError()"
         cluster.create(pod("usual"))
         await until(lambda: bound_to(cluster, "usual"), "the loop goes on")
+
+
+class MuteError(Exception):
+    """Cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("mute")
+
+    __repr__ = __str__
+
+
+class LongError(Exception):
+    """Has a text of megabytes."""
+
+    def __str__(self) -> str:
+        return "x" * 10_000_000
+
+
+@pytest.mark.parametrize("error", [MuteError, LongError])
+@pytest.mark.parametrize("method", ["pre_enqueue", "filter", "pre_bind"])
+async def test_an_exception_with_a_hostile_text_costs_one_attempt(
+    cluster: EmbeddedCluster, method: str, error: type[Exception]
+) -> None:
+    """Its text is bounded, and that it cannot be read ends nothing."""
+    name = f"Broken-{method}"
+
+    def called(*arguments: Any) -> None:
+        pods = [each for each in arguments if hasattr(each, "metadata")]
+        if pods[0].metadata.name == "victim":
+            raise error
+
+    cluster.create(node("n1", cpu="100"))
+    broken = plugin(name, **{method: called})
+    async with scheduling(cluster, [broken]) as scheduler:
+        cluster.create(pod("victim"))
+        await until(
+            lambda: sample(scheduler, "kubestow_plugin_exceptions_total", plugin=name), "counted"
+        )
+        cluster.create(pod("next"))
+        await until(lambda: bound_to(cluster, "next"), "the next pod is bound")
+        assert not bound_to(cluster, "victim")
+        if method != "pre_enqueue":
+            await until(lambda: condition(cluster, "victim"), "the condition")
+            assert len(condition(cluster, "victim")["message"]) < 20_000

@@ -234,6 +234,12 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
         1,
     ),
     (lambda m: m.handler_error("pods"), "kubestow_handler_errors_total", {"resource": "pods"}, 1),
+    (
+        lambda m: m.plugin_exception("Gpu", "Filter"),
+        "kubestow_plugin_exceptions_total",
+        {"plugin": "Gpu", "extension_point": "Filter"},
+        1,
+    ),
     (lambda m: m.loop_lag(0.3), "kubestow_event_loop_lag_seconds_sum", {}, 0.3),
     (lambda m: m.bind_outcome("bound"), "kubestow_bind_outcomes_total", {"outcome": "bound"}, 1),
     (lambda m: m.engine.over_budget("Slow", "Filter", 0.1),
