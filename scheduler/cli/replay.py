@@ -25,16 +25,20 @@ from scheduler.pages.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from simulator.offline.replay import Judgement, Replay
+    from simulator.offline.judgement import Judgement
+    from simulator.offline.replay import Replay
 
 HELP: Final = """\
 Decide again, in this process, what a bundle or a recording remembers.
 
 Of a recording (`kubestow record`) every attempt is decided again with the same objects, times,
 random state and queue record, and compared: node, nodes looked at and found to fit, victims,
-nomination, rejections and message. What differs is listed with the likeliest reason. A bundle
-(`kubestow bundle`) has no changes of objects: only decisions after which nothing changed can be
-judged.
+nomination, rejections and message. What differs is listed with the likeliest reason.
+
+A bundle (`kubestow bundle`) has the state of one moment. Of its decisions are judged: the last
+rejection of each pod that still waits, which must be rejected again unless an event has moved it
+since; and placements, taken back one by one from the last, until one of them, or what changed in
+between, cannot be told from the file. All others are unjudged, each with the reason.
 
 Exit code: 0 everything that can be judged is reproduced, 3 something is not, 8 the file cannot be
 used.
@@ -72,7 +76,8 @@ def command(
     output: str,
 ) -> None:
     """Replay a file."""
-    from simulator.offline.replay import DIFFERENT, Replay
+    from simulator.offline.judgement import DIFFERENT
+    from simulator.offline.replay import Replay
 
     counts: Counter[str] = Counter()
     console = wide_console()

@@ -1,5 +1,8 @@
 """Replay: a recording decided again, attempt by attempt, and compared with what was decided then.
 
+A bundle without a recording has no attempts; `remembered` judges what it can of the decisions that
+are remembered in it.
+
 The world is driven by the recording: changes of objects arrive in the recorded order, clocks show
 the recorded times, and each attempt begins with the recorded random state, rotation, nominations
 and queue record. What is decided again is the scheduling cycle itself: PreFilter to Permit.
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -36,12 +39,10 @@ from simulator.offline.bundles import (
     restore_record,
 )
 from simulator.offline.editing import resource_of
+from simulator.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement
+from simulator.offline.remembered import RememberedDecisions
 from simulator.offline.virtual_time import only_errors_logged
 from simulator.offline.world import World
-
-SAME: Final = "reproduced"
-DIFFERENT: Final = "different"
-UNJUDGED: Final = "unjudged"
 
 
 class _Times(msgspec.Struct):
@@ -94,22 +95,6 @@ class _Binding(_Times):
     failure: _Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """One recorded attempt, and what became of it here."""
-
-    seq: int
-    time: float
-    """Wall clock seconds."""
-    pod: str
-    result: str
-    """`reproduced`, `different` or `unjudged`."""
-    why: str
-    """Of one that is not reproduced: what differs, or why it cannot be judged."""
-    recorded: Outcome
-    replayed: Outcome | None = None
-
-
 @dataclass(slots=True)
 class Replay:
     """Replays one file; a context manager.
@@ -152,12 +137,17 @@ class Replay:
     def run(self, until: int | None = None) -> Iterator[Judgement]:
         """Replay the stream, and yield a judgement of each attempt, in order.
 
-        `until` is the number of the last attempt to replay.
+        Of a bundle without a stream, a judgement of each remembered decision. `until` is the number
+        of the last attempt to replay.
 
         Raises:
-            BundleError: the stream is malformed.
+            BundleError: the file is malformed.
         """
         path = self.content.bundle.path
+        if self.content.bundle.header.kind == "Bundle":
+            remembered = RememberedDecisions(self.content, self.world.scheduler, self._attempts)
+            yield from (each for each in remembered.judged() if until is None or each.seq <= until)
+            return
         for line in self.content.stream():
             try:
                 with only_errors_logged():

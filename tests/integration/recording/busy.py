@@ -96,6 +96,10 @@ class Workload:
         for _ in range(4):
             self._gated()
 
+    def crowd(self) -> None:
+        """Add a pod that no node is large enough for."""
+        self._create(pod("giant", "100"))
+
     def _gated(self) -> None:
         made = pod(self._name(), "1", gates=HELD)
         made["metadata"]["namespace"] = "team"

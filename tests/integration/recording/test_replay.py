@@ -20,7 +20,8 @@ from scheduler.pages import DecisionResult
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
-from simulator.offline.replay import Judgement, Replay
+from simulator.offline.judgement import Judgement
+from simulator.offline.replay import Replay
 from testing.embedded_service import settled, until
 from tests.integration.recording.busy import Recording, busy
 from tests.unit.decisions.test_history import remembered
@@ -31,7 +32,7 @@ def judged(path: Path) -> list[Judgement]:
         return list(replay.run())
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 async def test_a_busy_run_is_reproduced(tmp_path: Path, seed: int) -> None:
     """With preemption, pods held by a deferred quota, and fallback from spreading."""
     async with busy(seed) as (wiring, workload):

@@ -16,7 +16,8 @@ from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.main import COMMANDS
 from scheduler.pages import ExplainPage, QueuePage, SummaryPage, WhatIfResult
-from simulator.offline.replay import Judgement, Replay
+from simulator.offline.judgement import Judgement
+from simulator.offline.replay import Replay
 from testing.filled_records import filled
 from tests.unit.cli.command_line import Shell
 

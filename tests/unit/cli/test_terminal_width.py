@@ -61,7 +61,7 @@ from scheduler.pages import (
     WhatIfResult,
 )
 from scheduler.pages.story import tell
-from simulator.offline.replay import Judgement
+from simulator.offline.judgement import Judgement
 
 Show = Callable[[Console], None]
 
