@@ -42,7 +42,8 @@ from simulator.offline.assembly import Assembly
 from simulator.offline.editing import WorldError, checked, resource_of
 from simulator.offline.tables import Tables
 
-_MALFORMED: Final = (msgspec.DecodeError, ValueError, TypeError, KeyError, LookupError)
+MALFORMED: Final = (msgspec.DecodeError, ValueError, TypeError, LookupError, OverflowError)
+"""What content that makes no sense raises where it is used; numbers may be too large as well."""
 
 
 class _Configured(msgspec.Struct, rename="camel"):
@@ -245,7 +246,7 @@ class Restorer:
             self._rest()
         except BundleError:
             raise
-        except _MALFORMED as error:
+        except MALFORMED as error:
             path = self._content.bundle.path
             raise BundleError(f"{path}: the bundle contradicts itself: {error}") from error
 
@@ -319,7 +320,7 @@ def put_object(
     """Add or replace an object of a bundle, or count its kind as unknown.
 
     Raises:
-        BundleError: it is malformed.
+        ValueError: it is malformed.
     """
     head = msgspec.json.decode(raw, type=_Head)
     try:
@@ -331,12 +332,12 @@ def put_object(
     try:
         item = resource.decode(raw)
         if not item.metadata.name:
-            raise BundleError(f"a {resource.kind} of the bundle has no name")
+            raise ValueError(f"a {resource.kind} has no name")
         complete(resource, item)
         checked(resource, item)
         tables.put(resource.plural, item)
     except (QuantityError, msgspec.DecodeError) as error:
-        raise BundleError(f"a {resource.kind} of the bundle is malformed: {error}") from error
+        raise ValueError(f"a {resource.kind} is malformed: {error}") from error
 
 
 def find_pod(assembly: Assembly, key: str, uid: str) -> Pod | None:

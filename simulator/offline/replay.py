@@ -29,6 +29,7 @@ from scheduler.engine.adoption import adopt
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, PostFilterOutcome
 from scheduler.metrics import build_info
 from simulator.offline.bundles import (
+    MALFORMED,
     Content,
     Record,
     Restorer,
@@ -154,7 +155,7 @@ class Replay:
                     judgement = self._apply(path, line)
             except BundleError:
                 raise
-            except (msgspec.DecodeError, ValueError, TypeError, LookupError) as error:
+            except MALFORMED as error:
                 text = f"{path}: the recording contradicts itself ({line.section}): {error}"
                 raise BundleError(text) from error
             if judgement is not None:

@@ -1,0 +1,205 @@
+"""Worlds of bundles and replays of hand-made files: what they refuse, skip and restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scheduler.bundle.format import API_VERSION, BundleError, Header
+from scheduler.bundle.writing import BundleWriter
+from simulator import offline
+from simulator.offline.judgement import Judgement
+from simulator.offline.replay import Replay
+
+Line = tuple[str, Any]
+CONFIGURATION: Final = {
+    "configuration": {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+    }
+}
+STATE: Final = {"time": 1e9, "monotonic": 50.0, "random": [3, [*range(1, 625), 1], None]}
+ATTEMPT: Final = {
+    "time": 1e9, "monotonic": 51.0, "now": 1e9, "seq": 1, "pod": "default/web", "uid": "web-uid",
+    "random": {"position": 1}, "rotation": 0,
+    "outcome": {"node": "n", "evaluated": 1, "feasible": 1},
+}  # fmt: skip
+HUGE: Final = 10**30
+DEEP: Final = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def small(*stream: Line, **changes: Any) -> list[Line]:
+    """Return the lines of a file with one node and one pending pod."""
+    sections: dict[str, Any] = {
+        "configuration": [CONFIGURATION],
+        "state": [STATE],
+        "row": [{"node": "n", "pods": []}],
+        "object": [_object(offline.node("n", cpu=4)), _object(offline.pod("web", cpu=1))],
+        "queue": [{"pod": "default/web", "uid": "web-uid", "place": "active"}],
+    } | changes
+    return [*((name, each) for name, found in sections.items() for each in found), *stream]
+
+
+def _object(made: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {"uid": f"{made['metadata']['name']}-uid", **made["metadata"]}
+    if made["kind"] == "Pod":
+        metadata.setdefault("namespace", "default")
+        made = {**made, "spec": {**made["spec"], "schedulerName": "kubestow"}}
+    return {**made, "metadata": metadata}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[list[Line]], Path]:
+    """Return a function that writes lines as a file, a recording if it has a stream."""
+
+    def write(lines: list[Line], kind: str = "Recording") -> Path:
+        writer = BundleWriter(Header(api_version=API_VERSION, kind=kind, version="9.9"))
+        pieces = [writer.begin(), *(writer.add(*line) for line in lines), writer.end()]
+        path = tmp_path / "file"
+        path.write_bytes(b"".join(pieces))
+        return path
+
+    return write
+
+
+Write = Callable[..., Path]
+
+
+def judged(path: Path) -> list[Judgement]:
+    with Replay.of(path) as replay:
+        return list(replay.run())
+
+
+def test_a_small_recording_is_replayed(write: Write) -> None:
+    (found,) = judged(write(small(("attempt", ATTEMPT))))
+    assert (found.result, found.why) == ("reproduced", "")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        ({"node": "moon", "evaluated": 1, "feasible": 1}, "node was moon, here n"),
+        ({"node": "n", "evaluated": 9, "feasible": 1}, "evaluated was 9, here 1"),
+        ({"reason": "Unschedulable", "message": "full"}, "message was full, here none"),
+    ],
+)
+def test_a_difference_is_named_with_the_version_that_wrote_the_file(
+    write: Write, outcome: dict[str, Any], why: str
+) -> None:
+    (found,) = judged(write(small(("attempt", ATTEMPT | {"outcome": outcome}))))
+    assert found.result == "different"
+    assert why in found.why
+    assert "written by kubestow 9.9, and this is" in found.why
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"uid": "another"}, "the pod is not in the file"),
+        ({"pod": "default/nobody"}, "the pod is not in the file"),
+        (
+            {"outcome": {"node": "n", "unjudgeable": "extenders took part"}},
+            "extenders took part",
+        ),
+    ],
+)
+def test_an_attempt_that_cannot_be_judged_says_why(
+    write: Write, change: dict[str, Any], why: str
+) -> None:
+    (found,) = judged(write(small(("attempt", ATTEMPT | change))))
+    assert (found.result, found.why) == ("unjudged", why)
+
+
+def test_kinds_of_a_later_version_are_counted_and_skipped(write: Write) -> None:
+    strange = {"apiVersion": "later.k8s.io/v3", "kind": "Thing", "metadata": {"name": "x"}}
+    path = write(small(("delta", _delta(strange)), ("attempt", ATTEMPT), ("later", {"x": 1})))
+    with Replay.of(path) as replay:
+        assert [each.result for each in replay.run()] == ["reproduced"]
+        assert replay.unknown == {"later.k8s.io/v3 Thing": 1}
+    known = [_object(offline.node("n", cpu=4)), _object(offline.pod("web", cpu=1))]
+    path = write(small(object=[*known, strange]), kind="Bundle")
+    with offline.World.load(path) as world:
+        assert "later.k8s.io/v3 Thing: 1 skipped, since this version knows no such objects" in (
+            world.notes
+        )
+        world.schedule()
+        assert world.placements() == {"default/web": "n"}
+
+
+def _delta(made: Mapping[str, Any], kind: str = "ADDED") -> dict[str, Any]:
+    return {"time": 1e9, "monotonic": 50.5, "plural": "things", "type": kind, "object": made}
+
+
+def test_a_recorded_change_is_applied_before_the_attempt_that_saw_it(write: Write) -> None:
+    full = _delta(_object(offline.node("n", cpu=0)), "MODIFIED") | {"plural": "nodes"}
+    (found,) = judged(write(small(("delta", full), ("attempt", ATTEMPT))))
+    assert found.result == "different"
+    assert "node was n, here none" in found.why
+
+
+MALFORMED: Final[dict[str, list[Line]]] = {
+    "no configuration": small(configuration=[]),
+    "no state": small(state=[]),
+    "a configuration that is none": small(configuration=[{"configuration": {"kind": "Pod"}}]),
+    "a setting of another version": small(
+        configuration=[{"configuration": CONFIGURATION["configuration"] | {"later": 1}}]
+    ),
+    "a plugin that is not installed": small(
+        configuration=[
+            {
+                "configuration": CONFIGURATION["configuration"]
+                | {
+                    "profiles": [
+                        {
+                            "schedulerName": "x",
+                            "plugins": {"score": {"enabled": [{"name": "absent:Plugin"}]}},
+                        }
+                    ]
+                }
+            }
+        ]
+    ),
+    "a random state that is none": small(state=[STATE | {"random": [3, [1, 2], None]}]),
+    "a huge random state": small(state=[STATE | {"random": [3, [HUGE] * 625, None]}]),
+    "a state of another type": small(state=[STATE | {"time": "noon"}]),
+    "a row of another type": small(row=[{"node": 7}]),
+    "a nameless object": small(object=[{"apiVersion": "v1", "kind": "Pod", "metadata": {}}]),
+    "an amount that is none": small(object=[_object(offline.node("n", cpu="many"))]),
+    "a place that is none": small(queue=[{"pod": "default/web", "uid": "web-uid", "place": "x"}]),
+    "a queue record of another type": small(
+        queue=[
+            {"pod": "default/web", "uid": "web-uid", "place": "active", "info": {"attempts": []}}
+        ]
+    ),
+    "an attempt without outcome": small(("attempt", {"seq": 1})),
+    "an attempt with another random state": small(
+        ("attempt", ATTEMPT | {"random": {"position": 1, "words": [1]}})
+    ),
+    "a change without object": small(("delta", {"time": 1.0, "monotonic": 1.0})),
+    "a binding step with another failure": small(
+        ("binding", {"time": 1.0, "monotonic": 1.0, "uid": "x", "step": "failed", "failure": 7})
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_file_that_makes_no_sense_is_refused_by_name(write: Write, kind: str) -> None:
+    path = write(MALFORMED[kind])
+    with pytest.raises(BundleError) as caught:
+        judged(path)
+    assert str(path) in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("section", ["object", "queue", "plugin", "attempt", "delta", "decision"])
+def test_a_line_that_nests_deeply_is_refused(tmp_path: Path, section: str) -> None:
+    writer = BundleWriter(Header(api_version=API_VERSION, kind="Bundle", version="9.9"))
+    pieces = [writer.begin(), *(writer.add(*line) for line in small())]
+    pieces += [writer.add_raw(section, DEEP)]
+    path = tmp_path / "deep"
+    path.write_bytes(b"".join([*pieces, writer.end()]))
+    with pytest.raises(BundleError, match=f"{path}: "):
+        judged(path)
