@@ -1,7 +1,7 @@
 """Questions of people whose kubeconfig has nothing but a client certificate, as kubeadm writes it.
 
 The API server publishes the authority in the ConfigMap extension-apiserver-authentication; nobody
-tells the scheduler. It runs with the roles of the manifests, in a pod and outside of the cluster.
+tells the scheduler. It runs with the roles of the manifests.
 """
 
 from __future__ import annotations
@@ -110,16 +110,11 @@ def _bind(control_plane: ControlPlane, kind: str, user: str) -> None:
     control_plane.admin.ensure(f"{RBAC}/{namespace}{where}", body)
 
 
-@pytest.fixture(scope="module", params=["in a pod", "outside of the cluster"])
-def site(
-    request: pytest.FixtureRequest,
-    envtest_binaries: Binaries,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def site(envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("certificates")
     authority = issue(folder, "authority")
     options = ApiServerOptions(extra_arguments=(f"--client-ca-file={authority}",))
-    inside = {"POD_NAME": POD, "POD_NAMESPACE": NAMESPACE}
     with (
         ControlPlane(envtest_binaries, options, folder / "plane") as control_plane,
         FakeKubelet() as kubelet,
@@ -133,7 +128,7 @@ def site(
             control_plane,
             {"leaderElection": ELECTION},
             kubeconfig=control_plane.service_account_kubeconfig(NAMESPACE, "kubestow"),
-            environment=inside if request.param == "in a pod" else {},
+            environment={"POD_NAME": POD, "POD_NAMESPACE": NAMESPACE},
         )
         found = Site(control_plane, kubelet, folder, scheduler)
         until(lambda: (found.record() or LeaderRecord("")).reachable, "a leader with its address")
@@ -147,9 +142,7 @@ def test_a_certificate_is_all_that_a_question_needs(site: Site) -> None:
         _bind(site.control_plane, kind, "jane")
     found = until(lambda: _answered(site.queue("jane")), "an answer to a known user")
     assert json.loads(found.stdout)["leading"] is True
-    record = site.record()
-    assert record is not None
-    assert bool(record.pod) is bool(site.kubelet.asked)
+    assert set(site.kubelet.asked) == {f"{NAMESPACE}/{POD}"}
 
 
 def test_a_user_without_permission_is_refused_by_name(site: Site) -> None:
@@ -197,8 +190,6 @@ def test_an_impostor_sees_neither_certificate_nor_question(site: Site) -> None:
     for kind in ("Role", "ClusterRole"):
         _bind(site.control_plane, kind, "jill")
     until(lambda: _answered(site.queue("jill")), "an answer of the right one")
-    if not record.pod:
-        pytest.skip("only a tunnel can lead elsewhere without another record on the Lease")
     with impostor(site.folder) as (port, seen), site.kubelet.redirect(record.port, port):
         refused = site.queue("jill")
     assert (refused.returncode, refused.stdout) == (5, "")
