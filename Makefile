@@ -166,6 +166,10 @@ robustness: envtest-build ## Let processes, connections and clocks fail at rando
 remedies: $(STAMP) ## Judge the remedies of 300 random worlds: each is carried out in a fresh world
 	$(BIN)/python -m benchmarks.remedies
 
+.PHONY: bench-offline
+bench-offline: $(STAMP) ## Measure arrivals in an offline world, by the direct loop and by tasks, and loading
+	$(BIN)/python -m benchmarks.offline
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## Fuzz what reads bytes of others, for SECONDS together; finds go to build/fuzz
 	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS)

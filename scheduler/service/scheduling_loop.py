@@ -321,6 +321,16 @@ class SchedulingLoop:
             self._wake.clear()
             await asyncio.sleep(0)
             return
+        delay = self.seconds_to_sleep()
+        try:
+            async with asyncio.timeout(None if delay == float("inf") else delay):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    def seconds_to_sleep(self) -> float:
+        """Return the time after which there is work, unless something happens before."""
         wakeup = self._queue.next_wakeup()
         delay = self.max_sleep
         if wakeup is not None:
@@ -329,9 +339,4 @@ class SchedulingLoop:
             due = work.next_due()
             if due is not None:
                 delay = min(delay, max(due - self._clock.monotonic(), 0.0))
-        try:
-            async with asyncio.timeout(None if delay == float("inf") else delay):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        self._wake.clear()
+        return delay

@@ -25,6 +25,7 @@ from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.api_writer import ProfileEvents
 from scheduler.service.background import BackgroundTasks
+from scheduler.service.decision_log import DecisionLog
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from scheduler.service.resources import EVENT_RESOURCES
@@ -34,6 +35,7 @@ from scheduler.service.stages.reflectors import needed_plurals
 from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
 from scheduler.service.what_if.trial import TrialParts
+from simulator.offline.direct_loop import DirectLoop, Wake, suits
 from simulator.offline.event_log import EventLog
 from simulator.offline.server import OfflineServer
 from simulator.offline.tables import Handlers, Tables
@@ -68,6 +70,8 @@ class Assembly:
     metrics: SchedulerMetrics
     #: The Events that were recorded, if they are kept.
     events: EventLog
+    #: None where scheduling cycles may be suspended: a task of the service's loop schedules then.
+    direct: DirectLoop | None
 
     def trial_parts(self) -> TrialParts:
         """Return what trials work on (`scheduler.service.what_if`)."""
@@ -85,7 +89,8 @@ class Assembly:
 
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield a name and a coroutine for everything that runs as long as the world."""
-        yield "scheduling loop", self.scheduling.loop.run()
+        if self.direct is None:
+            yield "scheduling loop", self.scheduling.loop.run()
         yield "dispatcher", self.dispatcher.run()
 
 
@@ -141,7 +146,7 @@ def assemble(
     loop = VirtualLoop()
     clock = VirtualClock(loop, start)
     source = random.Random(seed)
-    metrics = _metrics()
+    metrics = _Unmeasured()
     background = OfflineBackground(loop)
     tables = Tables()
     server = OfflineServer(tables, loop, clock)
@@ -161,12 +166,12 @@ def assemble(
         events=ProfileEvents(events, configuration.profiles[0].scheduler_name),
         tracing=None,
     )
-    state = replace(build_state(connections), background=background)
+    wake = Wake()
+    state = replace(build_state(connections, wake), background=background)
     tables.signatures = state.signatures
     profiles = build_profiles(connections, state, registry)
     flush_after = RunOptions().pod_max_in_unschedulable_pods
     scheduling = build_scheduling(connections, state, profiles, flush_after)
-    scheduling.loop.max_sleep = float("inf")  # Wall time follows the time of the loop.
     event_handlers = EventHandlers(
         state.cache,
         scheduling.queue,
@@ -179,22 +184,66 @@ def assemble(
         features=scheduling.features,
         honor_foreign_nominations=configuration.options.honor_foreign_nominations,
     )
-    needed = needed_plurals(profiles.frameworks, scheduling.registered, state.subscriptions.plurals)
-    for plural in ("nodes", "pods", *needed):
-        if plural in tables.stores:
-            state.listers.add(plural, tables.stores[plural])
+    needed = _listed(tables, state, profiles, scheduling)
     return Assembly(
         configuration, loop, clock, source, tables, server, dispatcher, state, background,
         profiles, scheduling, event_handlers, handlers_of(event_handlers, state, needed), needed,
         notes, metrics, events,
+        _adapted(scheduling, loop, clock, wake, state),
     )  # fmt: skip
 
 
-def _metrics() -> SchedulerMetrics:
-    metrics = SchedulerMetrics(process=False)
-    # Nobody reads the times of extension points, of which each cycle has a dozen.
-    metrics.engine = cast("Any", NoMetrics())
-    return metrics
+def _listed(
+    tables: Tables, state: State, profiles: Profiles, scheduling: Scheduling
+) -> tuple[str, ...]:
+    """Let plugins list what they need; return the plurals."""
+    needed = needed_plurals(profiles.frameworks, scheduling.registered, state.subscriptions.plurals)
+    for plural in ("nodes", "pods", *needed):
+        if plural in tables.stores:
+            state.listers.add(plural, tables.stores[plural])
+    return needed
+
+
+def _adapted(
+    scheduling: Scheduling, loop: VirtualLoop, clock: VirtualClock, wake: Wake, state: State
+) -> DirectLoop | None:
+    """Adapt the scheduling of the service to a world; return its direct loop if that suits it."""
+    scheduling.failures.log = _NoLog(clock)
+    scheduling.loop.max_sleep = float("inf")  # Wall time follows the time of the loop.
+    return DirectLoop(loop, wake, state, scheduling) if suits(scheduling.engine) else None
+
+
+class _Unmeasured(SchedulerMetrics):
+    """Drops what every pod causes, since nobody reads the metrics of a world."""
+
+    def __init__(self) -> None:
+        super().__init__(process=False)
+        self.engine = cast("Any", NoMetrics())
+
+    def attempt(self, *_: object) -> None:
+        """Do nothing."""
+
+    def bound(self, *_: object, **__: object) -> None:
+        """Do nothing."""
+
+    def binding_cycles(self, _: int) -> None:
+        """Do nothing."""
+
+    def bind_outcome(self, _: str) -> None:
+        """Do nothing."""
+
+    def event_handling(self, *_: object) -> None:
+        """Do nothing."""
+
+
+class _NoLog(DecisionLog):
+    """In place of the lines about decisions: they are results here."""
+
+    def placed(self, *_: object) -> None:
+        """Do nothing."""
+
+    def rejected(self, *_: object) -> None:
+        """Do nothing."""
 
 
 def handlers_of(handlers: EventHandlers, state: State, needed: tuple[str, ...]) -> Handlers:

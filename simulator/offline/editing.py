@@ -63,12 +63,17 @@ class Editing(ABC):
             if known is not None:
                 self.take_item(PODS, known)
             return key
+        self.put_checked(resource, item)
+        return key
+
+    def put_checked(self, resource: Resource[Any], item: Any) -> None:
+        """Add or replace a typed object. Raises WorldError if an amount cannot be read."""
         try:
             self.put_item(resource, item)
         except QuantityError as error:
             amounts = pod_amounts(item) if resource is PODS else node_amounts(item)
-            raise WorldError(f"{resource.kind} {key}: {located(error, amounts)}") from error
-        return key
+            text = f"{resource.kind} {resource.key(item)}: {located(error, amounts)}"
+            raise WorldError(text) from error
 
     def add_all(self, objects: Iterable[Mapping[str, Any]]) -> list[str]:
         """Add many objects, in order; return their keys. Raises WorldError at the first bad one."""
@@ -153,7 +158,11 @@ class Editing(ABC):
 
         One keeps the name of the template, more are `NAME-0`, `NAME-1` and so on.
         """
-        namespace = (template.get("metadata") or {}).get("namespace") or "default"
+        self.need_namespace((template.get("metadata") or {}).get("namespace") or "default")
+        return [self.add(each) for each in self._copies(template, count, "pods")]
+
+    def need_namespace(self, namespace: str) -> None:
+        """Add a namespace unless there is one of this name."""
         if self._tables.get("namespaces", namespace) is None:
             labels = {"kubernetes.io/metadata.name": namespace}
             self.add(
@@ -163,7 +172,6 @@ class Editing(ABC):
                     "metadata": {"name": namespace, "labels": labels},
                 }
             )
-        return [self.add(each) for each in self._copies(template, count, "pods")]
 
     def pod(self, key: str) -> Pod:
         """Return the newest state of a pod, `namespace/name`. Raises WorldError."""
@@ -193,11 +201,15 @@ class Editing(ABC):
         """Return a copy named `NAME-0`, or with the next number that is free."""
         metadata = template.get("metadata") or {}
         name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
+        return renamed(template, self.free_name(plural, namespace, name))
+
+    def free_name(self, plural: str, namespace: str, name: str) -> str:
+        """Return `NAME-0`, or with the next number that is free."""
         number = self._numbers.get((plural, namespace, name), 0)
         while self._tables.get(plural, f"{name}-{number}", namespace) is not None:
             number += 1
         self._numbers[plural, namespace, name] = number + 1
-        return renamed(template, f"{name}-{number}")
+        return f"{name}-{number}"
 
     def _get(self, resource: Resource[Any], name: str, namespace: str = "") -> Any:
         where = (namespace or "default") if resource.namespaced else ""

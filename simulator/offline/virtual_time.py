@@ -99,11 +99,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def move_on(self) -> None:
         """Set the clock to the next timer, or stop."""
         due = self._scheduled[0].when() if self._scheduled else float("inf")
-        if self._on_idle(due):
-            self.stop()
-        elif self._ready:
+        stops = self._on_idle(due)
+        if self._ready:
             # `on_idle` found something to do; no time has passed before it.
             return
+        if stops:
+            self.stop()
         elif due > self._until or due == float("inf"):
             if self._until != float("inf"):
                 self._set_time(max(self._time, self._until))
@@ -145,6 +146,11 @@ class Agenda:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._loop.time()
 
     def at(self, time: float, call: Callable[[], object]) -> None:
         """Call `call` at a virtual second; at once if that is past."""

@@ -42,6 +42,7 @@ from simulator.offline.virtual_time import (
     only_errors_logged,
     rare_collections,
 )
+from simulator.offline.workload import Workload
 
 PATIENCE: Final = 120.0
 """Seconds without a placement, an eviction or an end after which `schedule` gives up: longer than
@@ -103,11 +104,11 @@ class World(Editing):
         self._numbers = {}
         self._tasks: list[Task[None]] = []
         self._running = self._closed = False
-        #: UIDs to the second when the pod was added, and to the seconds that it runs.
+        #: UIDs to the second when the pod was added.
         self._added: dict[str, float] = {}
-        self._durations: dict[str, float] = {}
         #: Arrivals, ends of pods, and what `at` was given.
         self._agenda = Agenda(self._assembly.loop)
+        self._workload = Workload(self, self._tables, self._agenda)
         self._placed: list[Placement] = []
         self._evicted: list[Eviction] = []
         self._finished = 0
@@ -250,7 +251,7 @@ class World(Editing):
         Pods of `workload` arrive at their times, those whose time is past at once. Without `until`,
         time passes until every pod has arrived, every duration is over and nothing is on its way.
         """
-        self._schedule_arrivals(sorted(workload, key=lambda each: each.time))
+        self._workload.begin(workload)
         if until is not None:
             return self._run(until, lambda _due: False)
 
@@ -324,31 +325,8 @@ class World(Editing):
                 self._assembly.loop.create_task(binding.run(attempt), name=f"bind {uid}")
                 for uid, attempt in binding.under_way.items()
             ]
-
-    def _schedule_arrivals(self, arrivals: list[Arrival]) -> None:
-        """Let the first pod arrive at its time, and the next one be scheduled then."""
-        if not arrivals:
-            return
-        arrivals.reverse()
-
-        def arrive() -> None:
-            while arrivals and arrivals[-1].time <= self.now:
-                self._arrive(arrivals.pop())
-            if arrivals:
-                self.at(arrivals[-1].time, arrive)
-
-        self.at(arrivals[-1].time, arrive)
-
-    def _arrive(self, arrival: Arrival) -> None:
-        metadata, count = arrival.pod.get("metadata") or {}, arrival.count
-        name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
-        pod = arrival.pod
-        if count == 1 and self._tables.get("pods", name, namespace) is not None:
-            # An earlier pod of the template still exists.
-            pod = self.numbered(pod, "pods")
-        for key in self.add_pods(pod, count):
-            if arrival.duration is not None:
-                self._durations[self.pod(key).uid] = arrival.duration
+            if self._assembly.direct is not None:
+                self._assembly.direct.start()
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -435,7 +413,7 @@ class World(Editing):
                 self._history.last(pod.key, uid, attempt.info.attempts),
             )
         )
-        duration = self._durations.pop(uid, None)
+        duration = self._workload.durations.pop(uid, None)
         if duration is not None:
             self._agenda.at(self.now + duration, partial(self._finish, pod))
 
@@ -456,8 +434,11 @@ class World(Editing):
         if self._closed:
             return
         self._closed = True
-        loop = self._assembly.loop
-        for task in [*self._tasks, *self._assembly.background.tasks()]:
+        loop, direct = self._assembly.loop, self._assembly.direct
+        waiting = () if direct is None else tuple(direct.tasks)
+        if direct is not None:
+            direct.stop()
+        for task in [*self._tasks, *waiting, *self._assembly.background.tasks()]:
             task.cancel()
             task.add_done_callback(_retrieve)
         loop.run(self.now, lambda _due: True)

@@ -46,12 +46,12 @@ class State:
     permissions: PermissionState
 
 
-def build_state(connections: Connections) -> State:
-    """Build the stage; nothing is known yet."""
+def build_state(connections: Connections, wake: asyncio.Event | None = None) -> State:
+    """Build the stage; nothing is known yet. `wake` is a new event unless given."""
     settings = connections.configuration.options
     extenders = connections.configuration.effective.extenders
     cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard()
-    wake = asyncio.Event()
+    wake = wake or asyncio.Event()
     slots = BindingSlots(settings.bind_concurrency * SLOTS_PER_CONCURRENT_BIND, wake)
     transport = HttpExtenderTransport(
         extenders,

@@ -134,6 +134,7 @@ def test_a_workload_is_read_from_csv(tmp_path: Path) -> None:
         ("arrival,template\n-1,small\n", "jobs.csv:2: arrival is '-1'"),
         ("arrival,template\n1,large\n", "jobs.csv:2: template 'large' is unknown; known are small"),
         ("arrival,template,duration\n1,small,inf\n", "jobs.csv:2: duration is 'inf'"),
+        ("arrival,template,count\n1,small,1.5\n", "jobs.csv:2: count is '1.5'; give a whole"),
     ],
 )
 def test_a_bad_workload_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
@@ -141,6 +142,41 @@ def test_a_bad_workload_is_named_with_its_line(tmp_path: Path, content: str, tex
     path.write_text(content)
     with pytest.raises(offline.WorldError, match=text):
         offline.read_csv(path, {"small": offline.pod()})
+
+
+def test_all_faults_of_a_workload_are_listed_and_of_very_many_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("arrival,template,count\nsoon,large,2\n1,small,1\n2,small,-1\n")
+    with pytest.raises(offline.WorldError) as caught:
+        offline.read_csv(path, {"small": offline.pod()})
+    assert [each.partition(" is")[0] for each in str(caught.value).splitlines()] == [
+        f"{path}:2: template 'large'",
+        f"{path}:2: arrival",
+        f"{path}:4: count",
+    ]
+    path.write_text("arrival,template\n" + "x,small\n" * 100)
+    with pytest.raises(offline.WorldError) as caught:
+        offline.read_csv(path, {"small": offline.pod()})
+    assert str(caught.value).splitlines()[-1] == "and 80 more"
+
+
+def test_arrivals_of_one_template_have_names_of_their_own() -> None:
+    template = offline.pod("job", cpu=1)
+    arrivals = [
+        offline.Arrival(0.0, template, name="first"),
+        offline.Arrival(1.0, template, duration=5.0),
+        offline.Arrival(2.0, template),
+        offline.Arrival(10.0, template, count=2, name="pair"),
+    ]
+    with offline.World() as world:
+        world.add_nodes(offline.node(cpu=8))
+        assert [each.pod for each in world.run(workload=arrivals).placed] == [
+            "default/first",
+            "default/job",
+            "default/job-0",
+            "default/pair-0",
+            "default/pair-1",
+        ]
 
 
 def test_a_bad_taint_is_an_error() -> None:

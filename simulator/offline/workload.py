@@ -1,0 +1,75 @@
+"""Workload: lets the pods of arrivals enter a world at their times, and knows how long they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from weakref import proxy
+
+import msgspec
+
+from scheduler.api.pod import Pod
+from scheduler.client.resources import PODS
+from simulator.offline.editing import Editing
+from simulator.offline.tables import Tables
+from simulator.offline.trace import Arrival
+from simulator.offline.virtual_time import Agenda
+
+MAX_TEMPLATES: Final = 1000
+"""Templates whose decoded form is kept."""
+
+
+class Workload:
+    """The pods that are to come to one world."""
+
+    def __init__(self, world: Editing, tables: Tables, agenda: Agenda) -> None:
+        # Weak, so that a world that nobody uses any more is closed at once.
+        self._world: Editing = proxy(world)
+        self._tables = tables
+        self._agenda = agenda
+        #: Templates by their identity, and what was decoded of each.
+        self._templates: dict[int, tuple[Mapping[str, Any], Pod]] = {}
+        #: Seconds that a pod runs once it is bound, by UID.
+        self.durations: dict[str, float] = {}
+
+    def begin(self, arrivals: Iterable[Arrival]) -> None:
+        """Let the first pod arrive at its time, and the next one be scheduled then."""
+        waiting = sorted(arrivals, key=lambda each: each.time)
+        if not waiting:
+            return
+        waiting.reverse()
+
+        def arrive() -> None:
+            while waiting and waiting[-1].time <= self._agenda.now:
+                self._arrive(waiting.pop())
+            if waiting:
+                self._agenda.at(waiting[-1].time, arrive)
+
+        self._agenda.at(waiting[-1].time, arrive)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        world, template = self._world, self._template(arrival.pod)
+        metadata = template.metadata
+        name, namespace = arrival.name or metadata.name, metadata.namespace
+        world.need_namespace(namespace)
+        for _ in range(arrival.count):
+            free = name
+            if arrival.count > 1 or self._tables.get("pods", name, namespace) is not None:
+                # One of several, or an earlier pod of the template still exists.
+                free = world.free_name("pods", namespace, name)
+            uid = self._tables.new_uid()
+            own = msgspec.structs.replace(metadata, name=free, uid=uid)
+            world.put_checked(PODS, msgspec.structs.replace(template, metadata=own))
+            if arrival.duration is not None:
+                self.durations[uid] = arrival.duration
+
+    def _template(self, pod: Mapping[str, Any]) -> Pod:
+        """Decode the template of an arrival, once for those that share it."""
+        known = self._templates.get(id(pod))
+        if known is None:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
+            decoded: Pod = self._world.decoded(pod)[1]
+            # The mapping is kept, so that no other one gets its identity.
+            known = self._templates[id(pod)] = pod, decoded
+        return known[1]
