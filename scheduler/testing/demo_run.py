@@ -15,11 +15,11 @@ from scheduler.testing.answers import answers, is_async, passes
 from scheduler.testing.enabling import Arguments, EnabledPlugin, world_with
 from scheduler.testing.examination import default_arguments
 from scheduler.testing.random_clusters import ZONE, Words, words_of
-from simulator.demos.morning.objects import demo_cluster
+from simulator.demos.morning.objects import ZONES, demo_cluster
 from simulator.offline.builders import JsonObject, pod
 from simulator.offline.world import World
 
-SAMPLES: Final = 6
+SAMPLES: Final = 7
 """Sample pods."""
 
 
@@ -86,9 +86,11 @@ def _add_nodes(world: World, words: Words) -> None:
 
 def _samples(words: Words) -> Iterator[JsonObject]:
     own = [key for key in words.keys if key != ZONE]
+    # Values that only the samples have, and zones of the nodes, in turn.
+    values = [each for pair in zip(words.values, ZONES, strict=False) for each in pair]
     for number in range(SAMPLES):
         # The first has nothing that the plugin could read; then two of each value.
-        value = words.values[(number - 1) // 2 % len(words.values)]
+        value = values[(number - 1) // 2 % len(values)]
         texts = dict.fromkeys(own, value) if number else {}
         yield pod(f"sample-{number}", labels=texts, annotations=texts)
 

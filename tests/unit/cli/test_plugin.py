@@ -135,7 +135,7 @@ def test_try_shows_verdicts_and_where_pods_go(shell: Shell, teams: Path) -> None
     assert rows[0].split()[:3] == ["default/sample-0", "0", "39:"]
     assert rows[0].endswith("waits")
     assert "example.com/team=a" in rows[2]
-    assert "example.com/team=b" in rows[3]
+    assert "example.com/team=b" in rows[5]
     assert "another team" in rows[2]
     assert not rows[2].endswith("waits")
 
