@@ -4,7 +4,8 @@ Nothing here knows of nodes and pods together, of plugins, or of an API server; 
 reads a clock. Everything public is named in `__all__`.
 """
 
-from scheduler.api.meta import LabelSelector, ObjectMeta
+from scheduler.api.custom import CustomObject
+from scheduler.api.meta import LabelSelector, Named, ObjectMeta
 from scheduler.api.node import Node, Taint
 from scheduler.api.node_selectors import RequiredNodeAffinity, compile_required_node_affinity
 from scheduler.api.pod import Container, Pod, PodSpec, TopologySpreadConstraint
@@ -42,7 +43,9 @@ __all__ = [
     "CSIStorageCapacity",
     "CompiledLabelSelector",
     "Container",
+    "CustomObject",
     "LabelSelector",
+    "Named",
     "Namespace",
     "Node",
     "ObjectMeta",

@@ -57,6 +57,8 @@ class ReflectorOptions:
     cache: there an idle watch is no fault before it should have ended."""
     watch_seconds: tuple[float, float] = (300.0, 600.0)
     """Range of the random duration that a watch requests, so that reconnects spread out."""
+    poll_seconds: float = 30.0
+    """Seconds between two lists of a resource that the server cannot watch, 10 % more or less."""
     backoff_initial: float = 0.2
     backoff_cap: float = 30.0
 

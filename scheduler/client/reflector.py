@@ -9,6 +9,7 @@ seen one after every disconnection. After 410 (Expired) it lists again, and appl
 in batches. A watch without data for `idle_timeout` seconds is closed, since bookmarks arrive about
 once a minute; where there are none (`bookmarks`), that long after the watch should have ended.
 Every failure is followed by a growing jittered delay; progress, not a mere connection, resets it.
+A resource that cannot be watched, such as those of metrics APIs, is listed every `poll_seconds`.
 
 The task that runs `run` is the only writer. Handlers are synchronous, receive a batch of changes
 from one page or chunk of bytes, and must not raise: an exception ends the reflector. Decoding and
@@ -62,6 +63,8 @@ DELETION_BATCH: Final = 20
 MAX_QUIET_WATCHES: Final = 3
 """Watches without bookmarks and events after which a list follows. Resuming cannot distinguish a
 quiet cluster from a resourceVersion that the server never had (etcd restored from a backup)."""
+
+METHOD_NOT_ALLOWED: Final = 405
 
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch without events that ends sooner is a failure, even if the server closed it in order."""
@@ -121,6 +124,7 @@ class Reflector(Generic[T]):
         # Whether the current watch delivered anything.
         self._progressed = False
         self._quiet_watches = 0
+        self._polling = False
         # Whether `on_relist(True)` was called for the current list.
         self._relisting = False
         self._lists = self._watches = self._bookmarks = 0
@@ -153,11 +157,14 @@ class Reflector(Generic[T]):
         """Follow the resource until cancelled."""
         while True:
             try:
-                if not self._resource_version:
+                if self._polling or not self._resource_version:
                     await self._list()
-                await self._watch()
-                self._count_end(EndCause.CLOSED)
-                continue
+                if not self._polling:
+                    await self._watch()
+                if not self._polling:
+                    self._count_end(EndCause.CLOSED)
+                    continue
+                delay = self._options.poll_seconds * self._random.uniform(0.9, 1.1)
             except WatchEnded as error:
                 delay = self._after_end(error)
             except RequestError as error:
@@ -189,6 +196,8 @@ class Reflector(Generic[T]):
         """Account for a failed request; return the delay before the next one."""
         if self._on_contact is not None and self._on_contact(error):
             self.synced.set()
+        # What is absent now may be another resource when it comes back.
+        self._polling = False
         cause = cause_of(error)
         delay = self._backoff.next()
         if isinstance(error, ApiError):
@@ -251,6 +260,10 @@ class Reflector(Generic[T]):
         self._client.outages.recovered(self.resource.plural)
         self._contact = self._clock.monotonic()
         self._metrics.listed(self.resource.plural, count, self._contact - started)
+        if not self._resource_version:
+            self._begin_polling()
+        if self._polling and self._on_contact is not None:
+            self._on_contact(None)
         self.synced.set()
 
     def _begin_relist(self) -> None:
@@ -355,6 +368,11 @@ class Reflector(Generic[T]):
                     self._on_contact(None)
                 self._client.outages.recovered(self.resource.plural)
                 await self._read(stream)
+        except ApiError as error:
+            if error.status != METHOD_NOT_ALLOWED:
+                raise
+            self._begin_polling()
+            return
         except RequestTimeout as error:
             if not error.sent or self._progressed:
                 raise
@@ -366,6 +384,18 @@ class Reflector(Generic[T]):
             self._progress()
             return
         raise WatchEnded(EndCause.DISCONNECTED, "the watch ended at once without events")
+
+    def _begin_polling(self) -> None:
+        """List from time to time from now on: the server cannot watch the resource."""
+        if self._polling:
+            return
+        self._polling = True
+        self._client.outages.recovered(self.resource.plural)
+        _log.info(
+            "watch is not supported, listing instead",
+            resource=self.resource.plural,
+            every_seconds=self._options.poll_seconds,
+        )
 
     def _note_quiet_watch(self) -> None:
         if self._options.bookmarks:

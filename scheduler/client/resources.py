@@ -72,7 +72,12 @@ class Resource(Generic[T]):
     ) -> None:
         self.group = group
         self.version = version
+        #: Identifies the resource in this process, such as in the listers of plugins.
         self.plural = plural
+        #: Whether the API server promises a resourceVersion for its lists.
+        self.versioned = True
+        #: The name in paths and RBAC rules.
+        self.api_plural = plural
         self.type = type
         self.kind = kind or type.__name__
         self.namespaced = namespaced
@@ -103,8 +108,11 @@ class Resource(Generic[T]):
 
     def key(self, item: T) -> str:
         """Return `namespace/name`, or the name of a cluster-scoped object."""
-        metadata = item.metadata
-        return f"{metadata.namespace}/{metadata.name}" if self.namespaced else metadata.name
+        return self.key_of(item.metadata.namespace, item.metadata.name)
+
+    def key_of(self, namespace: str, name: str) -> str:
+        """Return the key of the object of this name."""
+        return f"{namespace}/{name}" if self.namespaced else name
 
     def decode(self, data: bytes | msgspec.Raw) -> T:
         """Decode one object.

@@ -174,7 +174,7 @@ class ApiClient:
         if limit:
             size, length = int(query["limit"]), len(response.body)
             self._page_sizes.received(path, size, len(page.items or ()), length)
-        if not page.metadata.resource_version:
+        if resource.versioned and not page.metadata.resource_version:
             raise MalformedResponse("GET", path, "a list without metadata.resourceVersion")
         return page
 

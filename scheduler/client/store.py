@@ -26,7 +26,7 @@ class Store(Generic[T]):
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, or None."""
-        return self._items.get(f"{namespace}/{name}" if self._resource.namespaced else name)
+        return self._items.get(self._resource.key_of(namespace, name))
 
     def list(self, namespace: str | None = None) -> Iterable[T]:
         """Return all objects, or those of one namespace; a view, valid until the next change."""
@@ -40,7 +40,7 @@ class Store(Generic[T]):
 
     def raw(self, name: str, namespace: str = "") -> bytes | None:
         """Return the JSON of one object as the server sent it, if it is kept."""
-        return self._raw.get(f"{namespace}/{name}" if self._resource.namespaced else name)
+        return self._raw.get(self._resource.key_of(namespace, name))
 
     def by_key(self, key: str) -> T | None:
         """Return one object by its key, or None."""

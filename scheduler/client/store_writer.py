@@ -15,7 +15,7 @@ import structlog
 from scheduler.api.meta import Named
 from scheduler.client.deltas import Delta, DeltaType, Handler
 from scheduler.client.metrics import ClientMetrics
-from scheduler.client.resources import Resource, T
+from scheduler.client.resources import KubernetesObject, Resource, T
 from scheduler.client.store import KeepRaw, Store
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ class StoreWriter(Generic[T]):
     def upsert(self, key: str, item: T, raw: Callable[[], bytes]) -> None:
         """Add or replace an object; `raw` returns its JSON, called only if the store keeps it."""
         old = self.store.by_key(key)
-        if old is not None and old.metadata.resource_version == item.metadata.resource_version:
+        if old is not None and _same(old, item):
             return
         stored = self._transformed(item)
         if stored is None:
@@ -83,8 +83,7 @@ class StoreWriter(Generic[T]):
     def key_of(self, named: Named) -> str:
         """Return the key of an object of which only the metadata could be read."""
         metadata = named.metadata
-        name = metadata.name or "?"
-        return f"{metadata.namespace}/{name}" if self._resource.namespaced else name
+        return self._resource.key_of(metadata.namespace, metadata.name or "?")
 
     def deliver(self) -> None:
         """Call the handler with the batch collected so far, unless it is empty."""
@@ -104,3 +103,9 @@ class StoreWriter(Generic[T]):
         except Exception as error:  # noqa: BLE001
             self.skip(Named(metadata=item.metadata), f"{type(error).__name__}: {error}")
             return None
+
+
+def _same(old: KubernetesObject, new: KubernetesObject) -> bool:
+    """Whether nothing changed; aggregated APIs may give their objects no resourceVersion."""
+    version = new.metadata.resource_version
+    return old.metadata.resource_version == version and (bool(version) or old == new)

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
+from scheduler.api.meta import Named
 from scheduler.framework.metric import Metric
 from scheduler.framework.permissions import Permission
 from scheduler.framework.plugin import NEVER, ReuseRule
@@ -31,8 +32,12 @@ class BasePlugin:
     name: ClassVar[str]
     #: Type of the arguments, which the constructor receives decoded.
     args_type: ClassVar[type[msgspec.Struct]] = NoArgs
-    #: Plurals read through `Handle.listers`. They are watched, and must be readable.
+    #: Plurals read through `Handle.listers`, custom ones as `group/version/plural`. They are
+    #: watched, and must be readable.
     required_resources: ClassVar[tuple[str, ...]] = ()
+    #: Types of the objects of custom resources, by the name in `required_resources`; without one
+    #: they are `scheduler.api.CustomObject`. A type derives from `scheduler.api.Named`.
+    resource_types: ClassVar[Mapping[str, type[Named]]] = MappingProxyType({})
     #: Those among them without which the plugin works, and what does not happen then.
     optional_resources: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: What the plugin writes through `Handle.api`.

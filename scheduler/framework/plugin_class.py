@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.api.meta import Named
 from scheduler.framework import plugin as protocols
 from scheduler.framework.extension_points import EXTENSION_POINTS
 from scheduler.framework.metric import metric_problems
@@ -95,6 +96,12 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values())
 
 
+def _is_types(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        inspect.isclass(each) and issubclass(each, Named) for each in value.values()
+    )
+
+
 def _is_rule(value: object) -> bool:
     return value is None or isinstance(value, ReuseRule)
 
@@ -111,6 +118,7 @@ _ATTRIBUTES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     ),
     "required_resources": (_is_strings, 'a tuple of plurals, such as ("services",)'),
     "optional_resources": (_is_texts, "a mapping of plurals to what does not happen without them"),
+    "resource_types": (_is_types, "a mapping of references, group/version/plural, to struct types"),
     "permissions": (_is_permissions, "a tuple of Permission"),
     "metrics": (lambda value: isinstance(value, tuple), "a tuple of Metric"),
     "restart_on_change": (_is_bool, "True or False"),

@@ -16,11 +16,11 @@ from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference
 from scheduler.client.binding import BindOutcome, PodMovedOnError
 from scheduler.client.clock import second_time
+from scheduler.client.custom_resources import resource_of
 from scheduler.client.dispatcher import Dispatcher, Lane
 from scheduler.client.errors import ApiError
 from scheduler.client.events import EventRecorder
 from scheduler.client.request_sender import MERGE_PATCH
-from scheduler.client.resources import RESOURCES
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import (
     concerns_another_pod,
@@ -87,7 +87,7 @@ class ServiceApiWriter:
         return await self._dispatcher.call(
             Lane.BIND,
             lambda: self._client.patch(
-                RESOURCES[plural],
+                resource_of(plural),
                 name,
                 namespace,
                 body=body,
@@ -99,7 +99,7 @@ class ServiceApiWriter:
     async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
         """Delete an object; with `uid`, only if it has that UID."""
         await self._dispatcher.call(
-            Lane.BIND, lambda: self._client.delete(RESOURCES[plural], name, namespace, uid=uid)
+            Lane.BIND, lambda: self._client.delete(resource_of(plural), name, namespace, uid=uid)
         )
 
     async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:

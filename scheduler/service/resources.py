@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from scheduler.framework import ActionType, EventResource
+from scheduler.client.custom_resources import (
+    event_resource,
+    is_reference,
+    reference_of,
+    resource_of,
+)
+from scheduler.client.resources import Resource
+from scheduler.framework import ActionType, ConfigurationError, EventResource
 
 PODS_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """A pod that finishes leaves the watch and counts no more (`scheduler.go: newPodInformer`)."""
@@ -29,13 +37,50 @@ def watched_plurals(
 ) -> tuple[str, ...]:
     """Return the plurals to watch besides `ALWAYS`: of registered events, plugins, subscriptions.
 
-    A plugin lists the plurals that it reads in `required_resources`.
+    A plugin lists the plurals that it reads in `required_resources`. Raises ConfigurationError for
+    one that is neither built in nor a reference.
     """
     wanted: dict[str, None] = {}
     for plural, resource in EVENT_RESOURCES.items():
         if registered.get(resource):
             wanted[plural] = None
+    wanted.update({ref: None for name in registered if (ref := reference_of(name))})
     for plugin in plugins:
-        wanted.update(dict.fromkeys(getattr(plugin, "required_resources", ())))
+        wanted.update(dict.fromkeys(map(partial(_known, plugin), _required(plugin))))
     wanted.update(dict.fromkeys(subscribed))
     return tuple(plural for plural in wanted if plural not in ALWAYS)
+
+
+def event_name(plural: str) -> str:
+    """Return the name of a resource in cluster events; empty if no plugin can register it."""
+    return event_resource(plural) if is_reference(plural) else EVENT_RESOURCES.get(plural, "")
+
+
+def watched_resource(plural: str, plugins: Iterable[Any]) -> Resource[Any]:
+    """Return the resource, with the type of its objects that plugins declare in `resource_types`.
+
+    Raises:
+        ConfigurationError: plugins declare different types.
+    """
+    types = {
+        each.name: each.resource_types[plural]
+        for each in plugins
+        if plural in getattr(each, "resource_types", {})
+    }
+    if len(set(types.values())) > 1:
+        msg = f"{', '.join(types)} declare different types for {plural} in resource_types"
+        raise ConfigurationError(f"plugins {msg}: import one type in all of them")
+    return resource_of(plural, *dict.fromkeys(types.values()))
+
+
+def _known(plugin: Any, plural: str) -> str:
+    try:
+        resource_of(plural)
+    except ValueError as error:
+        raise ConfigurationError(f"plugin {plugin.name}: required_resources: {error}") from error
+    return plural
+
+
+def _required(plugin: Any) -> Iterable[str]:
+    found: Iterable[str] = getattr(plugin, "required_resources", ())
+    return found

@@ -28,7 +28,7 @@ from scheduler.service.background import BackgroundTasks
 from scheduler.service.decision_log import DecisionLog
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
-from scheduler.service.resources import EVENT_RESOURCES
+from scheduler.service.resources import event_name
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import needed_plurals
@@ -251,7 +251,7 @@ def handlers_of(handlers: EventHandlers, state: State, needed: tuple[str, ...]) 
     through = state.inbox.through
     found: dict[str, Any] = dict.fromkeys(Tables().stores, lambda _batch: None)
     for plural in needed:
-        found[plural] = through(handlers.other(plural, EVENT_RESOURCES.get(plural, "")))
+        found[plural] = through(handlers.other(plural, event_name(plural)))
     found["nodes"], found["pods"] = through(handlers.nodes), through(handlers.pods)
     return found
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.client import client_authorities
-from scheduler.client.resources import NODES, PODS, RESOURCES
+from scheduler.client.custom_resources import resource_of
+from scheduler.client.resources import NODES, PODS
 from scheduler.framework import Permission
 from scheduler.service.permissions.state import FOLLOWING
 
@@ -175,10 +176,10 @@ def followed(plural: str, plugins: Iterable[Any]) -> Permission:
         elif plural in getattr(each, "required_resources", ()):
             readers[each.name] = None
     reasons = [reason for reason in readers.values() if reason is not None]
-    resource = RESOURCES[plural]
+    resource = resource_of(plural)
     return Permission(
         group=resource.group,
-        resource=plural,
+        resource=resource.api_plural,
         verbs=FOLLOWING,
         purpose=f"Read by {', '.join(readers) or 'plugins that registered for its events'}",
         without="; ".join(dict.fromkeys(reasons)) if len(reasons) == len(readers) else "",

@@ -19,6 +19,7 @@ import structlog
 
 from scheduler.client.access_reviews import Access
 from scheduler.client.clock import Clock
+from scheduler.client.custom_resources import is_reference, resource_of
 from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.resources import Resource
 from scheduler.framework import Permission
@@ -98,8 +99,12 @@ class PermissionState:
 
     def may(self, verb: str, resource: str) -> bool:
         """Whether nothing is known that forbids it; true for what was not declared."""
+        group = None
+        if is_reference(resource):
+            known = resource_of(resource)
+            group, resource = known.group, known.api_plural
         return not any(
-            permission.resource == resource and verb in verbs
+            permission.resource == resource and verb in verbs and group in (None, permission.group)
             for permission, verbs in self._missing.items()
         )
 
@@ -137,7 +142,7 @@ class PermissionState:
 
     def _of(self, resource: Resource[Any]) -> Permission | None:
         for each in self.declared:
-            same = each.resource == resource.plural and each.group == resource.group
+            same = each.resource == resource.api_plural and each.group == resource.group
             if same and "watch" in each.verbs:
                 return each
         return None

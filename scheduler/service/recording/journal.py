@@ -23,6 +23,7 @@ import msgspec
 from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, encode
 from scheduler.bundle.objects import encode_object
 from scheduler.bundle.outcomes import failure_data, outcome_of
+from scheduler.client.custom_resources import is_reference
 from scheduler.client.deltas import Delta
 from scheduler.client.resources import RESOURCES
 from scheduler.engine import Attempt, Engine, Failure
@@ -135,7 +136,9 @@ class Journal:
 
     @_guarded
     def deltas(self, plural: str, batch: Sequence[Delta[Any]]) -> None:
-        """Note changes of objects, before they are applied."""
+        """Note changes of objects, before they are applied; a replay has no custom resources."""
+        if is_reference(plural):
+            return
         now = self._times()
         for delta in batch:
             self._append(DELTA, (plural, delta, now))

@@ -28,6 +28,7 @@ from scheduler.bundle.format import (
     encode,
 )
 from scheduler.bundle.objects import encode_object, without_secrets
+from scheduler.client.custom_resources import is_reference
 from scheduler.client.resources import PODS, Resource
 from scheduler.decisions import Decision
 from scheduler.framework import QueuedPodInfo
@@ -88,7 +89,7 @@ class Snapshot:
         self._objects = [
             (each.resource, list(each.store.list()))
             for each in wiring.reflectors
-            if each.resource.plural not in NEVER_BUNDLED
+            if each.resource.plural not in NEVER_BUNDLED and not is_reference(each.resource.plural)
         ]
         self._decisions = wiring.scheduling.decisions.history.every()
         under_way = {uid: each.info for uid, each in wiring.scheduling.binding.under_way.items()}

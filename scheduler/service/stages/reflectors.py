@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from config import Extender
+from scheduler.client.custom_resources import is_reference
 from scheduler.client.deltas import ReflectorOptions
 from scheduler.client.reflector import Reflector
-from scheduler.client.resources import NODES, PODS, RESOURCES
+from scheduler.client.resources import NODES, PODS
 from scheduler.client.store import KeepRaw
 from scheduler.engine import Framework
 from scheduler.extenders.extender import sends_nodes, sends_pod, sends_victims
@@ -17,7 +18,7 @@ from scheduler.framework import ActionType
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import seconds
 from scheduler.service.pod_intake import PodIntake, check_node
-from scheduler.service.resources import EVENT_RESOURCES, PODS_SELECTOR, watched_plurals
+from scheduler.service.resources import PODS_SELECTOR, event_name, watched_plurals, watched_resource
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.controllers import Controllers
 from scheduler.service.stages.profiles import Profiles
@@ -51,7 +52,8 @@ def build_reflectors(
             options=ReflectorOptions(field_selector=field_selector, idle_timeout=idle_timeout),
             random=connections.random,
             on_decode=on_decode,
-            on_relist=scheduling.loop.pause,
+            # A list of a custom resource may take long, and nothing in the core reads it.
+            on_relist=None if is_reference(resource.plural) else scheduling.loop.pause,
             on_contact=partial(state.permissions.contacted, resource),
             keep_raw=keep_raw,
         )
@@ -74,8 +76,9 @@ def build_reflectors(
         keep_raw=_kept_pods(connections),
     )
     needed = needed_plurals(profiles.frameworks, scheduling.registered, state.subscriptions.plurals)
+    plugins = [each for one in profiles.frameworks.values() for each in one.plugins.values()]
     others = (
-        reflector(RESOURCES[plural], handlers.other(plural, EVENT_RESOURCES.get(plural, "")))
+        reflector(watched_resource(plural, plugins), handlers.other(plural, event_name(plural)))
         for plural in needed
     )
     return (nodes, pods, *others)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.client.custom_resources import resource_of
 from scheduler.client.errors import ApiError, ConnectionFailed, RequestError, StatusBody
 from scheduler.client.resources import (
     CSI_STORAGE_CAPACITIES as CAPACITIES,
@@ -17,6 +19,7 @@ from scheduler.client.resources import (
     RESOURCE_QUOTAS,
 )
 from scheduler.framework import Permission
+from scheduler.service.permissions.declarations import followed
 from scheduler.service.permissions.state import STUCK_SECONDS, PermissionState, accesses
 from tests.unit.client.virtual_clock import ManualClock
 
@@ -214,3 +217,25 @@ async def test_what_is_missing_and_declared_again_is_no_change(fixture: Fixture)
     assert fixture.gauges.values["pods/binding", "create", True] is False
     assert fixture.gauges.values["pods/binding", "create", False] is True
     assert fixture.granted == 0
+
+
+def test_resources_of_equal_plurals_in_different_groups_are_told_apart(fixture: Fixture) -> None:
+    usage = "metrics.k8s.io/v1beta1/nodes"
+    plugin = SimpleNamespace(name="P", required_resources=(usage,))
+    fixture.state.declare([NODES_READ, followed(usage, [plugin])])
+    assert not fixture.state.contacted(resource_of(usage), rejected(403))
+    assert not fixture.state.may("list", usage)
+    fixture.state.contacted(resource_of(usage), None)
+    assert fixture.state.may("list", usage)
+    fixture.state.contacted(NODES, rejected(403))
+    assert fixture.state.may("list", usage)
+    assert not fixture.state.may("list", "nodes")
+
+
+def test_a_custom_resource_that_is_absent_is_no_missing_permission(fixture: Fixture) -> None:
+    racks = "example.com/v1/racks"
+    permission = followed(racks, [SimpleNamespace(name="P", required_resources=(racks,))])
+    assert (permission.group, permission.resource) == ("example.com", "racks")
+    fixture.state.declare([permission])
+    assert fixture.state.contacted(resource_of(racks), rejected(404))
+    assert fixture.state.may("list", racks)
