@@ -17,7 +17,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis
 from scheduler.engine.engine import Engine
-from scheduler.engine.errors import AttemptError
+from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (
@@ -50,6 +50,8 @@ class TrialDecision:
     """The pods that would be evicted there, `namespace/name`."""
     error: str = ""
     """The error of a plugin that ended the decision, or `CUT`."""
+    raised: bool = False
+    """Whether `error` is an exception, of a plugin or of the scheduler, and so no decision."""
     diagnosis: Diagnosis | None = field(default=None, repr=False, compare=False)
     """The statuses of all nodes, valid until the trial goes on; None if a node fits."""
 
@@ -107,7 +109,7 @@ class TrialDecisions:
             except AttemptError as error:
                 return _failed(error)
             except Exception as error:  # noqa: BLE001 - cycle boundary, as in `Engine.attempt`
-                return TrialDecision(message=repr(error), error=repr(error))
+                return TrialDecision(message=repr(error), error=repr(error), raised=True)
             if isinstance(outcome, ScheduleResult):
                 return TrialDecision(outcome.node_name, outcome.feasible_nodes)
             return self._rejected(algorithm.framework, state, pod, outcome, preempt=preempt)
@@ -130,19 +132,20 @@ class TrialDecisions:
     ) -> TrialDecision:
         diagnosis = outcome.error.diagnosis
         diagnosis.post_filter_message = ""
-        node, error = "", ""
+        node, failure = "", TrialDecision()
         victims: tuple[str, ...] = ()
         if preempt and not diagnosis.skip_post_filter:
             try:
                 node, victims = _victims(framework, state, pod, diagnosis)
             except AttemptError as raised:
-                error = _failed(raised).error
+                failure = _failed(raised)
         return TrialDecision(
             message=str(outcome.error),
             plugins=tuple(sorted({*diagnosis.unschedulable_plugins, *diagnosis.pending_plugins})),
             preemption_node=node,
             victims=victims,
-            error=error,
+            error=failure.error,
+            raised=failure.raised,
             diagnosis=diagnosis,
         )
 
@@ -153,7 +156,16 @@ def _victims(
     state.skip_post_filter = False
     for plugin in framework.post_filter:
         find = getattr(plugin, "find_victims", None)
-        found = None if find is None else find(state, pod, diagnosis.statuses)
+        try:
+            found = None if find is None else find(state, pod, diagnosis.statuses)
+        except AttemptError:
+            raise
+        except Exception as error:
+            raise failed(
+                f"looking for victims, PostFilter plugin {plugin.name}: {error!r}",
+                error,
+                plugin.name,
+            ) from error
         if found is not None:
             return found.node_name, tuple(each.key for each in found.victims)
     return "", ()
@@ -164,4 +176,9 @@ def _failed(error: AttemptError) -> TrialDecision:
         return TrialDecision(error=CUT)
     status = error.status
     plugins = (status.plugin,) if status.plugin else ()
-    return TrialDecision(message=status.message, plugins=plugins, error=status.message)
+    return TrialDecision(
+        message=status.message,
+        plugins=plugins,
+        error=status.message,
+        raised=error.__cause__ is not None,
+    )

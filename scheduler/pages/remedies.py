@@ -13,7 +13,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """One change of one object, named as `kubectl` does."""
 
     action: Literal["add", "set", "remove"]
-    """`add`: create the object, or replace it; `set`: a field; `remove`: the object."""
+    """`add`: create the object (not a pod or node that exists); `set`: a field; `remove`: it."""
     kind: str
     """As in a manifest: `Node`, `Pod`, `PersistentVolumeClaim`."""
     name: str

@@ -200,6 +200,7 @@ class Endpoints:
             versions=wiring.resource_version,
             clock=wiring.connections.clock,
             leading=self._leading,
+            synced=lambda: self._synced,
         )
         return WhatIfPages(asker, pods.explain)
 

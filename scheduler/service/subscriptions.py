@@ -15,6 +15,7 @@ import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.framework import TimedWork
+from scheduler.service.questions import QuestionFailedError
 
 _log = structlog.get_logger(__name__)
 
@@ -82,14 +83,23 @@ class SubscriptionBoard:
         return frozenset(self._tried)
 
     def publish_tried(self, plural: str, old: Any | None, new: Any | None) -> None:
-        """Call the subscribers that hear of trials. Raises what they raise."""
+        """Call the subscribers that hear of trials. Raises QuestionFailedError if one raises."""
         for callback in self._tried.get(plural, ()):
-            callback(old, new)
+            try:
+                callback(old, new)
+            except Exception as error:
+                raise _failed(callback, error) from error
 
     def begin_trial(self, restored: ExitStack) -> None:
-        """Let the subscribers remember their state; closing `restored` has them restore it."""
+        """Let the subscribers remember their state; closing `restored` has them restore it.
+
+        Raises QuestionFailedError if one raises.
+        """
         for begin in self._trials:
-            restored.callback(begin())
+            try:
+                restored.callback(begin())
+            except Exception as error:
+                raise _failed(begin, error) from error
 
     def publish_nomination(self, pod: Pod, node_name: str) -> None:
         """Call the subscribers to nominations."""
@@ -257,6 +267,11 @@ class _CatchUp:
         _, item = self._unheard.popitem()
         _publish((self._callback,), None, item)
         return True
+
+
+def _failed(callback: Callable[..., Any], error: Exception) -> QuestionFailedError:
+    owner = getattr(callback, "__qualname__", repr(callback))
+    return QuestionFailedError(f"{callback.__module__}, {owner} failed: {error!r}")
 
 
 def _publish(callbacks: Iterable[Callable[..., None]], *about: Any) -> None:

@@ -23,7 +23,12 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.metrics.pod_resources import render_pod_resources
 from scheduler.pages import IndexPage
 from scheduler.service.limited_log import LimitedLog
-from scheduler.service.questions import TooManyQuestionsError
+from scheduler.service.questions import (
+    NotSyncedError,
+    QuestionFailedError,
+    TooManyQuestionsError,
+    asking_user,
+)
 from scheduler.service.serving import json_body
 from scheduler.service.serving.access import (
     ANONYMOUS,
@@ -45,7 +50,8 @@ MAX_IN_FLIGHT: Final = 100
 """Concurrent requests, without health checks; the response to further ones is 429."""
 
 MAX_IN_FLIGHT_PER_CLIENT: Final = 25
-"""Bounds one client's invalid tokens, so that reviews of other clients remain possible."""
+"""Of one user, or of one address before its user is known: that bounds the invalid tokens of one
+client, so that reviews of others remain possible."""
 
 MAX_QUESTION_BYTES: Final = 64 * 1024
 """Body of a POST under `/debug/`: a pod's manifest, and changes."""
@@ -66,7 +72,7 @@ Page = Callable[[Mapping[str, str]], object]
 """Return a debug page, encodable as JSON, for a query; LookupError is a 404, ValueError a 400.
 
 Called on the loop; a page that could be long limits itself, or returns an awaitable and works in
-slices. A `TooManyQuestionsError` is a 429.
+slices. A `TooManyQuestionsError` is a 429, a `NotSyncedError` a 503.
 """
 
 Answer = Callable[[bytes], Awaitable[object]]
@@ -238,8 +244,10 @@ class _Router:
             return _error(404, str(error.args[0]) if error.args else "not found")
         except ValueError as error:
             return _error(400, str(error))
-        except TooManyQuestionsError as error:
-            response = _error(429, str(error))
+        except QuestionFailedError as error:
+            return _error(500, str(error))
+        except (NotSyncedError, TooManyQuestionsError) as error:
+            response = _error(503 if isinstance(error, NotSyncedError) else 429, str(error))
             response.headers["Retry-After"] = "1"
             return response
         if reader is None:
@@ -282,7 +290,7 @@ def _reading(handler: Handler) -> dict[str, Handler]:
 
 
 class _Limit:
-    """Bound of concurrent requests, in total and per client.
+    """Bound of concurrent requests, in total and per client: a user, or else an address.
 
     Health checks that are open to everyone are exempt.
     """
@@ -300,16 +308,55 @@ class _Limit:
             self._in_flight.total() >= MAX_IN_FLIGHT
             or self._in_flight[client] >= MAX_IN_FLIGHT_PER_CLIENT
         ):
-            response = _error(429, "Too many requests, please try again later.")
-            response.headers["Retry-After"] = "1"
-            return response
-        self._in_flight[client] += 1
+            return _too_many()
+        place = request[PLACE] = _Place(self._in_flight, client)
         try:
             return await self._handler(request)
         finally:
-            self._in_flight[client] -= 1
-            if not self._in_flight[client]:
-                del self._in_flight[client]
+            place.leave()
+
+
+class _Place:
+    """The place of one request among those in flight: of an address, later of a user."""
+
+    def __init__(self, in_flight: Counter[str], client: str) -> None:
+        self._in_flight = in_flight
+        self._client = client
+        in_flight[client] += 1
+
+    def move(self, user: str) -> bool:
+        """Count the request for its user; False if there are too many of that user."""
+        client = f"user {user}"
+        if self._in_flight[client] >= MAX_IN_FLIGHT_PER_CLIENT:
+            return False
+        self.leave()
+        self._client = client
+        self._in_flight[client] += 1
+        return True
+
+    def leave(self) -> None:
+        """Count the request no more."""
+        self._in_flight[self._client] -= 1
+        if not self._in_flight[self._client]:
+            del self._in_flight[self._client]
+
+
+PLACE: Final = web.RequestKey("kubestow.place", _Place)
+
+
+def _identified(request: web.BaseRequest, user: UserInfo) -> bool:
+    """Count the request for its user, if known; False if there are too many of that user.
+
+    All who come through a port-forward or the service proxy share one address.
+    """
+    place = request.get(PLACE)
+    return place is None or user.username == ANONYMOUS.username or place.move(user.username)
+
+
+def _too_many() -> web.Response:
+    response = _error(429, "Too many requests, please try again later.")
+    response.headers["Retry-After"] = "1"
+    return response
 
 
 class _Access:
@@ -337,6 +384,9 @@ class _Access:
                 user = await self._authenticate(Credentials(token, certificate))
                 if user is None:
                     return _status(401, "Unauthorized", "Unauthorized")
+                asking_user.set(user.username)
+                if not _identified(request, user):
+                    return _too_many()
                 if await self._authorizer.authorize(user, verb, path):
                     return None
                 if await self._reads_one_namespace(request, user):

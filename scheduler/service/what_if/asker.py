@@ -8,6 +8,7 @@ applied, and after each the loop is left to the scheduler for as long as the sli
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
 from time import thread_time
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 
 from scheduler.framework import Clock
 from scheduler.pages import Remedies, WhatIfResult
-from scheduler.service.questions import TooManyQuestionsError
+from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
 from scheduler.service.what_if.questions import NO_RESERVE, Answer, Question, parse
 from scheduler.service.what_if.remedies.search import Search
 from scheduler.service.what_if.trial import TrialParts
@@ -24,8 +25,10 @@ T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.004
 """CPU time of one decision, after which it is cut. With applying and undoing below 10 ms."""
-MAX_QUESTIONS: Final = 4
+MAX_QUESTIONS: Final = 8
 """Questions answered at the same time; each waits for the others' slices."""
+MAX_QUESTIONS_OF_USER: Final = 4
+"""Those of one user, so that others can still ask."""
 MIN_PAUSE: Final = 0.001
 HELD_UP: Final = "nothing was tried in time, because a scheduling cycle was held up; ask again"
 
@@ -69,13 +72,21 @@ class Asker:
         versions: Callable[[], str],
         clock: Clock,
         leading: Callable[[], bool],
+        synced: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`at_rest` waits until no cycle is suspended and no relist is applied."""
+        """`at_rest` waits until no cycle is suspended and no relist is applied.
+
+        `synced`: all first lists are in.
+        """
         self._parts = parts
         self._at_rest = at_rest
         self._versions = versions
         self._clock = clock
         self._leading = leading
+        self._synced = synced
+        self._users: Counter[str] = Counter()
+        #: Held for a slice and the pause after it.
+        self._turn = asyncio.Lock()
         self._statistics = AskerStatistics()
 
     def statistics(self) -> AskerStatistics:
@@ -88,8 +99,11 @@ class Asker:
         Raises:
             ValueError: the question makes no sense.
             LookupError: there is no such pod.
+            NotSyncedError: nothing can be said yet.
+            QuestionFailedError: a plugin raised.
             TooManyQuestionsError: too many are being answered.
         """
+        self._check_synced()
         asked = parse(body)
         question = Question(self._parts, asked, slice_seconds=SLICE_SECONDS)
         version, now = self._versions(), self._clock.now()
@@ -104,8 +118,10 @@ class Asker:
 
         Raises:
             LookupError: it does not wait any more.
+            NotSyncedError: nothing can be said yet.
             TooManyQuestionsError: too many are being answered.
         """
+        self._check_synced()
         search = Search(self._parts, pod, limit=limit, seconds=SLICE_SECONDS)
         slices = Slices()
         found = await self._run(search.run(), seconds, slices)
@@ -117,38 +133,61 @@ class Asker:
         self, steps: Generator[None, None, T], seconds: float, slices: Slices
     ) -> T | None:
         """Run all steps; None if the time was over before."""
-        if self._statistics.under_way >= MAX_QUESTIONS:
-            self._statistics.refused += 1
-            raise TooManyQuestionsError(f"{MAX_QUESTIONS} questions are being answered; ask again")
-        self._statistics.under_way += 1
-        self._statistics.questions += 1
+        user = asking_user.get()
+        self._admit(user)
         monotonic, table = self._clock.monotonic, self._parts.cache.table
         end = monotonic() + seconds
         stamp = None
         try:
             while True:
-                if not await self._rests(end - monotonic()):
-                    slices.cut = True
-                    return None
-                if stamp not in (None, (table.sequence, table.revision)):
-                    slices.changed = True
-                began, began_cpu = monotonic(), thread_time()
-                try:
-                    next(steps)
-                except StopIteration as finished:
-                    found: T = finished.value
-                    return found
-                finally:
-                    took = monotonic() - began
-                    self._count(slices, took, thread_time() - began_cpu)
-                    stamp = table.sequence, table.revision
-                if monotonic() >= end:
-                    slices.cut = True
-                    return None
-                await asyncio.sleep(max(took, MIN_PAUSE))
+                async with self._turn:
+                    if not await self._rests(end - monotonic()):
+                        slices.cut = True
+                        return None
+                    if stamp not in (None, (table.sequence, table.revision)):
+                        slices.changed = True
+                    began, began_cpu = monotonic(), thread_time()
+                    try:
+                        next(steps)
+                    except StopIteration as finished:
+                        found: T = finished.value
+                        return found
+                    finally:
+                        took = monotonic() - began
+                        self._count(slices, took, thread_time() - began_cpu)
+                        stamp = table.sequence, table.revision
+                    if monotonic() >= end:
+                        slices.cut = True
+                        return None
+                    await asyncio.sleep(max(took, MIN_PAUSE))
         finally:
             steps.close()
-            self._statistics.under_way -= 1
+            self._leave(user)
+
+    def _check_synced(self) -> None:
+        if not self._synced():
+            raise NotSyncedError(
+                "the scheduler has not read all nodes and pods yet, so that the answer could be "
+                "wrong; ask again in a moment"
+            )
+
+    def _admit(self, user: str) -> None:
+        """Count a question. Raises TooManyQuestionsError."""
+        own = self._users[user]
+        if own >= MAX_QUESTIONS_OF_USER or self._statistics.under_way >= MAX_QUESTIONS:
+            self._statistics.refused += 1
+            whose = "of this user " if own >= MAX_QUESTIONS_OF_USER else ""
+            count = own if whose else self._statistics.under_way
+            raise TooManyQuestionsError(f"{count} questions {whose}are being answered; ask again")
+        self._users[user] += 1
+        self._statistics.under_way += 1
+        self._statistics.questions += 1
+
+    def _leave(self, user: str) -> None:
+        self._users[user] -= 1
+        if not self._users[user]:
+            del self._users[user]
+        self._statistics.under_way -= 1
 
     async def _rests(self, seconds: float) -> bool:
         """Wait until a slice may begin; False if it may not in time."""

@@ -9,6 +9,7 @@ import msgspec
 
 from scheduler.pages import ExplainPage, PodState, Remedies, RemedySearch, WhatIfResult
 from scheduler.service.query_numbers import number_in
+from scheduler.service.questions import NotSyncedError
 from scheduler.service.what_if.asker import Asker, AskerStatistics
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 
@@ -51,6 +52,8 @@ class WhatIfPages:
             found = await self._asker.remedies(pod, limit, seconds)
         except LookupError as error:
             found = Remedies(note=str(error.args[0]))
+        except NotSyncedError as error:
+            found = Remedies(complete=False, note=str(error))
         return msgspec.structs.replace(page, remedies=found)
 
     def statistics(self) -> AskerStatistics:

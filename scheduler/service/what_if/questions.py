@@ -24,6 +24,7 @@ from scheduler.client.resources import PODS
 from scheduler.engine import TrialDecision, TrialDecisions
 from scheduler.framework import PodTerm
 from scheduler.pages import Change, NodeToAdd, WhatIfQuestion
+from scheduler.service.questions import QuestionFailedError
 from scheduler.service.what_if.changes import (
     ChangeError,
     as_json,
@@ -77,7 +78,7 @@ class Question:
         self.answer = Answer()
 
     def run(self) -> Generator[None, None, Answer]:
-        """Answer; yields between slices. Raises ChangeError, LookupError."""
+        """Answer; yields between slices. Raises ChangeError, LookupError, QuestionFailedError."""
         try:
             end = thread_time() + self._seconds
             template = self._template()
@@ -105,6 +106,8 @@ class Question:
             decision = self._slice(template)
             cut = cut + 1 if decision.cut and len(answer.placed) == before else 0
             yield
+            if decision.raised:
+                raise QuestionFailedError(f"the question failed: {decision.error}")
             if not decision and (not decision.cut or cut > MAX_CUT):
                 break
         answer.last = decision

@@ -34,6 +34,7 @@ from scheduler.pages import Change
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.pod_intake import check_node
+from scheduler.service.questions import QuestionFailedError
 from scheduler.service.subscriptions import SubscriptionBoard
 from scheduler.service.what_if.changes import ChangeError, edited, resource_of
 
@@ -100,9 +101,17 @@ class _NoMeasurements:
     def event_handling(self, *_: object) -> None:
         """Measure nothing."""
 
+    #: Whether changes are being taken back.
+    undoing = False
+
     def handler_error(self, plural: str) -> None:
         """Raise: the state may differ from what was asked for."""
         error = sys.exception()
+        if isinstance(error, QuestionFailedError):
+            if self.undoing:
+                # Only the plugin's index is wrong; the handler logs it, as for a change of a watch.
+                return
+            raise error
         raise ChangeError(f"a change of {plural} cannot be tried: {error!r}") from error
 
 
@@ -117,6 +126,7 @@ class Trial:
         """`decisions` keeps results from one trial of a question to the next."""
         self._parts = parts
         self._decisions = decisions or TrialDecisions(parts.engine)
+        self._measurements = _NoMeasurements()
         handlers = EventHandlers(
             parts.cache,
             cast("Any", _DeafQueue()),
@@ -125,7 +135,7 @@ class Trial:
             registered=parts.registered,
             subscriptions=cast("Any", _TrialBoard(parts.subscriptions)),
             clock=parts.clock,
-            metrics=cast("Any", _NoMeasurements()),
+            metrics=cast("Any", self._measurements),
             features=parts.features,
             honor_foreign_nominations=False,
         )
@@ -150,11 +160,13 @@ class Trial:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._measurements.undoing = True
         try:
             self._undo.close()
         except Exception as failed:
             raise TrialError("a what-if question left a trace in the live state") from failed
         finally:
+            self._measurements.undoing = False
             self._ordered.clear()
 
     # -- reading ---------------------------------------------------------------------------------

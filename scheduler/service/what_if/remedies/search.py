@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+import structlog
+
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.engine import TrialDecision, TrialDecisions
@@ -29,6 +31,8 @@ from scheduler.service.what_if.remedies import (
 from scheduler.service.what_if.remedies.ranking import Options, best, remedy, without_one
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names, removed
 from scheduler.service.what_if.trial import Trial, TrialParts
+
+_log = structlog.get_logger(__name__)
 
 STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
     "NodeUnschedulable": node_steps.cordon,
@@ -317,7 +321,11 @@ class Search:
         """Yield one step with all that a plugin demands."""
         framework = self._parts.engine.frameworks[pod.spec.scheduler_name]
         find = getattr(framework.plugins.get(plugin), "demands", None)
-        demands = () if find is None else tuple(find(pod))
+        try:
+            demands = () if find is None else tuple(find(pod))
+        except Exception:  # noqa: BLE001 - plugin boundary: there are other remedies
+            _log.exception("a plugin cannot name its demands", plugin=plugin, pod=pod.key)
+            return
         if not demands:
             return
         changes = tuple(

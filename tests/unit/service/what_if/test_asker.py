@@ -6,13 +6,19 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from scheduler.pages import Remedies, WhatIfResult
-from scheduler.service.questions import TooManyQuestionsError
-from scheduler.service.what_if.asker import MAX_QUESTIONS, Asker
+from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
+from scheduler.service.what_if.asker import (
+    MAX_QUESTIONS,
+    MAX_QUESTIONS_OF_USER,
+    MIN_PAUSE,
+    Asker,
+)
 from scheduler.service.what_if.changes import ChangeError
 from simulator import offline
 
@@ -24,6 +30,7 @@ class Gate:
         self.open = asyncio.Event()
         self.open.set()
         self.slices = 0
+        self.synced = True
         self.between: Any = lambda: None
 
     async def at_rest(self) -> None:
@@ -45,6 +52,7 @@ def asked_world(*objects: dict[str, Any]) -> Iterator[tuple[offline.World, Gate,
             versions=lambda: "42",
             clock=world.scheduler.clock,
             leading=lambda: True,
+            synced=lambda: gate.synced,
         )
         yield world, gate, asker
 
@@ -125,22 +133,6 @@ async def test_an_answer_does_not_wait_for_a_cycle_that_is_held_up() -> None:
     assert "held up" in found.message
 
 
-async def test_no_more_than_a_few_questions_are_answered_at_once() -> None:
-    with asked_world(NODE, BIG) as (_, gate, asker):
-        gate.open.clear()
-        tasks = [
-            asyncio.create_task(asker.what_if(question(pod="default/big")))
-            for _ in range(MAX_QUESTIONS)
-        ]
-        await asyncio.sleep(0)
-        with pytest.raises(TooManyQuestionsError, match="ask again"):
-            await asker.what_if(question(pod="default/big"))
-        gate.open.set()
-        await asyncio.gather(*tasks)
-        assert (asker.statistics().refused, asker.statistics().under_way) == (1, 0)
-        await asker.what_if(question(pod="default/big"))
-
-
 async def test_time_that_is_over_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     with asked_world(NODE, BIG) as (world, gate, asker):
         clock, now = world.scheduler.clock, [0.0]
@@ -211,3 +203,48 @@ async def test_a_pod_that_is_gone_is_no_pod() -> None:
             await asker.what_if(question(pod="default/gone"))
         with pytest.raises(LookupError, match="does not wait"):
             await asker.remedies("default/gone", 5, 5.0)
+
+
+async def test_nothing_is_answered_before_the_first_lists_are_in() -> None:
+    with asked_world(NODE, BIG) as (_, gate, asker):
+        gate.synced = False
+        with pytest.raises(NotSyncedError, match="not read all nodes and pods yet"):
+            await asker.what_if(question(pod="default/gone"))
+        with pytest.raises(NotSyncedError):
+            await asker.remedies("default/big", 5, 5.0)
+        gate.synced = True
+        assert not (await asker.what_if(question(pod="default/big"))).fits
+
+
+async def test_one_user_leaves_room_for_the_questions_of_others() -> None:
+    def ask(user: str) -> asyncio.Task[WhatIfResult]:
+        asking_user.set(user)
+        return asyncio.create_task(asker.what_if(question(pod="default/big")))
+
+    with asked_world(NODE, BIG) as (_, gate, asker):
+        gate.open.clear()
+        tasks = [ask("a") for _ in range(MAX_QUESTIONS_OF_USER)]
+        refused = ask("a")
+        others = [ask("b") for _ in range(MAX_QUESTIONS - MAX_QUESTIONS_OF_USER)]
+        await asyncio.sleep(0)
+        with pytest.raises(TooManyQuestionsError, match=f"{MAX_QUESTIONS_OF_USER} questions of"):
+            await refused
+        with pytest.raises(TooManyQuestionsError, match=f"^{MAX_QUESTIONS} questions are"):
+            await ask("c")
+        gate.open.set()
+        await asyncio.gather(*tasks, *others)
+        assert asker.statistics().under_way == 0
+        await ask("a")
+
+
+async def test_questions_share_the_pauses() -> None:
+    """Between two slices, of whichever questions, the loop is left to others."""
+    with asked_world(NODE, BIG) as (_, gate, asker):
+        began = list[float]()
+        loop = asyncio.get_running_loop()
+        gate.between = lambda: began.append(loop.time())
+        await asyncio.gather(*(asker.what_if(question(pod="default/big")) for _ in range(3)))
+        assert len(began) == asker.statistics().slices
+        pauses = [after - before for before, after in pairwise(began)]
+    # The last slice of a question ends it, so that nobody waits for it.
+    assert sum(pause >= MIN_PAUSE for pause in pauses) >= len(began) - 3 - 1
