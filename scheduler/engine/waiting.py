@@ -59,6 +59,8 @@ class WaitingPod:
         self._deadlines = {plugin: now + t for plugin, t in self._timeouts.items()}
         self._waiting = set(timeouts)
         self.result: Status | None = None
+        #: What a plugin raised that was to decide again.
+        self.raised: AttemptError | None = None
         #: Called once with the result; the service wakes the binding task with it.
         self.on_result: Callable[[Status], None] | None = None
 
@@ -103,6 +105,7 @@ class WaitingPod:
             try:
                 status, _ = permit(self.newest)
             except AttemptError as error:
+                self.raised = error
                 self._finish(error.status)
                 return
             if status is None or status.success:

@@ -267,6 +267,8 @@ class BindingCycle:
         waited = self._clock.monotonic() - started
         self._metrics.permit_wait(status.code.label, waited)
         _add_seconds(attempt, "Permit", waited)
+        if waiting.raised is not None:
+            self._engine.report_plugin(attempt.pod, waiting.raised)
         if status.success:
             return None
         if status.rejected:

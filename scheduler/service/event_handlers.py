@@ -8,7 +8,9 @@ handler that fails for one object is logged and counted; the others of the batch
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -71,6 +73,9 @@ class EventHandlers:
         self._clock = clock
         self._metrics = metrics
         self._features = features
+        #: Calls of Permit that follow from the present change. They are made last, so that plugins
+        #: decide by what they have heard of it.
+        self._permits: deque[Callable[[], None]] = deque()
         #: Where a recording is told of every change; None while there is none.
         self.journal: Journal | None = None
 
@@ -104,13 +109,15 @@ class EventHandlers:
         """Requeue the pods that the event may help, and let their Permit plugins decide again."""
         self._queue.move_all_to_active_or_backoff(event, old, new, pre_check)
         if len(self._waiting_pods):
-            self._waiting_pods.reconsider(self._queue.helped_by(event, old, new))
+            helps = self._queue.helped_by(event, old, new)
+            self._permits.append(partial(self._waiting_pods.reconsider, helps))
 
     def _waiting_updated(self, waiting: WaitingPod, old: Pod, new: Pod) -> None:
         """Let the Permit plugins of a waiting pod decide again when the pod itself changed."""
         waiting.newest = new
         for event in pod_events(new, old, self._features):
-            waiting.reconsider(self._queue.helped_by(event, old, new))
+            helps = self._queue.helped_by(event, old, new)
+            self._permits.append(partial(waiting.reconsider, helps))
 
     # -- batches, as reflectors deliver them -----------------------------------------------------
 
@@ -146,9 +153,13 @@ class EventHandlers:
         publish = plural in self._subscriptions.plurals
         for delta in batch:
             try:
-                change(delta)
-                if publish:
-                    self._subscriptions.publish_object(plural, *_old_and_new(delta))
+                try:
+                    change(delta)
+                    if publish:
+                        self._subscriptions.publish_object(plural, *_old_and_new(delta))
+                finally:
+                    while self._permits:
+                        self._permits.popleft()()
             except Exception:  # noqa: BLE001 - object boundary: the watch of the others goes on
                 metadata = delta.object.metadata
                 self._metrics.handler_error(plural)

@@ -126,6 +126,20 @@ def test_permit_sees_the_changed_pod() -> None:
     assert world.outcome() == "Success  "
 
 
+def test_permit_decides_by_what_its_plugin_has_heard_of_the_event() -> None:
+    heard: list[Any] = []
+
+    class Counting(Permits):
+        def __call__(self, *arguments: Any) -> Any:
+            return ALLOW if heard else super().__call__(*arguments)
+
+    world = Waiting(permit_plugin(Counting(WAIT), NODE_ADDED))
+    world.service.subscriptions.on_object("nodes", lambda _, new: heard.append(new))
+    world.add_node()
+    assert [each.name for each in heard] == ["n2"]
+    assert world.outcome() == "Success  "
+
+
 def test_a_rejection_ends_the_wait() -> None:
     world = Waiting(permit_plugin(Permits(WAIT, (unschedulable("no"), 0.0)), NODE_ADDED))
     world.add_node()
@@ -137,6 +151,8 @@ def test_a_plugin_that_raises_ends_the_wait_with_an_error_that_names_it() -> Non
     world.add_node()
     assert world.outcome().startswith("Error")
     assert 'running Permit plugin "P": oh' in world.outcome()
+    assert world.waiting.raised is not None
+    assert world.waiting.raised.origin == ("P", "Permit")
     assert "n2" in {each.name for each in world.service.cache.table.nodes if each is not None}
 
 
