@@ -67,11 +67,16 @@ class PluginFamilies:
         """Count a sample that would have begun a series too many."""
         self._dropped[name,].inc()
 
+    def use(self, declared: _Declared) -> None:
+        """Note a user; the metric may have been forgotten since it was declared."""
+        declared.users += 1
+        self._declared.setdefault(declared.metric.name, declared)
+
     def release(self, declared: _Declared) -> None:
         """Forget a metric when its last user is gone."""
         declared.users -= 1
-        if not declared.users:
-            self._declared.pop(declared.metric.name, None)
+        if not declared.users and self._declared.get(declared.metric.name) is declared:
+            del self._declared[declared.metric.name]
 
     def _find(self, plugin: str, metric: Metric) -> _Declared:
         known = self._declared.get(metric.name)
@@ -112,7 +117,7 @@ class DeclaredMetrics(PluginMetrics):
         if not self._exposed:
             self._exposed = True
             for each in self._declared.values():
-                each.users += 1
+                self._owner.use(each)
 
     def forget_with(self, subscriptions: Subscriptions) -> None:
         """Forget series with the objects that they describe."""

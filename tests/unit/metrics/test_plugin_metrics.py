@@ -179,3 +179,26 @@ def test_a_metric_declared_twice_is_named() -> None:
     (found,) = metric_problems((FREE, FREE))
     assert "declared twice" in found
     assert list(metric_problems((FREE, GRANTED, WAIT))) == []
+
+
+def test_a_metric_stays_while_a_plugin_uses_it_whoever_else_leaves(
+    metrics: SchedulerMetrics,
+) -> None:
+    before = metrics.plugins.declare("P", (FREE,))
+    before.expose()
+    after = metrics.plugins.declare("P", (FREE,))
+    before.withdraw()
+    after.expose()
+    after.gauge(FREE.name, "matlab", value=3)
+    assert samples(metrics, FREE.name) == {("matlab",): 3}
+
+
+def test_a_plugin_that_leaves_takes_no_metric_of_another_with_it(
+    metrics: SchedulerMetrics,
+) -> None:
+    first, second = (metrics.plugins.declare(name, (FREE,)) for name in ("P", "Q"))
+    first.expose()
+    second.expose()
+    first.withdraw()
+    second.gauge(FREE.name, "matlab", value=3)
+    assert samples(metrics, FREE.name) == {("matlab",): 3}
