@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(
 _UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+")
 _METRIC_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
-_COMPUTE_PREFIX: Final = re.compile(r"(?:deferred\.kubestow\.io/)?(?:requests\.|limits\.)?")
+_COMPUTE_PREFIX: Final = re.compile(r"^(?:deferred\.kubestow\.io/)?(?:requests\.|limits\.)?")
 
 
 class Redactor:
@@ -230,7 +230,9 @@ class Redactor:
 
     def _name(self, text: str) -> str:
         """Return a name, a label key or value, or `namespace/name`, with its parts replaced."""
-        if text in KEPT_NAMES or text in KEPT_KEYS or NATIVE_RESOURCE.fullmatch(text):
+        # A message names resources as quotas do: requests.cpu.
+        resource = _COMPUTE_PREFIX.sub("", text, count=1)
+        if text in KEPT_NAMES or text in KEPT_KEYS or NATIVE_RESOURCE.fullmatch(resource):
             return text
         if _NUMBER.fullmatch(text) or _UID.fullmatch(text):
             return text

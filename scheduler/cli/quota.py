@@ -194,7 +194,7 @@ def _print_limits(quota: JsonObject) -> None:
     from scheduler.cli.quota_limits import rows
 
     for row in rows(quota, ()):
-        click.echo(one_line(f"  {row.resource} = {row.json()['hard']}"))
+        click.echo("  " + one_line(f"{row.resource} = {row.json()['hard']}"))
 
 
 def _print_manifest(obj: JsonObject, output: str) -> None:

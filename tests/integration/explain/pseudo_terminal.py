@@ -29,8 +29,10 @@ ALTERNATE, NORMAL = "\x1b[?1049h", "\x1b[?1049l"
 CURSOR_HIDDEN, CURSOR_SHOWN = "\x1b[?25l", "\x1b[?25h"
 
 _START: Final = """
-import fcntl, runpy, sys, termios
+import fcntl, runpy, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+# A test run in the background of a shell script ignores the signal, and so would this process.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.argv[0] = "kubestow"
 runpy.run_module("scheduler", run_name="__main__")
 """

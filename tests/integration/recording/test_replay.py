@@ -32,6 +32,12 @@ def judged(path: Path) -> list[Judgement]:
         return list(replay.run())
 
 
+def fell_back(wiring: Wiring, since: float) -> bool:
+    """Whether fallback from spreading was decided since a time."""
+    history = wiring.scheduling.decisions.history
+    return any(each.time > since and "fallback active" in each.message for each in history.every())
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 async def test_a_busy_run_is_reproduced(tmp_path: Path, seed: int) -> None:
     """With preemption, pods held by a deferred quota, and fallback from spreading."""
@@ -44,8 +50,11 @@ async def test_a_busy_run_is_reproduced(tmp_path: Path, seed: int) -> None:
         await until(lambda: enforcement.ledger.held("team"), "a pod held by the quota")
         recording = Recording(wiring, tmp_path / "busy.recording")
         await recording.begin()
-        for _ in range(120):
+        begin = wiring.connections.clock.now()
+        for steps in range(2_000):
             await workload.step()
+            if steps > 120 and fell_back(wiring, begin):
+                break
         await settled(wiring)
         await recording.end()
     found = judged(recording.path)

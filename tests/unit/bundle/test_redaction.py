@@ -198,6 +198,7 @@ def test_no_label_of_a_metric_survives_however_it_is_quoted() -> None:
         "preemption: 0/41 nodes are available: 41 Preemption is not helpful for scheduling.",
         "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
         "binding rejected: running Bind plugin: the pod was deleted",
+        "quota exceeded: cpu, requested: requests.cpu=1, used: limits.memory=3",
     ],
 )
 def test_messages_of_the_scheduler_are_kept(message: str) -> None:
