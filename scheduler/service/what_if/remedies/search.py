@@ -172,6 +172,8 @@ class Search:
     def _raise_priority(self) -> Generator[None, None, None]:
         """Look for the lowest priority with which preemption makes room."""
         with Trial(self._parts, self._decisions) as trial:
+            for step in self._first:
+                trial.apply(step.changes)
             pod = self._pod(trial.find("Pod", self._key))
             found = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
             steps = tuple(priority_steps.raised(found))

@@ -214,6 +214,18 @@ def test_no_priority_is_named_that_would_not_help() -> None:
     assert "RaisePriority" not in codes
 
 
+def test_a_pod_of_another_scheduler_has_remedies_where_preemption_could_help() -> None:
+    full = offline.pod("full", cpu=3)
+    pod = offline.pod("p", cpu=3, spec={"schedulerName": "somebody"})
+    with world(offline.node("n", cpu=4), pod, full) as made:
+        texts = [each.text for each in made.remedies("default/p").remedies]
+        create = "create the pod with schedulerName kubestow, and "
+        assert f"{create}evict default/full from n" in texts
+        priority = "give the pod a priority class of at least 1"
+        evicted = "so that preemption evicts default/full from n"
+        assert f"{create}{priority}, {evicted}" in texts
+
+
 def test_a_pod_for_which_room_is_being_made_needs_nothing() -> None:
     low = offline.pod("low", cpu=3, node="n", spec={"terminationGracePeriodSeconds": 60})
     with offline.World() as made:
