@@ -20,6 +20,10 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 _HARD: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+MAX_TERMS: Final = 10
+"""Terms of a node affinity for which labels are looked for; a pod may state thousands."""
+MAX_IN_TERM: Final = 50
+"""Requirements and values of such a term."""
 _AFFINITY: Final = pointer("spec", "affinity", "nodeAffinity", _REQUIRED)
 
 
@@ -147,7 +151,7 @@ def wanted_labels(situation: Situation, node: Node) -> dict[str, str | None]:
         return {}
     for terms in _required_terms(situation):
         merged = {k: v for k, v in {**own, **found}.items() if v is not None}
-        options = [label_for_term(term, merged, node.name) for term in terms]
+        options = [label_for_term(term, merged, node.name) for term in terms[:MAX_TERMS]]
         possible = [each for each in options if each is not None]
         if not possible:
             return {}
@@ -173,6 +177,9 @@ def label_for_term(
 ) -> dict[str, str | None] | None:
     """Return what to change for a node to match a term; None: nothing would do."""
     if not term.match_expressions and not term.match_fields:
+        return None
+    stated = (*term.match_expressions, *term.match_fields)
+    if len(stated) + sum(len(each.values) for each in stated) > MAX_IN_TERM:
         return None
     fields = NodeSelectorTerm(match_fields=term.match_fields)
     if term.match_fields and not compile_node_selector_term(fields, "").matches(labels, name):

@@ -24,7 +24,9 @@ _MISSING_LABEL: Final = "missing required label"
 _MORE: Final = (1, 2, 4, 8)
 MAX_EVICTED: Final = 20
 MAX_TERMS: Final = 50
-"""Anti-affinity terms of the pod whose rivals are looked for."""
+"""Affinity terms of the pod that are dropped one by one, or whose rivals are looked for."""
+MAX_CONSTRAINTS: Final = 10
+"""Spread constraints that are relaxed one by one; a pod may state thousands."""
 
 
 def spread(situation: Situation) -> Iterator[Step]:
@@ -34,7 +36,7 @@ def spread(situation: Situation) -> Iterator[Step]:
     node = situation.node
     if node is not None and _MISSING_LABEL in situation.reasons:
         keys = {constraints[i]["topologyKey"] for i in hard} - set(node.metadata.labels)
-        if keys and HOSTNAME not in keys:
+        if 0 < len(keys) <= MAX_CONSTRAINTS and HOSTNAME not in keys:
             yield label_step(node, {key: _value_of(situation, key) for key in sorted(keys)})
     if not hard:
         # Those of the profile apply only to pods that state none.
@@ -42,7 +44,7 @@ def spread(situation: Situation) -> Iterator[Step]:
         text = "state a soft spread constraint in place of the scheduler's default"
         yield Step(Code.SPREAD_ANYWAY, text, (situation.set_pod(_CONSTRAINTS, [soft]),), 4.0)
         return
-    for index in hard:
+    for index in hard[:MAX_CONSTRAINTS]:
         yield from _relaxed(situation, constraints, [index])
     if len(hard) > 1:
         yield from _relaxed(situation, constraints, hard)
@@ -51,13 +53,15 @@ def spread(situation: Situation) -> Iterator[Step]:
 def _relaxed(
     situation: Situation, constraints: list[dict[str, Any]], chosen: list[int]
 ) -> Iterator[Step]:
-    keys = " and ".join(constraints[i]["topologyKey"] for i in chosen)
+    keys = " and ".join(constraints[i]["topologyKey"] for i in chosen[:MAX_CONSTRAINTS])
+    if len(chosen) > MAX_CONSTRAINTS:
+        keys += f" and {len(chosen) - MAX_CONSTRAINTS} more"
 
     def changed(**fields: Any) -> tuple[Any, ...]:
-        made = []
-        for index, each in enumerate(constraints):
-            both = {**each, **fields} if index in chosen else dict(each)
-            made.append({key: value for key, value in both.items() if value is not None})
+        made = list(constraints)
+        for index in chosen:
+            both = {**constraints[index], **fields}
+            made[index] = {key: value for key, value in both.items() if value is not None}
         return (situation.set_pod(_CONSTRAINTS, made),)
 
     if _MISSING_LABEL not in situation.reasons and len(chosen) == 1:
@@ -115,7 +119,7 @@ def pod_affinity(situation: Situation) -> Iterator[Step]:
         path = pointer("spec", "affinity", kind, _REQUIRED)
         name = "affinity" if kind == "podAffinity" else "anti-affinity"
         if len(terms) > 1:
-            for index, term in enumerate(terms):
+            for index, term in enumerate(terms[:MAX_TERMS]):
                 left = [each for i, each in enumerate(terms) if i != index]
                 text = f"drop the required pod {name} over {term.get('topologyKey')}"
                 yield Step(code, text, (situation.set_pod(path, left),), cost)

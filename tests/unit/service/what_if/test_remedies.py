@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.framework import Code, Status
+from scheduler.service.what_if.remedies import node_steps, pod_steps
+from scheduler.service.what_if.remedies.situation import Situation
+from scheduler.service.what_if.trial import Trial
 from simulator import offline
 
 JsonObject = dict[str, Any]
@@ -318,3 +322,36 @@ def test_no_node_at_all_needs_one() -> None:
         made.schedule()
         (only,) = made.remedies("default/p").remedies
         assert only.codes == ("AddNode",)
+
+
+def test_the_steps_for_a_pod_with_very_many_rules_are_few() -> None:
+    """Each step has all rules of its kind, so that their number would count twice."""
+    many = 500
+    hard = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR}
+    term = {"labelSelector": SELECTOR}
+    node_terms = [
+        {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"}]} for i in range(many)
+    ]
+    spec: JsonObject = {
+        "topologySpreadConstraints": [{**hard, "topologyKey": f"z{i}"} for i in range(many)],
+    }
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    spec["affinity"] = {
+        "nodeAffinity": {required: {"nodeSelectorTerms": node_terms}},
+        "podAffinity": {required: [{**term, "topologyKey": f"z{i}"} for i in range(many)]},
+    }
+    with world(offline.node("n"), offline.pod("p", spec=spec)) as made, made.trial() as trial:
+        parts = trial._assembly.trial_parts()
+        with Trial(parts) as tried:
+            pod = tried.find("Pod", "default/p")
+            assert pod is not None
+            framework = parts.engine.frameworks["kubestow"]
+            status = Status(Code.UNSCHEDULABLE)
+            row = parts.cache.table.rows[0]
+            node = parts.cache.table.nodes[row]
+            found = Situation(tried, parts.cache.table, framework, pod, status, node)
+            steps = [*pod_steps.spread(found), *pod_steps.pod_affinity(found)]
+            assert 50 < len(steps) < 150
+            assert max(len(each.text) for each in steps) < 200
+            labelled = [each.text for each in node_steps.node_affinity(found)]
+            assert labelled[0] == "label node n with k0=true"
