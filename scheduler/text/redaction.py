@@ -100,7 +100,8 @@ _PHRASE: Final = re.compile(r"(?:Invalid|Unsupported|Duplicate) value:\s*+")
 _NOTHING: Final = re.compile(r"(?i)(?:null|none|true|false|~)\b")
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 _LINE_START: Final = re.compile(r"(?:^|[\r\n]|\\n)[ \t]*+(?:-[ \t]++)?+\Z")
-_RANDOM: Final = re.compile(r"(?=[^\s\"',;&})\]\\]*\d)[A-Za-z0-9._~+/=-]{12,}+")
+# A digit within 256 characters: looking further after each of many names would be quadratic.
+_RANDOM: Final = re.compile(r"(?=[^\s\"',;&})\]\\\d]{0,256}+\d)[A-Za-z0-9._~+/=-]{12,}+")
 _VALUE_OF: Final = re.compile(r"""(?:\\*+["'])?([A-Za-z0-9_.-]++)""")
 
 _MAX_CACHED: Final = 1024

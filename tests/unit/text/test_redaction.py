@@ -187,3 +187,10 @@ def test_nested_data_is_bounded() -> None:
 def test_a_configuration_without_credentials_is_shown_as_it_is() -> None:
     data = to_data(load(None))
     assert redact(data) == data
+
+
+def test_a_digit_far_behind_a_word_of_prose_is_not_looked_for() -> None:
+    """Each of many names would look through the rest of the text, in quadratic time."""
+    assert redact_text(f"token: {'a' * 256}1") == f"token: {BLANK}"
+    for text in (f"token: {'a' * 257}1", "token:" * 20_000 + "a" * 257 + "1"):
+        assert redact_text(text) == text
