@@ -211,6 +211,9 @@ class ServingTls:
         if authorities:
             # Comments between certificates may be in any language; ssl wants ASCII.
             plain = authorities.encode("ascii", "ignore").decode()
+            if not plain:
+                # For which ssl raises ValueError.
+                raise ssl.SSLError("they contain no certificate")
             context.load_verify_locations(cadata=plain)
             context.verify_mode = ssl.CERT_OPTIONAL
             # As Go: the text may have the authority that issued them without the one above it.

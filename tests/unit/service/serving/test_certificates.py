@@ -196,6 +196,16 @@ def test_any_certificate_given_is_a_client_authority() -> None:
     assert tls.context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
+@pytest.mark.parametrize("text", ["no certificate", "\ufeff", "\ufffd\ufffd"])
+def test_authorities_that_are_no_certificates_change_nothing(text: str) -> None:
+    """Also a text without ASCII, with which ssl raises another error than OSError."""
+    tls = ServingTls(ServingOptions())
+    former = tls.context
+    with pytest.raises(ssl.SSLError):
+        tls.trust_clients(text)
+    assert tls.context is former
+
+
 def test_an_encrypted_key_is_refused_instead_of_asking_for_its_password(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
