@@ -44,6 +44,7 @@ async def test_decisions_that_a_bundle_remembers_are_judged_or_say_why_not(
         workload.crowd()
         history = wiring.scheduling.decisions.history
         await until(lambda: history.of_pod("default", "giant"), "a rejection")
+        await settled(wiring)
         path = await written(wiring, tmp_path / "busy.bundle")
     found = judged(path)
     assert [each.seq for each in found] == sorted({each.seq for each in found})
