@@ -21,6 +21,7 @@ from scheduler.bundle.format import DECISION
 from scheduler.bundle.outcomes import Outcome, outcome_of
 from scheduler.client.resources import PODS
 from scheduler.engine import Attempt
+from scheduler.framework import NominatingInfo
 from scheduler.pages import Decision, DecisionResult, NodeScore, QueueState
 from simulator.offline.assembly import Assembly
 from simulator.offline.bundles import Content, Record, decoded_line, find_pod, restore_record
@@ -90,13 +91,18 @@ class RememberedDecisions:
         return self._rejected_again(decision, pod, record)
 
     def _rejected_again(self, decision: Decision, pod: Pod, record: Record) -> Judgement:
+        scheduling = self._assembly.scheduling
+        nominator = scheduling.queue.nominator
+        nominated = nominator.node_of(pod.uid)
         attempt = self._attempt(pod, record)
         if attempt is None:
             return _unjudged(decision, NO_PROFILE.format(name=pod.spec.scheduler_name))
         outcome = outcome_of(attempt)
         if attempt.failure is not None:
             return _judgement(decision, SAME, "", outcome)
-        self._assembly.scheduling.engine.abandon(attempt)
+        scheduling.engine.abandon(attempt)
+        # The placement ended the nomination, which keeps pods of lower priority out.
+        nominator.add_nominated_pod(pod, NominatingInfo(nominated))
         if record.place == QueueState.UNSCHEDULABLE:
             return _judgement(decision, DIFFERENT, UNMOVED.format(node=outcome.node), outcome)
         return _judgement(decision, UNJUDGED, MOVED.format(node=outcome.node), outcome)

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from config import FeatureGates
 from scheduler.bundle.reading import open_bundle
 from scheduler.bundle.writing import BundleWriter
+from scheduler.service.options import RunOptions
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
@@ -138,3 +140,29 @@ def _rewrite(path: Path, changed: Path, change: Callable[[str, Any], Any]) -> No
         for line in bundle.lines()
     ]
     changed.write_bytes(b"".join((*pieces, writer.end())))
+
+
+async def test_a_pod_with_a_nomination_keeps_its_room_while_others_are_judged(
+    tmp_path: Path,
+) -> None:
+    """It would be placed, which shows nothing: deciding about it must not end its nomination."""
+    slow: dict[str, Any] = {"podInitialBackoffSeconds": 300, "podMaxBackoffSeconds": 300}
+    options = RunOptions(feature_gates=FeatureGates({"SchedulerPopFromBackoffQ": False}))
+    async with EmbeddedCluster(controllers=(), seed=1) as cluster:
+        cluster.create(zone_node("node-0", "zone-0"))
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+        async with scheduling(cluster, options=options, **slow) as wiring:
+            history = wiring.scheduling.decisions.history
+            cluster.create(pod("victim", "4"))
+            await until(lambda: bound_to(cluster, "victim"), "the victim is bound")
+            cluster.create(pod("urgent", "4", priorityClassName="high"))
+            await until(wiring.scheduling.queue.nominator.nominated_nodes, "nominated")
+            delete(cluster, "victim")
+            await until(lambda: not wiring.state.cache.statistics().pods, "the victim is gone")
+            cluster.create(pod("late", "4"))
+            await until(lambda: history.of_pod("default", "late"), "late is rejected")
+            await settled(wiring)
+            path = await written(wiring, tmp_path / "b")
+    found = {each.pod.partition("/")[2]: each for each in judged(path)}
+    assert (found["urgent"].result, found["late"].result) == ("unjudged", "reproduced")
