@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Literal
+
+import msgspec
 
 RESERVED_PREFIXES: Final = (
     "go_",
@@ -61,10 +63,19 @@ def metric_problems(metrics: Iterable[object]) -> Iterator[str]:
         if not isinstance(each, Metric) or not isinstance(each.name, str):
             yield f"metrics has {each!r:.60}: give a Metric"
             continue
-        yield from (f"metric {each.name!r:.80}: {problem}" for problem in _problems(each))
+        problems = list(_type_problems(each)) or _problems(each)
+        yield from (f"metric {each.name!r:.80}: {problem}" for problem in problems)
         if each.name in names:
             yield f"metric {each.name!r:.80} is declared twice"
         names.add(each.name)
+
+
+def _type_problems(metric: Metric) -> Iterator[str]:
+    """Yield the first field of another type, such as `labels=("node")`, which is no tuple."""
+    try:
+        msgspec.convert({each.name: getattr(metric, each.name) for each in fields(metric)}, Metric)
+    except msgspec.ValidationError as error:
+        yield str(error).replace("`$.", "`")
 
 
 def _problems(metric: Metric) -> Iterator[str]:
@@ -94,9 +105,7 @@ def _name_problems(metric: Metric) -> Iterator[str]:
         return
     if name.startswith(RESERVED_PREFIXES):
         yield f"names that begin with {name.split('_', 1)[0]}_ are reserved; use your own prefix"
-    if metric.kind not in ("counter", "gauge", "histogram"):
-        yield f"{metric.kind!r:.40} is no kind; use counter, gauge or histogram"
-    elif (metric.kind == "counter") is not name.endswith("_total"):
+    if (metric.kind == "counter") is not name.endswith("_total"):
         yield "the name of a counter, and of nothing else, ends in _total"
     if name.endswith(_HISTOGRAM_SUFFIXES):
         yield f"a name must not end in {', '.join(_HISTOGRAM_SUFFIXES)}"

@@ -97,7 +97,7 @@ Instrument = TypeVar("Instrument", bound="FastCounter | FastGauge | FastHistogra
 class Family(dict[LabelValues, Instrument], Generic[Instrument]):
     """The instruments of one metric by label values; `family[values]` creates a missing one.
 
-    A child is never removed, not even by `reset`, so callers may keep it.
+    `reset` removes no child, so callers may keep it; only plugins remove series of their own.
     """
 
     __slots__ = ("_make",)

@@ -155,8 +155,8 @@ class DeclaredMetrics(PluginMetrics):
 
     def forget(self, name: str, *labels: str) -> None:
         """Remove the series whose first labels these are."""
-        family = self._declared[name].entry.family
-        for values in [each for each in family if each[: len(labels)] == labels]:
+        family, first = self._declared[name].entry.family, _kept(labels)
+        for values in [each for each in family if each[: len(first)] == first]:
             del family[values]
 
     def _on_object(self, name: str, old: Any | None, new: Any | None) -> None:
@@ -177,8 +177,12 @@ class DeclaredMetrics(PluginMetrics):
             return family[labels]
         if labels in family:
             return family[labels]
-        kept = tuple(str(each)[:MAX_LABEL_LENGTH] for each in labels)
+        kept = _kept(labels)
         if kept not in family and len(family) >= MAX_SERIES:
             self._owner.drop_sample(name)
             return None
         return family[kept]
+
+
+def _kept(labels: LabelValues) -> LabelValues:
+    return tuple(str(each)[:MAX_LABEL_LENGTH] for each in labels)

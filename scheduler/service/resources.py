@@ -47,7 +47,7 @@ def watched_plurals(
     wanted.update({ref: None for name in registered if (ref := reference_of(name))})
     for plugin in plugins:
         wanted.update(dict.fromkeys(map(partial(_known, plugin), _required(plugin))))
-    wanted.update(dict.fromkeys(subscribed))
+    wanted.update(dict.fromkeys(map(partial(_known, None), subscribed)))
     return tuple(plural for plural in wanted if plural not in ALWAYS)
 
 
@@ -73,11 +73,13 @@ def watched_resource(plural: str, plugins: Iterable[Any]) -> Resource[Any]:
     return resource_of(plural, *dict.fromkeys(types.values()))
 
 
-def _known(plugin: Any, plural: str) -> str:
+def _known(plugin: Any | None, plural: str) -> str:
     try:
         resource_of(plural)
     except ValueError as error:
-        raise ConfigurationError(f"plugin {plugin.name}: required_resources: {error}") from error
+        where = "a plugin" if plugin is None else f"plugin {plugin.name}: required_resources"
+        hint = " (`on_object`, or `describes` of a metric)" if plugin is None else ""
+        raise ConfigurationError(f"{where}: {error}{hint}") from error
     return plural
 
 

@@ -21,7 +21,7 @@ from scheduler.client.access_reviews import Access
 from scheduler.client.clock import Clock
 from scheduler.client.custom_resources import is_reference, resource_of
 from scheduler.client.errors import ApiError, RequestError
-from scheduler.client.resources import Resource
+from scheduler.client.resources import RESOURCES, Resource
 from scheduler.framework import Permission
 from scheduler.service.permissions.rbac import missing_rules
 
@@ -99,10 +99,12 @@ class PermissionState:
 
     def may(self, verb: str, resource: str) -> bool:
         """Whether nothing is known that forbids it; true for what was not declared."""
-        group = None
-        if is_reference(resource):
+        if is_reference(resource) or resource in RESOURCES:
             known = resource_of(resource)
             group, resource = known.group, known.api_plural
+        else:
+            # A subresource, or one that no plugin watches.
+            group = None
         return not any(
             permission.resource == resource and verb in verbs and group in (None, permission.group)
             for permission, verbs in self._missing.items()

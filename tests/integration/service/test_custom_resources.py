@@ -14,6 +14,7 @@ from scheduler.framework import (
     ClusterEventWithHint,
     ConfigurationError,
     Handle,
+    Metric,
     NodeInfo,
     Status,
     unresolvable,
@@ -140,6 +141,16 @@ async def test_a_malformed_object_costs_itself_only(cluster: EmbeddedCluster) ->
         (
             [plugin("P", filter=lambda *_: None, required_resources=("racks",))],
             'P: required_resources: "racks" is no built-in resource',
+        ),
+        (
+            [
+                plugin(
+                    "P",
+                    filter=lambda *_: None,
+                    metrics=(Metric("x_gadgets", "gauge", "x", ("gadget",), describes="gadgets"),),
+                )
+            ],
+            'a plugin: "gadgets" is no built-in resource.*`describes`',
         ),
         (
             [

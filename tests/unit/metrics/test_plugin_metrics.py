@@ -109,6 +109,14 @@ def test_a_long_label_value_is_cut_to_one_series(metrics: SchedulerMetrics) -> N
     assert list(samples(metrics, FREE.name)) == [("x" * MAX_LABEL_LENGTH,)]
 
 
+def test_a_long_label_value_is_forgotten_as_it_was_cut(metrics: SchedulerMetrics) -> None:
+    own = metrics.plugins.declare("P", (FREE,))
+    own.expose()
+    own.gauge(FREE.name, "x" * 1_000, value=1)
+    own.forget(FREE.name, "x" * 1_000)
+    assert samples(metrics, FREE.name) == {}
+
+
 def test_a_metric_is_written_as_it_is_declared(metrics: SchedulerMetrics) -> None:
     own = metrics.plugins.declare("P", (FREE, GRANTED))
     with pytest.raises(KeyError):
@@ -158,7 +166,11 @@ def test_series_are_forgotten_with_the_objects_that_they_describe(
         (Metric("example_tokens", "counter", "x"), "ends in _total"),
         (Metric("example_tokens_total", "gauge", "x"), "ends in _total"),
         (Metric("example_tokens_sum", "gauge", "x"), "must not end in"),
-        (Metric("example_tokens", "meter", "x"), "no kind"),  # type: ignore[arg-type]
+        (Metric("example_tokens", "meter", "x"), "enum"),  # type: ignore[arg-type]
+        (Metric("example_tokens", "gauge", 3), "`help`"),  # type: ignore[arg-type]
+        (Metric("example_tokens", "gauge", "x", "node"), "`labels`"),  # type: ignore[arg-type]
+        (Metric("example_tokens", "gauge", "x", (1,)), "`labels"),  # type: ignore[arg-type]
+        (Metric("example_tokens", "histogram", "x", (), ("1",)), "`buckets"),  # type: ignore[arg-type]
         (Metric("example_tokens", "gauge", ""), "describe it"),
         (Metric("example_tokens", "gauge", "x", ("a", "a")), "each once"),
         (Metric("example_tokens", "gauge", "x", ("le",)), "cannot be a label"),

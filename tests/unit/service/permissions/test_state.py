@@ -225,6 +225,7 @@ def test_resources_of_equal_plurals_in_different_groups_are_told_apart(fixture: 
     fixture.state.declare([NODES_READ, followed(usage, [plugin])])
     assert not fixture.state.contacted(resource_of(usage), rejected(403))
     assert not fixture.state.may("list", usage)
+    assert fixture.state.may("list", "nodes")
     fixture.state.contacted(resource_of(usage), None)
     assert fixture.state.may("list", usage)
     fixture.state.contacted(NODES, rejected(403))
