@@ -25,12 +25,14 @@ from scheduler.service.options import (
     read_configuration,
 )
 from simulator import EmbeddedCluster
+from simulator.resources import Resource
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 MODULES: Final = {
     "scalar_filter": "app_limit",
     "columnar_score": "node_cost",
     "gate_until": "not_before",
+    "load_aware": "load_aware",
 }
 PATIENCE_SECONDS: Final = 60.0
 """Before a test gives up; what it waits for takes a fraction of a second."""
@@ -59,9 +61,11 @@ def options(example: str, kubeconfig: Path | None = None) -> RunOptions:
 
 
 @asynccontextmanager
-async def running(example: str, folder: Path) -> AsyncIterator[EmbeddedCluster]:
+async def running(example: str, folder: Path, *served: Resource) -> AsyncIterator[EmbeddedCluster]:
     """A cluster, and the scheduler with one example's configuration at work on it."""
     async with EmbeddedCluster(controllers=()) as cluster:
+        for each in served:
+            cluster.resources.add(each)
         chosen = options(example, cluster.write_kubeconfig(folder / "kubeconfig"))
         registry = available_plugins()
         application = Application(read_configuration(chosen, registry), registry, chosen)
@@ -131,6 +135,27 @@ async def test_no_node_gets_more_pods_of_an_app_than_the_limit(tmp_path: Path) -
         await until(lambda: node_of(cluster, left) == "n3")
         placed = [node_of(cluster, name) for name in names]
         assert {node: placed.count(node) for node in placed} == {"n1": 3, "n2": 3, "n3": 1}
+
+
+async def test_pods_go_to_the_node_that_uses_least_as_the_metrics_api_says(tmp_path: Path) -> None:
+    served = Resource(
+        "metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False,
+        storage="node-metrics", verbs=("create", "get", "list"),
+    )  # fmt: skip
+    async with running("load_aware", tmp_path, served) as cluster:
+        for name, used in (("busy", "6"), ("idle", "250m"), ("fair", "3000000000n")):
+            cluster.create(
+                {
+                    "apiVersion": "metrics.k8s.io/v1beta1",
+                    "kind": "NodeMetrics",
+                    "metadata": {"name": name},
+                    "usage": {"cpu": used, "memory": "1Gi"},
+                }
+            )
+            create_node(cluster, name)
+        create_pod(cluster, "p")
+        await until(lambda: node_of(cluster, "p"))
+        assert node_of(cluster, "p") == "idle"
 
 
 async def test_pods_go_to_the_cheapest_node(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class Objects:
     def __init__(self) -> None:
         self.known: dict[str, list[Any]] = {}
         self._callbacks: list[tuple[str, Callable[[Any | None, Any | None], None]]] = []
+        self._synced: list[Callable[[], None]] = []
 
     def on_object(
         self,
@@ -62,6 +63,15 @@ class Objects:
 
     def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
         """Subscribe to trials, of which there are none."""
+
+    def on_synced(self, callback: Callable[[], None]) -> None:
+        """Subscribe to the end of the first lists, which `synced` reports."""
+        self._synced.append(callback)
+
+    def synced(self) -> None:
+        """Report the end of the first lists."""
+        for callback in self._synced:
+            callback()
 
     def publish(self, plural: str, old: Any | None, new: Any | None) -> None:
         """Call the subscribers."""
