@@ -25,6 +25,7 @@ from scheduler.service.options import (
     read_configuration,
 )
 from simulator import EmbeddedCluster
+from simulator.api import MERGE_PATCH
 from simulator.resources import Resource
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
@@ -33,6 +34,7 @@ MODULES: Final = {
     "columnar_score": "node_cost",
     "gate_until": "not_before",
     "load_aware": "load_aware",
+    "licence_tokens": "licence_tokens",
 }
 PATIENCE_SECONDS: Final = 60.0
 """Before a test gives up; what it waits for takes a fraction of a second."""
@@ -156,6 +158,26 @@ async def test_pods_go_to_the_node_that_uses_least_as_the_metrics_api_says(tmp_p
         create_pod(cluster, "p")
         await until(lambda: node_of(cluster, "p"))
         assert node_of(cluster, "p") == "idle"
+
+
+async def test_a_pod_waits_for_licence_tokens(tmp_path: Path) -> None:
+    pools = Resource("example.com", "v1", "licencepools", "LicencePool", namespaced=False)
+
+    def create_pool(cluster: EmbeddedCluster, name: str, tokens: int) -> None:
+        meta = {"apiVersion": "example.com/v1", "kind": "LicencePool", "metadata": {"name": name}}
+        cluster.create({**meta, "spec": {"tokens": tokens}})
+
+    async with running("licence_tokens", tmp_path, pools) as cluster:
+        create_node(cluster, "n1")
+        create_pool(cluster, "matlab", 1)
+        for name in ("first", "second"):
+            create_pod(cluster, name, annotations={"example.com/licences": "matlab=1"})
+        await until(lambda: node_of(cluster, "first") or node_of(cluster, "second"))
+        left = "second" if node_of(cluster, "first") else "first"
+        await until(lambda: condition_of(cluster, left))
+        assert "not enough free tokens in licence pool matlab" in condition_of(cluster, left)
+        cluster.api.patch(pools, "", "matlab", {"spec": {"tokens": 2}}, MERGE_PATCH)
+        await until(lambda: node_of(cluster, left))
 
 
 async def test_pods_go_to_the_cheapest_node(tmp_path: Path) -> None:
