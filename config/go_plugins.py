@@ -16,12 +16,12 @@ _NETWORK: Final = (
     "use InterPodAffinity or PodTopologySpread with the topology keys of zones and regions"
 )
 _MEASURED: Final = (
-    "no measured load is read; use NodeResourcesFit with scoringStrategy.type MostAllocated, "
-    "which packs by requests"
+    "begin with examples/load_aware, which reads measured load, or use NodeResourcesFit with "
+    "scoringStrategy.type MostAllocated, which packs by requests"
 )
 _RISK: Final = (
-    "no measured load is read; use NodeResourcesFit and NodeResourcesBalancedAllocation, which "
-    "spread by requests"
+    "use examples/load_aware, which prefers nodes of little measured load, or NodeResourcesFit "
+    "and NodeResourcesBalancedAllocation, which spread by requests"
 )
 
 GO_PLUGINS: Final[Mapping[str, str]] = {
