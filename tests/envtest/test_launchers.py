@@ -35,8 +35,9 @@ FOLDER: Final = Path(__file__).parent / "launchers"
 QUOTAS: Final = frozenset({"resourcequotas", "resourcequotas/status"})
 MISSING: Final = {
     "aws": QUOTAS | {"volumeattachments.storage.k8s.io"},
-    "jupyterhub": QUOTAS,
-    "openshift": QUOTAS,
+    # They do not let kube-scheduler read the authorities of client certificates.
+    "jupyterhub": QUOTAS | {"configmaps"},
+    "openshift": QUOTAS | {"configmaps"},
     "scheduler-plugins": QUOTAS,
 }
 """Resources of which the launcher's roles do not give what is optional; see docs/launchers.md."""

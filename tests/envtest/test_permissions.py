@@ -40,11 +40,13 @@ def kubestow(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def printed() -> list[dict[str, Any]]:
-    """Return the rules of the ClusterRole that `config rbac` prints."""
+    """Return the rules that `config rbac` prints for the cluster and for kube-system."""
     found = kubestow("config", "rbac", "--name", ACCOUNT)
     assert found.returncode == 0, found.stderr
-    role = next(yaml.safe_load_all(found.stdout))
-    return list(role["rules"])
+    roles = [each for each in yaml.safe_load_all(found.stdout) if each["kind"].endswith("Role")]
+    namespaces = [role["metadata"].get("namespace", "") for role in roles]
+    assert namespaces == ["", "kube-system", "kubestow-system"]
+    return [rule for role in roles[:2] for rule in role["rules"]]
 
 
 def without(rules: Sequence[dict[str, Any]], *resources: str) -> list[dict[str, Any]]:
