@@ -93,7 +93,7 @@ async def ask(session: aiohttp.ClientSession, asked: Asked) -> None:
             asked.slices += found["slices"]
             asked.answers += 1
         for name in ("big", "urgent", "spread"):
-            found = await page(session, f"/debug/explain?remedies=5&pod=default/{name}")
+            found = await page(session, f"/debug/explain?remedies=all&limit=5&pod=default/{name}")
             asked.slices += found["remedies"]["tried"]
             asked.answers += 1
 
