@@ -49,7 +49,7 @@ LOWEST := .venv-lowest
 test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that pyproject.toml allows
 	$(TOOLS)/bin/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(TOOLS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	  --group dev --editable ".[otel]"
+	  --group dev --editable ".[otel,sweep]"
 	KUBESTOW_REQUIRE_OTEL=1 $(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
 	  --ignore tests/unit/repository $(PYTEST_ARGS)
 
@@ -170,6 +170,23 @@ remedies: $(STAMP) ## Judge the remedies of 300 random worlds: each is carried o
 bench-offline: $(STAMP) ## Measure arrivals in an offline world, by the direct loop and by tasks, and loading
 	$(BIN)/python -m benchmarks.offline
 
+.PHONY: bench-remembering
+bench-remembering: $(STAMP) ## Count the instructions that remembering a decision takes (needs Valgrind)
+	$(BIN)/python -m benchmarks.remembering
+
+# The folder with the traces, and optionally which runs: `make paper TRACES=FOLDER SEEDS=42,47 POLICIES=FGD`.
+TRACES ?=
+SEEDS ?=
+POLICIES ?=
+
+.PHONY: paper
+paper: $(STAMP) ## Repeat the experiments of the FGD paper with the traces in the folder TRACES
+	@if [ -z "$(TRACES)" ]; then \
+	  echo "Name the folder with the traces: make paper TRACES=FOLDER" >&2; exit 2; \
+	fi
+	@$(BIN)/python -m benchmarks.paper "$(TRACES)" \
+	  $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(POLICIES),--policies "$(POLICIES)")
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## Fuzz what reads bytes of others, for SECONDS together; finds go to build/fuzz
 	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS)
@@ -282,7 +299,7 @@ COMPILE = $(TOOLS)/bin/uv pip compile --quiet --upgrade --universal --python-ver
 lock: $(TOOLS_STAMP) ## Renew the lock files from pyproject.toml
 	$(COMPILE) pyproject.toml --extra otel --output-file requirements.lock
 	$(COMPILE) --group build --output-file requirements-build.lock
-	$(COMPILE) --constraint requirements.lock pyproject.toml --extra otel --group dev --output-file $(LOCK)
+	$(COMPILE) --constraint requirements.lock pyproject.toml --all-extras --group dev --output-file $(LOCK)
 	$(COMPILE) --group tools --output-file requirements-tools.lock
 	$(COMPILE) --group docs --output-file requirements-docs.lock
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
 import msgspec
 
+from config import ResolvedProfile
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
 from scheduler.engine.cycle_budget import CycleBudget
+from scheduler.engine.measured_plugin import MeasuredPlugin, PluginBudget
 from scheduler.engine.what_if import FrameworkWhatIf
-from scheduler.framework import QueuedPodInfo
+from scheduler.framework import NoArgs, QueuedPodInfo
 from scheduler.queue.nominator import QueueNominator
 from scheduler.service.listers import StoreListers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
@@ -39,7 +42,9 @@ CYCLE_SECONDS: Final = 3600.0
 no cycle uses up: the garbage collection of a measurement may hit one."""
 
 
-class _Clock:
+class WallClock:
+    """The clock of the operating system."""
+
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
@@ -74,7 +79,7 @@ class _Handle:
     """The part of `framework.Handle` that the in-tree plugins use."""
 
     profile_name = PROFILE
-    clock = _Clock()
+    clock = WallClock()
     events = _Events()
     api: Any = None
     preemption: Any = None
@@ -109,7 +114,10 @@ class _Handle:
 class EngineWorld:
     """Nodes, placed pods, and an engine with the default profile."""
 
-    def __init__(self, nodes: int, *, seed: int = 1, cpu: str = "64") -> None:
+    def __init__(
+        self, nodes: int, *, seed: int = 1, cpu: str = "64", plugin: type[Any] | None = None
+    ) -> None:
+        """Make the world; `plugin` has Filter and Score, and is added to the default plugins."""
         self.cache = Cache()
         self.listers = _Listers()
         self.nominator = QueueNominator(lambda _namespace, _name: None)
@@ -121,7 +129,16 @@ class EngineWorld:
         configuration = read_configuration(RunOptions(), registry)
         handle: Any = _Handle(self, configuration.feature_gates)
         profile = configuration.profiles[0]
-        framework = Framework(profile, registry, handle)
+        if plugin is not None:
+            registry.register(plugin)
+            profile = _with(profile, plugin.name)
+        budget = PluginBudget(WallClock.monotonic, CYCLE_SECONDS, lambda *_: None)
+
+        def measure(each: Any) -> Any:
+            own = plugin is not None and isinstance(each, plugin)
+            return MeasuredPlugin(each, PROFILE, budget) if own else each
+
+        framework = Framework(profile, registry, handle, measure=measure)
         handle.subscriptions.publish_synced()
         handle.what_if = FrameworkWhatIf(framework, self.cache.table)
         handle.preemption = Evaluator(
@@ -136,10 +153,10 @@ class EngineWorld:
             self.cache,
             {PROFILE: framework},
             self.nominator,
-            clock=_Clock(),
+            clock=WallClock(),
             random=self.random,
             waiting_pods=WaitingPods(),
-            cycle_budget=CycleBudget(_Clock().monotonic, CYCLE_SECONDS, time.thread_time),
+            cycle_budget=CycleBudget(WallClock().monotonic, CYCLE_SECONDS, time.thread_time),
         )
         for index in range(nodes):
             self.cache.set_node(node(index, cpu))
@@ -202,6 +219,20 @@ class EngineWorld:
     def forget(self, attempt: Attempt) -> None:
         """Take an assumed pod away again."""
         self.engine.abandon(attempt)
+
+
+def _with(profile: ResolvedProfile, plugin: str) -> ResolvedProfile:
+    points = {name: tuple(each) for name, each in profile.points.items()}
+    for point in ("filter", "score"):
+        points[point] += (plugin,)
+    return replace(
+        profile,
+        percentage_of_nodes_to_score=100,
+        plugins=(*profile.plugins, plugin),
+        points=points,
+        weights={**profile.weights, plugin: 1},
+        args={**profile.args, plugin: NoArgs()},
+    )
 
 
 def node_name(index: int) -> str:

@@ -36,9 +36,8 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
     "NetworkOverhead": _NETWORK,
     "NodeMetadata": "use preferred terms of NodeAffinity, on the pods or as addedAffinity",
     "NodeResourceTopologyMatch": (
-        "no NodeResourceTopology is read; a pod that the topology manager of a kubelet rejects is "
-        "replaced by its owner, and kubestow.kubeletRejectionBackoff keeps the next one away from "
-        "that node"
+        "use examples/numa_aware, which reads NodeResourceTopology objects for the policy "
+        "single-numa-node"
     ),
     "NodeResourcesAllocatable": _STRATEGY,
     "Peaks": _MEASURED,

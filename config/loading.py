@@ -6,6 +6,7 @@ of all steps are raised together. No file is opened here and no plugin is instan
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from config.decoding import Decoder
 from config.defaults import DEFAULT_NAMESPACE, UPSTREAM_NAMING, apply_defaults, own_naming
 from config.document import Document, Scalar, parse
 from config.feature_gates import FeatureGates
+from config.isolation import check_isolation
 from config.merging import (
     Catalogue,
     NameResolver,
@@ -35,15 +37,26 @@ from config.types import (
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     KubestowConfiguration,
+    KubestowProfile,
     PluginConfig,
+    PluginIsolation,
     Plugins,
 )
 from config.validation import refuse_upstream_names, validate, validate_header
-from scheduler.framework.extension_points import QUEUE_SORT, ExtensionPoint
+from scheduler.framework.extension_points import BIND, QUEUE_SORT, ExtensionPoint
 from scheduler.framework.field_errors import FieldErrors, item
 from scheduler.framework.registry import NoArgs, Registry
 
 _NODE_RESOURCES_FIT: Final = "NodeResourcesFit"
+
+
+@dataclass(frozen=True, slots=True)
+class OverrunPolicy:
+    """The consequences of overruns of the time budget of plugins; see `KubestowProfile`."""
+
+    disable: bool = False
+    limit: int = 5
+    window_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,27 @@ class ResolvedProfile:
     args: Mapping[str, Arguments]
     #: See `KubestowProfile`.
     tie_breaking: str = "Random"
+    #: What follows when a plugin exceeds its time budget.
+    overruns: OverrunPolicy = OverrunPolicy()
+    #: The plugins that run apart from the event loop.
+    isolation: tuple[PluginIsolation, ...] = ()
+
+    def without(self, plugin: str) -> ResolvedProfile | None:
+        """Return the profile without one of its plugins; None if it cannot do without.
+
+        A profile needs its QueueSort plugin and one Bind plugin.
+        """
+        left = {
+            point: tuple(name for name in names if name != plugin)
+            for point, names in self.points.items()
+        }
+        if not left[QUEUE_SORT.yaml] or not left[BIND.yaml]:
+            return None
+        return dataclasses.replace(
+            self,
+            plugins=tuple(name for name in self.plugins if name != plugin),
+            points=MappingProxyType(left),
+        )
 
     def at(self, point: ExtensionPoint) -> tuple[str, ...]:
         """The plugins of an extension point in the order they run."""
@@ -183,6 +217,13 @@ class _ProfileBuilder:
         given = self._with_declared_names(given, path)
         args = self._arguments.read(index, given, expanded.plugins)
         self._hand_over_resources(args, whole, path)
+        check_isolation(
+            given.kubestow.isolation,
+            f"{path}.kubestow.isolation",
+            expanded.plugins,
+            self._catalogue.registry,
+            self._errors,
+        )
         profile = replace(
             given,
             plugins=as_plugins(merged, self._names.references),
@@ -200,6 +241,8 @@ class _ProfileBuilder:
             weights=expanded.weights,
             args=MappingProxyType(args),
             tie_breaking=given.kubestow.tie_breaking,
+            overruns=_overrun_policy(given.kubestow),
+            isolation=given.kubestow.isolation,
         )
 
     def _with_declared_names(self, given: KubeSchedulerProfile, path: str) -> KubeSchedulerProfile:
@@ -231,6 +274,14 @@ class _ProfileBuilder:
                 "can't find NodeResourcesFitArgs in plugin config: an extender has resources with "
                 "ignoredByScheduler, so NodeResourcesFit must be enabled",
             )
+
+
+def _overrun_policy(options: KubestowProfile) -> OverrunPolicy:
+    return OverrunPolicy(
+        disable=options.on_overrun == "Disable",
+        limit=options.overrun_limit,
+        window_seconds=options.overrun_window.total_seconds(),
+    )
 
 
 def _check_queue_sorts(profiles: Sequence[ResolvedProfile], errors: FieldErrors) -> None:

@@ -145,6 +145,18 @@ class PluginConfig(Section, frozen=True):
     args: Any = None
 
 
+class PluginIsolation(Section, frozen=True):
+    """The isolation of one plugin of a profile from the event loop."""
+
+    #: Name that the plugin declares.
+    plugin: str = ""
+    #: Where PreFilter, Filter and Score run. `Thread`: in a thread of their own, for all nodes at
+    #: once, while the scheduling cycle is suspended.
+    mode: Literal["Thread"] = "Thread"
+    #: Time for one pod. A call that takes longer is given up, and the attempt fails.
+    timeout: timedelta = timedelta(seconds=5)
+
+
 class KubestowProfile(Section, frozen=True):
     """Options of a profile that kube-scheduler does not have."""
 
@@ -153,6 +165,17 @@ class KubestowProfile(Section, frozen=True):
     #: the scores do not distinguish fill one after the other, as some published simulations have
     #: it. Candidates for preemption that nothing distinguishes are chosen at random in any case.
     tie_breaking: Literal["Random", "NodeName"] = "Random"
+    #: What follows when a plugin that is not in-tree exceeds `kubestow.pluginTimeBudget` too often.
+    #: `Report`: log lines and metrics only. `Disable`: the plugin is switched off for this profile
+    #: until the next reload or restart. Nothing replaces what it did: a Filter that is switched
+    #: off lets every pod through.
+    on_overrun: Literal["Report", "Disable"] = "Report"
+    #: Number of overruns within `overrun_window` after which the plugin is switched off.
+    overrun_limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+    #: See `overrun_limit`.
+    overrun_window: timedelta = timedelta(minutes=1)
+    #: Plugins that run apart from the event loop, so that they may block.
+    isolation: tuple[PluginIsolation, ...] = ()
 
 
 class KubeSchedulerProfile(Section, frozen=True):
@@ -322,8 +345,10 @@ class KubestowConfiguration(Section, frozen=True):
     #: How long pods of one template avoid a node after its kubelet rejected one of them, so that a
     #: controller does not keep replacing rejected pods in a tight loop; 0 disables this.
     kubelet_rejection_backoff: timedelta = timedelta(minutes=5)
-    #: Time that one plugin that is not columnar may use in a scheduling cycle before it is logged
-    #: and counted. While it runs, nothing else does.
+    #: Time that one plugin may use in a call before it is logged and counted, or in a scheduling
+    #: cycle for a Filter or Score that is not columnar. While it runs, nothing else does. Of the
+    #: in-tree plugins, only those that are not columnar are measured. See also `onOverrun` of a
+    #: profile.
     plugin_time_budget: timedelta = timedelta(milliseconds=10)
     #: CPU time that one scheduling cycle may use; 0 means no limit. A cycle that uses more is
     #: aborted, and no pod of its template is tried for a pause of 10 s, which doubles up to 5 min;

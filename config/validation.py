@@ -243,6 +243,8 @@ def _check_profile(profile: KubeSchedulerProfile, path: str, errors: FieldErrors
     _check_percentage(
         profile.percentage_of_nodes_to_score, child(path, "percentageOfNodesToScore"), errors
     )
+    window = {"overrunWindow": profile.kubestow.overrun_window}
+    _check_positive(errors, child(path, "kubestow"), window)
     names: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
         below = child(item(child(path, "pluginConfig"), index), "name")

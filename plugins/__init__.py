@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from plugins.default_binder import DefaultBinder
 from plugins.default_preemption import DefaultPreemption
-from plugins.dynamic_resources import DynamicResources
+from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity

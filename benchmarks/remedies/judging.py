@@ -174,7 +174,13 @@ def _completed(objects: Mapping[str, Sequence[Object]]) -> Iterator[tuple[tuple[
 
 
 def _own(pod: Object) -> Object:
-    """Return a pod with the name of the same profile here."""
+    """Return a pod with the name of the same profile here, and a UID that stays the same.
+
+    Without, worlds number their objects, and a claim made for the pod in a trial would belong to
+    another pod in a world with an object less.
+    """
     made = copy.deepcopy(pod)
+    metadata = made["metadata"]
+    metadata.setdefault("uid", f"{metadata.get('namespace', 'default')}/{metadata['name']}")
     made["spec"]["schedulerName"] = own_name(made["spec"].get("schedulerName", "default-scheduler"))
     return made

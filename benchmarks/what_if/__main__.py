@@ -9,7 +9,6 @@ how many pods were bound.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ from typing import Any, Final
 import aiohttp
 import click
 
-from benchmarks.what_if.cluster import Load, serve
+from benchmarks.what_if.cluster import Load, cluster_options, served
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from testing.control_plane.ports import free_port
@@ -136,22 +135,13 @@ async def bench(orders: Connection, nodes: int, pods: int, rate: float, seconds:
 
 
 @click.command()
-@click.option("--nodes", default=5000, show_default=True)
-@click.option("--pods", default=50_000, show_default=True, help="Bound at the start.")
+@cluster_options
 @click.option("--rate", default=500.0, show_default=True, help="Pods that come in per second.")
 @click.option("--seconds", default=15.0, show_default=True, help="Of each phase.")
 def main(nodes: int, pods: int, rate: float, seconds: float) -> None:
     """Measure slices. Exits with 1 if one took more than 10 ms of CPU time."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    server = context.Process(target=serve, args=(theirs, nodes, pods), daemon=True)
-    server.start()
-    theirs.close()
-    try:
-        good = asyncio.run(bench(ours, nodes, pods, rate, seconds))
-    finally:
-        ours.close()
-        server.join(10)
+    with served(nodes, pods) as orders:
+        good = asyncio.run(bench(orders, nodes, pods, rate, seconds))
     if not good:
         raise SystemExit(1)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import multiprocessing
 import ssl
 import time
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from benchmarks.what_if.__main__ import LIMIT, known, running
-from benchmarks.what_if.cluster import serve
+from benchmarks.what_if.cluster import cluster_options, served
 
 REST_SECONDS = 3.0
 
@@ -89,21 +88,12 @@ async def bench(orders: Connection, nodes: int, pods: int, rounds: int) -> bool:
 
 
 @click.command()
-@click.option("--nodes", default=5000, show_default=True)
-@click.option("--pods", default=50_000, show_default=True, help="Bound at the start.")
+@cluster_options
 @click.option("--rounds", default=3, show_default=True, help="Bundles that are read.")
 def main(nodes: int, pods: int, rounds: int) -> None:
     """Measure slices. Exits with 1 if one took more than 10 ms of CPU time."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    server = context.Process(target=serve, args=(theirs, nodes, pods), daemon=True)
-    server.start()
-    theirs.close()
-    try:
-        good = asyncio.run(bench(ours, nodes, pods, rounds))
-    finally:
-        ours.close()
-        server.join(10)
+    with served(nodes, pods) as orders:
+        good = asyncio.run(bench(orders, nodes, pods, rounds))
     if not good:
         raise SystemExit(1)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
+
+import click
 
 from simulator import EmbeddedCluster
 from simulator.subresources import Reviewer
@@ -23,6 +27,29 @@ class Load:
     prefix: str
     rate: float
     seconds: float
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for the size of the cluster: `nodes` and `pods`."""
+    nodes = click.option("--nodes", default=5000, show_default=True)
+    pods = click.option("--pods", default=50_000, show_default=True, help="Bound at the start.")
+    decorated: Callable[..., None] = nodes(pods(command))
+    return decorated
+
+
+@contextmanager
+def served(nodes: int, pods: int) -> Iterator[Connection]:
+    """Start the process; return the pipe for orders, see `serve`. Ends the process at the end."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    server = context.Process(target=serve, args=(theirs, nodes, pods), daemon=True)
+    server.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.close()
+        server.join(10)
 
 
 def serve(orders: Connection, nodes: int, pods: int) -> None:

@@ -9,7 +9,6 @@ scheduler for the answer. No API server is between them: `--server` is given.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import resource
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import aiohttp
 import click
 
 from benchmarks.what_if.__main__ import known, page, running
-from benchmarks.what_if.cluster import serve
+from benchmarks.what_if.cluster import cluster_options, served
 
 LIMIT: Final = 1.0
 """Seconds from the start of the process to its end."""
@@ -84,20 +83,11 @@ async def bench(orders: Connection, nodes: int, pods: int) -> bool:
 
 
 @click.command()
-@click.option("--nodes", default=5000, show_default=True)
-@click.option("--pods", default=50_000, show_default=True, help="Bound at the start.")
+@cluster_options
 def main(nodes: int, pods: int) -> None:
     """Measure the command. Exits with 1 if an answer took more than a second."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    server = context.Process(target=serve, args=(theirs, nodes, pods), daemon=True)
-    server.start()
-    theirs.close()
-    try:
-        good = asyncio.run(bench(ours, nodes, pods))
-    finally:
-        ours.close()
-        server.join(10)
+    with served(nodes, pods) as orders:
+        good = asyncio.run(bench(orders, nodes, pods))
     if not good:
         raise SystemExit(1)
 

@@ -18,6 +18,7 @@ from scheduler.api.meta import LabelSelector
 from scheduler.text.names import are_label_values, is_qualified_name, label_value_faults
 
 IN: Final = "In"
+"""The operator of a requirement whose values are alternatives."""
 NOT_IN: Final = "NotIn"
 EXISTS: Final = "Exists"
 DOES_NOT_EXIST: Final = "DoesNotExist"

@@ -20,6 +20,7 @@ SCHEDULING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """Effects that keep a pod away from a node."""
 
 TAINT_NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node."""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

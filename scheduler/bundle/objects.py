@@ -39,9 +39,7 @@ def encode_object(
     resource: Resource[Any], item: Any, kept_annotations: Collection[str] = ()
 ) -> bytes:
     """Return the JSON of an object without what must not leave the cluster."""
-    metadata = item.metadata
-    if metadata.annotations:
-        metadata = _without_annotations(metadata, kept_annotations)
+    metadata = kept_metadata(item.metadata, kept_annotations)
     if resource is PODS:
         item = _plain_pod(item, metadata)
     elif metadata is not item.metadata:
@@ -73,7 +71,8 @@ def _redacted(condition: Condition) -> Condition:
     return msgspec.structs.replace(condition, message=redact_message(condition.message))
 
 
-def _without_annotations(metadata: ObjectMeta, kept: Collection[str]) -> ObjectMeta:
+def kept_metadata(metadata: ObjectMeta, kept: Collection[str]) -> ObjectMeta:
+    """Return metadata without annotations that may hold anything."""
     annotations = metadata.annotations
     left = {key: value for key, value in annotations.items() if _stays(key, value, kept)}
     if len(left) == len(annotations):

@@ -20,6 +20,7 @@ from typing import Any, Final
 from scheduler.api.images import normalized_image
 from scheduler.bundle.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJECT
 from scheduler.bundle.redaction_words import (
+    AMOUNT_OR_TIME,
     ENUMERATED,
     HARMLESS_METRIC_LABELS,
     KEPT_KEYS,
@@ -37,11 +38,6 @@ _AMOUNTS: Final = frozenset(
 ) | {"allocatedResources", "usedAndHard"}
 """Mappings by resource."""
 
-_NUMBER: Final = re.compile(
-    r"[-+]?\d{1,12}(?:\.\d{1,9})?(?:[munkKMGTPE]|[KMGTPE]i|%|e\d{1,2})?"
-    r"|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h|d))+"
-    r"|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)"
-)
 _UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+")
 _METRIC_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -55,6 +51,8 @@ class Redactor:
         self._salt = salt
         #: Names of profiles and plugins.
         self._names: set[str] = set()
+        #: Fields of objects.
+        self._fields = set(object_fields())
         #: Claims of ephemeral volumes, whose names are made of those of their pods.
         self._claims: dict[str, str] = {}
 
@@ -64,6 +62,7 @@ class Redactor:
         """Take note of the names of profiles, plugins and ephemeral claims."""
         if section == CONFIGURATION:
             self._learn_names(data["configuration"].get("profiles"))
+            self._learn_fields(data.get("customFields"))
             return
         obj = data.get("object") if section == DELTA else data if section == OBJECT else None
         if isinstance(obj, dict):
@@ -77,6 +76,12 @@ class Redactor:
                 for each in sets.values() if isinstance(sets, dict) else ():
                     named += each or ()
             self._names.update(str(each.get("name", "")) for each in named)
+
+    def _learn_fields(self, fields: Any) -> None:
+        """Take note of the custom resources, and of the fields that plugins declare for them."""
+        for resource, names in fields.items() if isinstance(fields, dict) else ():
+            self._names.add(str(resource))
+            self._fields |= set(map(str, names))
 
     def _learn_claims(self, obj: Mapping[str, Any]) -> None:
         pod = (obj.get("metadata") or {}).get("name")
@@ -193,7 +198,7 @@ class Redactor:
             return {self._resource(key): self._amount(each) for key, each in value.items()}
         if name == "annotations":
             return {self._name(key): self.text(str(each)) for key, each in value.items()}
-        fields = object_fields()
+        fields = self._fields
         return {
             (key if key in fields and name not in _BY_LABEL else self._name(key)): self._object(
                 each, "" if name in _BY_LABEL else key
@@ -211,7 +216,7 @@ class Redactor:
         return self._name(value)
 
     def _amount(self, value: Any) -> Any:
-        kept = not isinstance(value, str) or _NUMBER.fullmatch(value) or value.isdigit()
+        kept = not isinstance(value, str) or AMOUNT_OR_TIME.fullmatch(value) or value.isdigit()
         return value if kept else "0"
 
     # -- words -----------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ class Redactor:
         resource = _COMPUTE_PREFIX.sub("", text, count=1)
         if text in KEPT_NAMES or text in KEPT_KEYS or NATIVE_RESOURCE.fullmatch(resource):
             return text
-        if _NUMBER.fullmatch(text) or _UID.fullmatch(text):
+        if AMOUNT_OR_TIME.fullmatch(text) or _UID.fullmatch(text):
             return text
         if text in self._claims:
             return self._claims[text]

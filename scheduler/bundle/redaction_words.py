@@ -106,6 +106,14 @@ HARMLESS_METRIC_LABELS: Final = _words(
 """Labels of metrics whose values are codes or amounts."""
 
 
+AMOUNT_OR_TIME: Final = re.compile(
+    r"[-+]?\d{1,12}(?:\.\d{1,9})?(?:[munkKMGTPE]|[KMGTPE]i|%|e\d{1,2})?"
+    r"|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h|d))+"
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)"
+)
+"""Numbers, quantities, durations and times."""
+
+
 def _fields_of(*records: Any) -> frozenset[str]:
     return frozenset(each.name for record in records for each in fields(record))
 
@@ -130,9 +138,15 @@ LINE_FIELDS: Final = (
 @functools.cache
 def object_fields() -> frozenset[str]:
     """Return the names, in JSON, of all fields of the objects that a bundle can have."""
-    found: set[str] = {"apiVersion", "kind"}
+    types = [resource.type for resource in RESOURCES.values()]
+    return struct_fields(*types) | {"apiVersion", "kind"}
+
+
+def struct_fields(*types: Any) -> frozenset[str]:
+    """Return the names, in JSON, of the fields of structs and of whatever these contain."""
+    found: set[str] = set()
     seen: set[Any] = set()
-    left: list[Any] = [resource.type for resource in RESOURCES.values()]
+    left: list[Any] = list(types)
     while left:
         kind = left.pop()
         left += get_args(kind)

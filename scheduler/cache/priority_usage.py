@@ -17,7 +17,7 @@ from scheduler.api.signatures.signature import PodSignature
 from scheduler.cache.columns import NATIVE_RESOURCES, NodeColumns
 from scheduler.cache.counting import add_count
 from scheduler.cache.scalar_amounts import ScalarAmounts
-from scheduler.framework.nodes import Int64Column, PotentialVictims, Rows
+from scheduler.framework.nodes import BoolColumn, Int64Column, PotentialVictims, Rows
 
 MAX_BANDS: Final = 64
 
@@ -94,6 +94,17 @@ class PriorityUsage:
             if usage.scalars:
                 total = total + usage.scalars.of(name, index)
         return total
+
+    def below(self, priority: int) -> BoolColumn:
+        """Return the rows with a pod of lower priority: bool[capacity].
+
+        Rows with pods in no band are among them, as those may have a lower priority.
+        """
+        found: BoolColumn = self.unbanded > 0
+        for (own, _), usage in self._bands.items():
+            if own < priority:
+                found |= usage.pods > 0
+        return found
 
     def _included(self, victims: PotentialVictims) -> Iterator[_Usage]:
         return (usage for band, usage in self._bands.items() if victims.includes(*band))

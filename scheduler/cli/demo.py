@@ -50,7 +50,7 @@ over its capacity all the same.
 \b
 Examples:
   kubestow demo                  the show, about 15 seconds
-  kubestow demo --serve          then play on with kubectl
+  kubestow demo --serve          then ask and change it yourself
   kubestow demo --fast | tail -1
   kubestow demo --serve --config profile.yaml --plugin-dir .
   kubestow demo zone-stockout    a story of its own; each has a --help
@@ -109,7 +109,9 @@ Examples:
 """
 
 _serve_option = click.option(
-    "--serve", is_flag=True, help="Keep cluster and scheduler running afterwards, for kubectl."
+    "--serve",
+    is_flag=True,
+    help="Keep cluster and scheduler running afterwards, for kubectl and `kubestow explain`.",
 )
 _port_option = click.option(
     "--port",

@@ -30,7 +30,8 @@ scheduled, evicted or remembered. Reserve and Permit are not tried.
 
 With -v, tables: for nodes that reject the pod, the first plugin that does, and its reasons; for
 nodes where it fits, the score of each plugin, as `raw>normalized` if the two differ. The total is
-the sum of normalized scores times weights. A cycle would take the node with the highest total.
+the sum of normalized scores times weights. A cycle would take the node with the highest total. Of a
+bound pod, the scores of the best nodes when it was placed.
 
 The leader is found by its Lease and asked through the API server, as the user of your kubeconfig.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -77,6 +77,7 @@ def show(
         _show_history(console, page)
     if verbose:
         _show_tables(console, pod)
+        _show_chosen(console, page)
 
 
 def _show_remedies(console: Console, found: Remedies, search: str) -> None:
@@ -295,11 +296,33 @@ def _show_nodes(console: Console, nodes: Examination) -> None:
     if nodes.feasible:
         _heading(console, f"It fits on {nodes.feasible} of {nodes.nodes} nodes")
         if nodes.best and nodes.weights:
-            put(console, _scores(nodes, piped=not console.is_terminal))
+            put(console, _scores(nodes.best, nodes.weights, piped=not console.is_terminal))
         elif nodes.best:
             say(console, ", ".join(each.node for each in nodes.best))
     for note in _notes(nodes):
         say(console, f"note: {note}")
+
+
+def _show_chosen(console: Console, page: ExplainPage) -> None:
+    """Print the scores that were remembered when a bound pod was placed."""
+    chosen = _remembered_choice(page)
+    if chosen is None:
+        return
+    decision, _ = chosen
+    weights = _weights(decision.best)
+    if weights:
+        _heading(console, f"The best of {counted(decision.feasible, 'node')} when it was placed")
+        put(console, _scores(decision.best, weights, piped=not console.is_terminal))
+
+
+def _weights(best: Sequence[NodeScore]) -> dict[str, int]:
+    """Return the weights of plugins that gave one of the nodes more than 0."""
+    return {
+        each.plugin: each.weighted // each.normalized
+        for node in best
+        for each in node.scores
+        if each.normalized
+    }
 
 
 def _heading(console: Console, text: str) -> None:
@@ -329,17 +352,17 @@ def _rejections(rejections: tuple[Rejection, ...], *, piped: bool) -> Table:
     return listing(columns, rows)
 
 
-def _scores(nodes: Examination, *, piped: bool) -> Table:
+def _scores(best: Sequence[NodeScore], weights: Mapping[str, int], *, piped: bool) -> Table:
     headings = [
         f"{plugin} x{weight}" if piped else f"{_broken(plugin)}\nx{weight}"
-        for plugin, weight in nodes.weights.items()
+        for plugin, weight in weights.items()
     ]
     scores = dict.fromkeys(headings, _SCORE)
-    rows = [(each.node, str(each.total), *_score_cells(each, nodes.weights)) for each in nodes.best]
+    rows = [(each.node, str(each.total), *_score_cells(each, weights)) for each in best]
     return listing({"NODE": FOLDED, "TOTAL": NUMBER} | scores, rows)
 
 
-def _score_cells(node: NodeScore, weights: dict[str, int]) -> list[str]:
+def _score_cells(node: NodeScore, weights: Mapping[str, int]) -> list[str]:
     known = {score.plugin: score for score in node.scores}
     cells = []
     for plugin in weights:

@@ -4,13 +4,17 @@ The Lease names the leader's pod, and has the hash of its certificate (`client.l
 API server forwards a port of the pod; within that, TLS goes from here to the scheduler. Nothing is
 sent before the certificate was found to have that hash: neither the API server nor a kubelet or
 whoever plays one can read or answer a question. Client certificates go to it only as well, in a
-second handshake. No connection is made to a host that the Lease names (`errors.OUTSIDE`).
+second handshake. No connection is made to a host that the Lease names (`errors.OUTSIDE`), but for
+one case: an API server of this machine that speaks plain HTTP has a leader on this machine. That is
+how experiments are asked (`kubestow demo --serve`, `kubestow apiserver`); no token of such a
+kubeconfig is a secret.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import time
 from dataclasses import dataclass, field
@@ -19,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from scheduler.cli import leader_errors as errors
-from scheduler.cli.direct import failure
+from scheduler.cli.direct import failure, is_this_machine
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.import_without import import_without
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
 from scheduler.cli.routes import Connection, NotConnectedError
-from scheduler.cli.streams import Stream, TlsStream, connect, exchange
+from scheduler.cli.streams import SocketStream, Stream, TlsStream, connect, exchange
 
 if TYPE_CHECKING:
     from scheduler.client.http.tls import ClientTls
@@ -169,12 +173,18 @@ class LeaderRoute:
                 lease=self._lease, faults=", ".join(faults), namespace=namespace, name=name
             )
             raise NotConnectedError(text, record.holder)
-        if not record.pod:
+        if not record.pod and not self._is_experiment(cluster, record):
             text = errors.OUTSIDE.format(
                 holder=record.holder, lease=self._lease, address=record.address, port=record.port
             )
             raise NotConnectedError(text, record.holder)
         return record
+
+    def _is_experiment(self, cluster: Cluster, record: LeaderRecord) -> bool:
+        """Whether API server and leader run on this machine, and no secret would be sent."""
+        if self._token or cluster.tls is not None or not is_this_machine(cluster.server):
+            return False
+        return record.host == socket.gethostname() or is_this_machine(f"//{record.address}")
 
     def _next_record(
         self, cluster: Cluster, former: LeaderRecord, timeout: float, deadline: float
@@ -211,12 +221,22 @@ class LeaderRoute:
     def _handshake(
         self, cluster: Cluster, record: LeaderRecord, timeout: float, context: ssl.SSLContext
     ) -> TlsStream:
-        tunnel = self._tunnel(cluster, record, timeout)
+        try:
+            tunnel = self._below(cluster, record, timeout)
+        except OSError as error:
+            raise self._broken(record.name, record.holder, error) from error
         try:
             return TlsStream(tunnel, context, HOST)
         except (OSError, HTTPException) as error:
             tunnel.close()
             raise self._broken(record.name, record.holder, error) from error
+
+    def _below(self, cluster: Cluster, record: LeaderRecord, timeout: float) -> Stream:
+        """Return what carries TLS: a forwarded port, or a connection within this machine."""
+        if record.pod:
+            return self._tunnel(cluster, record, timeout)
+        host = record.host if is_this_machine(f"//{record.address}") else HOST
+        return SocketStream(host, record.port, timeout)
 
     def _broken(self, name: str, holder: str, error: Exception) -> NotConnectedError:
         text = str(error) if isinstance(error, ForwardingError) else failure(error)

@@ -85,6 +85,9 @@ COMMANDS: Final = {
     "bundle": LazyCommand("scheduler.cli.bundle", "Write state and decisions to one file."),
     "record": LazyCommand("scheduler.cli.record", "Record decisions, to be replayed."),
     "replay": LazyCommand("scheduler.cli.replay", "Decide again what a file remembers."),
+    "simulate": LazyCommand(
+        "scheduler.cli.simulate", "Schedule a copy of a cluster, plan capacity."
+    ),
     "plugin": LazyCommand("scheduler.cli.plugin", "Begin, check and try plugins."),
     "quota": LazyCommand("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
     "apiserver": LazyCommand("scheduler.cli.apiserver", "Serve an API server for experiments."),

@@ -17,7 +17,7 @@ from scheduler.text.escaping import escaped_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scheduler.pages import NodeToAdd, WhatIfQuestion, WhatIfResult
+    from scheduler.pages import Change, NodeToAdd, WhatIfQuestion, WhatIfResult
 
 HELP: Final = """\
 Say whether a pod would fit, and where, if something were different.
@@ -30,6 +30,7 @@ nothing is scheduled, evicted or reserved. Without changes it says where the pod
   kubestow whatif default/web-0 --set cpu=2 --cordon zone=a
   kubestow whatif -f pod.yaml --copies 20
   kubestow whatif default/web-0 --drop-node n7 --remove-pod default/old
+  kubestow whatif default/web-0 --add rack.yaml
 
 NODE is a name, or KEY=VALUE,... that selects nodes by their labels. SPEC is a list of amounts, and
 any of name=, like=NODE, count=, label.KEY=VALUE, taint=KEY=VALUE:EFFECT. FIELD is cpu, memory,
@@ -56,6 +57,11 @@ _RESOURCE: Final = re.compile(
 )  # fmt: skip
 @click.option("--add-node", multiple=True, metavar="SPEC", help="Add a node.")
 @click.option("--drop-node", multiple=True, metavar="NODE", help="Remove nodes with their pods.")
+@click.option(
+    "--add", multiple=True, type=click.File("rb"), metavar="FILE",
+    help="Add or replace the objects of a manifest: claims, classes, custom resources that a "
+    "plugin reads.",
+)  # fmt: skip
 @click.option("--cordon", multiple=True, metavar="NODE", help="Make nodes unschedulable.")
 @click.option("--remove-pod", multiple=True, metavar="NAMESPACE/POD", help="Remove a pod.")
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Change the pod.")
@@ -82,7 +88,8 @@ def command(
     if bool(pod) == (filename is not None):
         raise click.UsageError("give either a pod or -f FILE")
     key = "" if not pod else pod if "/" in pod else f"{namespace}/{pod}"
-    question = _question(key, None if filename is None else _manifest(filename, namespace), asked)
+    manifest = None if filename is None else _manifest(filename, namespace)
+    question = _question(key, manifest, asked, namespace)
     body = endpoint.post(
         "/debug/whatif", msgspec.json.encode(question), timeout=question.seconds + 30.0
     )
@@ -130,21 +137,38 @@ def _lines(page: WhatIfResult, copies: int) -> list[str]:
 
 
 def _verdict(page: WhatIfResult, copies: int) -> str:
+    from scheduler.pages.wording import counted
+
     pod, node = one_line(page.pod), one_line(page.node)
     if copies > 1:
         least = "" if page.complete else "at least "
         return f"{least}{page.copies} of {copies} copies of {pod} would fit"
     if page.fits:
-        return f"{pod} would go to {node}, one of {page.feasible} of {page.nodes} nodes that fit"
+        return f"{pod} would go to {node}, {_among(page.feasible, page.nodes)}"
     if not page.complete:
         return f"{pod}: not known"
-    return f"{pod} would not fit on any of {page.nodes} nodes"
+    return f"{pod} would fit on none of {counted(page.nodes, 'node')}"
+
+
+def _among(feasible: int, nodes: int) -> str:
+    """Say how many nodes fit.
+
+    >>> _among(1, 40), _among(24, 40)
+    ('the only one of 40 nodes that fits', 'one of 24 that fit, of 40 nodes')
+    """
+    from scheduler.pages.wording import counted
+
+    if feasible == 1:
+        return f"the only one of {counted(nodes, 'node')} that fits"
+    return f"one of {feasible} that fit, of {counted(nodes, 'node')}"
 
 
 # -- the question --------------------------------------------------------------------------------
 
 
-def _question(pod: str, manifest: dict[str, Any] | None, asked: dict[str, Any]) -> WhatIfQuestion:
+def _question(
+    pod: str, manifest: dict[str, Any] | None, asked: dict[str, Any], namespace: str
+) -> WhatIfQuestion:
     from scheduler.pages import WhatIfQuestion
 
     return WhatIfQuestion(
@@ -155,25 +179,67 @@ def _question(pod: str, manifest: dict[str, Any] | None, asked: dict[str, Any]) 
         drop_nodes=list(asked["drop_node"]),
         cordon=list(asked["cordon"]),
         remove_pods=list(asked["remove_pod"]),
+        changes=[change for file in asked["add"] for change in _additions(file, namespace)],
         copies=asked["copies"],
         seconds=asked["seconds"],
     )
 
 
 def _manifest(file: Any, namespace: str) -> dict[str, Any]:
+    documents = _documents(file, "'-f'")
+    source = Path(getattr(file, "name", "-")).name
+    if len(documents) != 1:
+        raise click.BadParameter(
+            f"{source} has {len(documents)} objects; give one", param_hint="'-f'"
+        )
+    return pod_manifest(documents[0], namespace, source)
+
+
+def _documents(file: Any, option: str) -> list[Any]:
     import yaml
 
     from scheduler.text.yaml_limits import check_limits
 
     text = file.read(MAX_MANIFEST_BYTES + 1)
     if len(text) > MAX_MANIFEST_BYTES:
-        raise click.BadParameter(f"more than {MAX_MANIFEST_BYTES} bytes", param_hint="'-f'")
+        raise click.BadParameter(f"more than {MAX_MANIFEST_BYTES} bytes", param_hint=option)
     try:
         check_limits(text)
-        found = yaml.safe_load(text)
+        return [each for each in yaml.safe_load_all(text) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise click.BadParameter(one_line(str(error)), param_hint="'-f'") from error
-    return pod_manifest(found, namespace, Path(getattr(file, "name", "-")).name)
+        raise click.BadParameter(one_line(str(error)), param_hint=option) from error
+
+
+def _additions(file: Any, namespace: str) -> list[Change]:
+    found = _documents(file, "'--add'")
+    return additions(found, namespace, Path(getattr(file, "name", "-")).name)
+
+
+def additions(documents: list[Any], namespace: str, source: str) -> list[Change]:
+    """Return the additions of all objects of a manifest.
+
+    `namespace` is that of pods and claims that name none; objects of other kinds keep theirs.
+
+    >>> rack = {"apiVersion": "example.com/v1", "kind": "Rack", "metadata": {"name": "r1"}}
+    >>> [change] = additions([rack], "default", "rack.yaml")
+    >>> change.action, change.kind, change.name
+    ('add', 'Rack', 'r1')
+    """
+    from scheduler.pages import Change
+
+    found = []
+    for each in documents:
+        metadata = each.get("metadata") if isinstance(each, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(metadata, dict) or not name or not each.get("kind"):
+            text = f"{source}: an object has no kind or no metadata.name"
+            raise click.BadParameter(text, param_hint="'--add'")
+        if each["kind"] in ("Pod", "PersistentVolumeClaim"):
+            metadata = {"namespace": namespace, **metadata}
+        own = metadata.get("namespace")
+        key = f"{own}/{name}" if own else str(name)
+        found.append(Change("add", str(each["kind"]), key, value={**each, "metadata": metadata}))
+    return found
 
 
 def pod_manifest(found: Any, namespace: str, source: str) -> dict[str, Any]:

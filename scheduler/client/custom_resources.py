@@ -21,7 +21,7 @@ _REFERENCE: Final = re.compile(
 
 
 class CustomResource(Resource[Any]):
-    """A resource by its reference; `plural` is the whole reference."""
+    """A resource by its reference, which is its `plural`; `kind` is its name in cluster events."""
 
     def __init__(self, reference: str, type: type[Any] = CustomObject) -> None:  # noqa: A002
         """Take `group/version/plural`; objects decode to `type`.
@@ -33,10 +33,26 @@ class CustomResource(Resource[Any]):
         if match is None:
             msg = f'"{reference}" is not of the form group/version/plural, example.com/v1/racks'
             raise ValueError(msg)
-        super().__init__(match["group"], match["version"], match["plural"], type)
+        # Whether objects have a namespace shows in them, so nobody may add one.
+        super().__init__(
+            match["group"],
+            match["version"],
+            match["plural"],
+            type,
+            kind=event_resource(reference),
+            namespaced=False,
+        )
         self.plural = reference
         # Aggregated APIs need not have one.
         self.versioned = False
+
+    def has_kind(self, kind: str) -> bool:
+        """Whether a manifest of this kind is one: by its plural, or by the name of its type."""
+        if kind == self.kind or (self.type is not CustomObject and kind == self.type.__name__):
+            return True
+        lower = kind.lower()
+        ies = f"{lower[:-1]}ies" if lower.endswith("y") else ""
+        return self.api_plural in (lower, f"{lower}s", f"{lower}es", ies)
 
     def collection_path(self, namespace: str = "") -> str:
         """Return the path of all objects, or of those in one namespace."""

@@ -3,7 +3,7 @@
 `kubestow explain` and the like read it, connect to the pod through the API server, and accept the
 one certificate whose hash is published here. So the right to update the Lease decides whom they
 trust; whoever has it could make itself the leader as well. Nothing in the annotation is secret. Of
-a process outside of the cluster they show the address, and connect to none.
+a process outside of the cluster they show the address, and connect to none on another machine.
 
 The annotation names the holder it belongs to. A process that takes the Lease over and does not know
 the annotation leaves it as it is; a reader then sees another holder in the spec, and ignores it.
@@ -57,7 +57,7 @@ class LeaderRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     @property
     def name(self) -> str:
         """The leader as the subject of a sentence."""
-        return f"the leader, pod {self.pod},"
+        return f"the leader, pod {self.pod}," if self.pod else f"the leader at {self.address}"
 
 
 class LeaderAddress:

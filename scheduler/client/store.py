@@ -24,6 +24,11 @@ class Store(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def resource(self) -> Resource[T]:
+        """The resource of the objects."""
+        return self._resource
+
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, or None."""
         return self._items.get(self._resource.key_of(namespace, name))

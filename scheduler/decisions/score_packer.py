@@ -55,7 +55,7 @@ class ScorePacker:
             self._skipped = key = frozenset(skipped)
             self._layout = self._layouts.get(key) or self._lay_out(key)
         layout, entry = self._layout, nodes.entry
-        if equal is None and entry is not None:
+        if entry is not None and (equal is None or _are_followed(totals, entry)):
             return _leading(layout, entry, totals, chosen, names)
         rows = _best_of(totals, where, equal, entry, chosen)
         numbers = self._columns(layout, scored, rows)
@@ -100,6 +100,14 @@ class ScorePacker:
 
 
 # -- totals that change by single rows -----------------------------------------------------------
+
+
+def _are_followed(totals: Int64Column, entry: CachedResult) -> bool:
+    """Whether the best rows are known although the cycle has looked at all of them.
+
+    It does so whenever the last of those with the highest total has lost it.
+    """
+    return entry.leaders is not None and entry.leaders.totals is totals
 
 
 def _leading(

@@ -17,6 +17,8 @@ from scheduler.pages import NodeScore, PluginScore
 BEST: Final = 5
 """Nodes whose scores are kept."""
 _POINTER: Final = 8
+_TOTAL: Final = Struct("<q")
+"""The first number of a `Layout`."""
 
 
 class Layout(NamedTuple):
@@ -51,7 +53,7 @@ class Layout(NamedTuple):
 
     def total(self, numbers: bytes, position: int) -> int:
         """Return the total of one node; arguments as `record`."""
-        total: int = self.one.unpack_from(numbers, position * self.one.size)[0]
+        total: int = _TOTAL.unpack_from(numbers, position * self.one.size)[0]
         return total
 
 

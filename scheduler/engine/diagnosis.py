@@ -56,14 +56,15 @@ class RejectedRows:
 
     def by_status(self) -> Iterator[tuple[Status, Rows]]:
         """Yield each pair of filter and code as its status, with the rows that have it."""
-        pairs = (self.filters.astype(np.int64) << 32) | self.codes.astype(np.int64)
+        pairs = (self.filters.astype(np.int64) << 32) + self.codes
         # Scalar plugins give every node a code of its own: no pass over all nodes for each.
         order = np.argsort(pairs, kind="stable")
         ordered = pairs[order]
         for part in np.split(order, np.flatnonzero(np.diff(ordered)) + 1 if len(order) else []):
             if len(part):
-                pair = int(pairs[part[0]])
-                yield self.status_of(pair >> 32, pair & 0xFFFFFFFF), self.rows[part]
+                first = part[0]
+                status = self.status_of(int(self.filters[first]), int(self.codes[first]))
+                yield status, self.rows[part]
 
     def by_reasons(self) -> list[tuple[Status, Rows]]:
         """Return one status of each `RejectionGroup` with the group's rows, the largest first."""

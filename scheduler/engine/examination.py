@@ -26,7 +26,7 @@ from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import Search, rejected_by_pre_filter
-from scheduler.framework import CycleState, Int64Column, Nominator, Rows, Status
+from scheduler.framework import Code, CycleState, Int64Column, Nominator, Rows, Status
 from scheduler.pages import Examination, NodeScore, PluginScore, Rejection
 
 NO_NODES = "the cluster has no nodes"
@@ -114,6 +114,7 @@ def examine_for(  # noqa: PLR0913 - those of `examine`, and one
         error_plugin="" if error is None else error.status.plugin,
         notes=tuple(notes),
         explanations=explanations,
+        evictable=found.evictable,
     )
     return examination, ranking.place
 
@@ -126,6 +127,7 @@ class _Outcome:
     rejections: tuple[Rejection, ...] = ()
     #: The node that a cycle takes because the pod is nominated to it.
     nominated: str = ""
+    evictable: int = 0
 
 
 class _Ranking(NamedTuple):
@@ -185,14 +187,18 @@ class _CompleteSearch(Search):
             groups.add(_attributed(left.left_out(), left.plugins), others)
         statuses = self.filtering.evaluate(state, pod, rows)
         only_nominated = self._filter_the_rest(state, pod, statuses)
+        evictable, lower = 0, table.priorities.below(pod.priority)
         for status, rejected in self.rejected(state, pod, statuses).by_reasons():
+            if status.code is Code.UNSCHEDULABLE:
+                evictable += int(np.count_nonzero(lower[rejected]))
             beside = np.isin(rejected, only_nominated)
             detail = self._details.of(state, pod, status, rejected)
             groups.add(status, [names[row] for row in rejected[~beside]], detail=detail)
             groups.add(status, [names[row] for row in rejected[beside]], only_nominated=True)
         feasible = np.flatnonzero(statuses.rejected_by == 0)
         row = self._fitting_nominated_row(state, pod)
-        return _Outcome(feasible, groups.sorted(), "" if row is None else names[row])
+        nominated = "" if row is None else names[row]
+        return _Outcome(feasible, groups.sorted(), nominated, evictable)
 
     def _filter_the_rest(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> list[int]:
         """Run scalar filters, then filters beside nominated pods.

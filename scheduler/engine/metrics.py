@@ -42,8 +42,8 @@ class EngineMetrics(Protocol):
         """Count `count` nodes that a plugin evaluated at PreFilter, Filter, PreScore or Score."""
         return
 
-    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
-        """Observe that a scalar plugin used `seconds` of one cycle, more than its time budget."""
+    def over_budget(self, plugin: str, point: str, profile: str, seconds: float) -> None:
+        """Observe that a plugin used `seconds` of one cycle, more than its time budget."""
         return
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
@@ -95,7 +95,7 @@ class Stopwatch:
     def scalar(self, plugin: str, point: str, seconds: float) -> None:
         """Report a scalar plugin that used `seconds` of a cycle, over all nodes."""
         if seconds > self.budget:
-            self.metrics.over_budget(plugin, point, seconds)
+            self.metrics.over_budget(plugin, point, self.profile, seconds)
 
 
 class PointTimer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +21,19 @@ class PreFilterSlot:
     reusable: bool
     #: Whether its PreFilter is async: it may run only in a cycle that may be suspended.
     awaited: bool
+
+
+def pre_filter_slots(plugins: Iterable[Any]) -> tuple[PreFilterSlot, ...]:
+    """Return how each PreFilter plugin is called."""
+    return tuple(
+        PreFilterSlot(
+            plugin,
+            plugin.name,
+            bool(getattr(plugin, "pre_filter_reusable", False)),
+            inspect.iscoroutinefunction(plugin.pre_filter),
+        )
+        for plugin in plugins
+    )
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ from scheduler.engine.plugin_calls import (
     late,
     timeout_of,
 )
-from scheduler.engine.pre_filter import PreFilterNodes, PreFilterSlot
+from scheduler.engine.pre_filter import PreFilterNodes, pre_filter_slots
 from scheduler.engine.profile import instantiate_plugins
 from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
@@ -72,17 +72,21 @@ class Framework:
         handle: Handle,
         *,
         last_filters: Sequence[Any] = (),
+        measure: Callable[[Any], Any] | None = None,
     ) -> None:
         """Instantiate the profile's plugins.
 
         `last_filters` have PreFilter and Filter like a plugin's; they run after those of the
-        profile, which knows nothing about them. Raises ConfigurationError.
+        profile, which knows nothing about them. `measure` returns the object to call in place of a
+        plugin, for those whose calls are measured, otherwise the plugin. Raises ConfigurationError.
         """
         self.profile_name = profile.scheduler_name
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         self.tie_breaking = profile.tie_breaking
         self.handle = handle
         self.plugins = instantiate_plugins(profile, factories, handle, last_filters)
+        measure = measure or _itself
+        self._called = {name: measure(plugin) for name, plugin in self.plugins.items()}
         self.pre_enqueue = self._at(profile, points.PRE_ENQUEUE)
         self.queue_sort = self._at(profile, points.QUEUE_SORT)[0]
         self.pre_filter = (*self._at(profile, points.PRE_FILTER), *last_filters)
@@ -106,15 +110,7 @@ class Framework:
         self.pre_bind = self._at(profile, points.PRE_BIND)
         self.bind = self._at(profile, points.BIND)
         self.post_bind = self._at(profile, points.POST_BIND)
-        self._pre_filter_slots = tuple(
-            PreFilterSlot(
-                plugin,
-                plugin.name,
-                bool(getattr(plugin, "pre_filter_reusable", False)),
-                inspect.iscoroutinefunction(plugin.pre_filter),
-            )
-            for plugin in self.pre_filter
-        )
+        self._pre_filter_slots = pre_filter_slots(self.pre_filter)
         self._synchronous = tuple(slot for slot in self._pre_filter_slots if not slot.awaited)
         #: Names of the plugins whose PreFilter is async.
         self.async_pre_filters = frozenset(
@@ -127,7 +123,7 @@ class Framework:
         self.weights = tuple(profile.weights.get(p.name) or 1 for p in self.score)
 
     def _at(self, profile: ResolvedProfile, point: ExtensionPoint) -> tuple[Any, ...]:
-        return tuple(self.plugins[name] for name in profile.at(point))
+        return tuple(self._called[name] for name in profile.at(point))
 
     def event_plugins(self) -> Iterable[Any]:
         """Plugins whose registered events may bring rejected pods back, each once."""
@@ -433,6 +429,10 @@ class Framework:
             if lines:
                 explanations[plugin.name] = lines
         return explanations
+
+
+def _itself(plugin: Any) -> Any:
+    return plugin
 
 
 def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:

@@ -44,6 +44,11 @@ class PluginFamilies:
         self._declared: dict[str, _Declared] = {}
         self._dropped = families.counter(_DROPPED)
 
+    def begin(self) -> None:
+        """Forget what an earlier attempt to build plugins declared, and nothing uses."""
+        for name in [name for name, each in self._declared.items() if not each.users]:
+            del self._declared[name]
+
     def declare(self, plugin: str, metrics: Iterable[Metric]) -> DeclaredMetrics:
         """Create what is new among `metrics`; nothing is exposed yet.
 
@@ -82,7 +87,7 @@ class PluginFamilies:
         known = self._declared.get(metric.name)
         if known is not None and known.metric == metric and known.plugin == plugin:
             return known
-        if known is not None and known.users:
+        if known is not None:
             hint = (
                 "restart kubestow to change the declaration of a metric"
                 if known.plugin == plugin

@@ -6,6 +6,8 @@ raises, none formats.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from scheduler.framework.events import QueueingHint
@@ -17,6 +19,10 @@ _log = structlog.get_logger(__name__)
 _PRE_ENQUEUE = "PreEnqueue"
 
 
+def _ignore(*_: object) -> None:
+    return
+
+
 class EngineRecorder:
     """Implements `scheduler.engine.metrics.EngineMetrics`."""
 
@@ -26,6 +32,8 @@ class EngineRecorder:
         self._plugins = families.histogram("scheduler_plugin_execution_duration_seconds")
         self._evaluations = families.counter("scheduler_plugin_evaluation_total")
         self._over_budget = families.counter("kubestow_plugin_time_budget_exceeded_total")
+        #: Called after a plugin over its budget was counted.
+        self.on_over_budget: Callable[[str, str, str, float], None] = _ignore
         self._late_cycles = families.counter("kubestow_cycle_time_budget_exceeded_total")
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
@@ -40,12 +48,38 @@ class EngineRecorder:
     def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
         self._evaluations[plugin, point, profile].inc(count)
 
-    def over_budget(self, plugin: str, point: str, seconds: float) -> None:
+    def over_budget(self, plugin: str, point: str, profile: str, seconds: float) -> None:
         self._over_budget[plugin, point].inc()
-        _log.warning("plugin over its time budget", plugin=plugin, point=point, seconds=seconds)
+        self.on_over_budget(plugin, point, profile, seconds)
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
         self._late_cycles[profile, result].inc()
+
+
+class PluginFaultRecorder:
+    """Faults of plugins: exceptions, blocks of the event loop, and what follows from overruns."""
+
+    def __init__(self, families: Families) -> None:
+        self._exceptions = families.counter("kubestow_plugin_exceptions_total")
+        self._blocks = families.counter("kubestow_plugin_blocking_seconds_total")
+        self._switched_off = families.gauge("kubestow_plugin_switched_off")
+        self._isolated = families.counter("kubestow_isolated_plugin_calls_total")
+
+    def raised(self, plugin: str, point: str) -> None:
+        """Count an exception that a plugin raised."""
+        self._exceptions[plugin, point].inc()
+
+    def blocked(self, plugin: str, point: str, seconds: float) -> None:
+        """Count the seconds for which a call of a plugin blocked the event loop."""
+        self._blocks[plugin, point].inc(seconds)
+
+    def isolated(self, plugin: str, result: str) -> None:
+        """Count a call of an isolated plugin: success, error, timeout or busy."""
+        self._isolated[plugin, result].inc()
+
+    def switched_off(self, profile: str, plugin: str, off: bool) -> None:
+        """Set whether a plugin is switched off in a profile."""
+        self._switched_off[profile, plugin].set(1.0 if off else 0.0)
 
 
 class QueueRecorder(QueueMetrics):

@@ -23,6 +23,7 @@ from scheduler.metrics.recorders import (
     BridgeRecorder,
     ClientRecorder,
     EngineRecorder,
+    PluginFaultRecorder,
     QueueRecorder,
     QuotaRecorder,
 )
@@ -67,7 +68,7 @@ class SchedulerMetrics:
         self._after_flush = families.counter("scheduler_pod_scheduled_after_flush_total")[()]
         self._handling = families.histogram("scheduler_event_handling_duration_seconds")
         self._handler_errors = families.counter("kubestow_handler_errors_total")
-        self._plugin_exceptions = families.counter("kubestow_plugin_exceptions_total")
+        self.plugin_faults = PluginFaultRecorder(families)
         self._permit_waits = families.histogram("scheduler_permit_wait_duration_seconds")
         self._preemption_attempts = families.counter("scheduler_preemption_attempts_total")[()]
         self._preemption_victims = families.histogram("scheduler_preemption_victims")[()]
@@ -96,10 +97,6 @@ class SchedulerMetrics:
             self.registry.register(FamilyCollector(entries, frozenset(disabled)))
         if process:
             ProcessCollector(registry=self.registry)
-
-    def plugin_exception(self, plugin: str, point: str) -> None:
-        """Count an exception that a plugin raised."""
-        self._plugin_exceptions[plugin, point].inc()
 
     def client_recorder(self, host: str) -> ClientRecorder:
         """Return the recorder of a client of the API server at `host`, a label of its metrics."""

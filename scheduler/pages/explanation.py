@@ -51,6 +51,8 @@ class Examination:
     notes: tuple[str, ...] = ()
     #: Further explanations of plugins (`ExplainingPlugin`), by plugin.
     explanations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Nodes with pods of lower priority among those where evictions might help; None: not known.
+    evictable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Invariant: a hint that raises counts as Queue, so that it never loses a pod.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -92,6 +93,11 @@ QueueingHintMap = tuple[Registration, ...]
 """All registrations of one profile, in the order of its plugins."""
 
 
+_RESOURCES: Final = frozenset(EventResource)
+_DOTS: Final = 2
+"""At least, in the name of a custom resource."""
+
+
 def build_hint_map(
     plugins: Iterable[object], *, extenders: bool = False, queueing_hints: bool = True
 ) -> QueueingHintMap:
@@ -103,7 +109,7 @@ def build_hint_map(
     alone; the events that kubestow adds keep their hints, because without them they would be a
     busy loop.
 
-    Raises ConfigurationError if a plugin's `events_to_register` raises.
+    Raises ConfigurationError if a plugin's `events_to_register` raises, or names impossible events.
     """
     found: list[Registration] = []
     for plugin in plugins:
@@ -176,10 +182,28 @@ def _events_of(name: str, plugin: object) -> Sequence[ClusterEventWithHint]:
     if events_to_register is None:
         return DEFAULT_EVENTS
     try:
-        return tuple(events_to_register())
+        events = tuple(events_to_register())
     except Exception as error:  # boundary: plugin call
         msg = f"plugin {name}: events_to_register() raised {type(error).__name__}: {error}"
         raise ConfigurationError(msg) from error
+    problems = [f"plugin {name}: {problem}" for each in events if (problem := _impossible(each))]
+    if problems:
+        raise ConfigurationError(problems)
+    return events
+
+
+def _impossible(registered: object) -> str:
+    """Return why a registered event can never happen; empty if it can."""
+    if not isinstance(registered, ClusterEventWithHint):
+        shown = reprlib.repr(registered)
+        return f"events_to_register() returned {shown}, which is not a ClusterEventWithHint"
+    resource = registered.event.resource
+    if resource in _RESOURCES or resource.count(".") >= _DOTS:
+        return ""
+    return (
+        f'events_to_register() names the resource "{resource}": there are no events of it; write '
+        "an EventResource, or plural.version.group for a custom resource"
+    )
 
 
 def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Registration]:

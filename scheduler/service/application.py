@@ -12,10 +12,12 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Final, NoReturn, TypeVar
 
+# NumPy imports it on the first use of isin and others, which would take 15 ms of a cycle.
+import numpy.ma  # noqa: F401
 import structlog
 import uvloop
 
@@ -38,6 +40,7 @@ from scheduler.framework import ConfigurationError, Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
+from scheduler.service.forks import end_forked_copies
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import (
@@ -51,7 +54,7 @@ from scheduler.service.options import (
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
-from scheduler.service.watchdog import LoopHeartbeat, watch_loop
+from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, wire
 
 _log = structlog.get_logger(__name__)
@@ -84,6 +87,7 @@ def run(options: RunOptions) -> int:
     application = read(options)
     for warning in options.warnings:
         _log.warning(warning)
+    end_forked_copies(application.plugins)
     return uvloop.run(application.serve())
 
 
@@ -131,6 +135,10 @@ class Application:
         #: Filled by the endpoints, published on the Lease by the leader.
         pod = own_pod()
         self._address = LeaderAddress(pod, "" if pod else own_host(options.serving.bind_address))
+
+    def plugins(self) -> Iterable[Any]:
+        """Return the plugins in force."""
+        return self._heartbeat.plugins()
 
     def request_stop(self) -> None:
         """Stop cleanly; a second call ends the process at once."""
@@ -239,10 +247,25 @@ class Application:
         endpoints: Endpoints,
         reloader: Reloader,
     ) -> None:
+        self._heartbeat.plugins = wiring.profiles.plugins
+        with BlockObserver(self._heartbeat) as observer:
+            await self._run_tasks(wiring, elector, endpoints, reloader, observer)
+
+    async def _run_tasks(
+        self,
+        wiring: Wiring,
+        elector: LeaseThread | None,
+        endpoints: Endpoints,
+        reloader: Reloader,
+        observer: BlockObserver,
+    ) -> None:
+        on_block = wiring.scheduling.overruns.blocked
         async with asyncio.TaskGroup() as tasks:
             background: list[asyncio.Task[Any]] = [
                 tasks.create_task(wiring.connections.recorder.run(), name="events"),
-                tasks.create_task(watch_loop(self.metrics, self._heartbeat), name="watchdog"),
+                tasks.create_task(
+                    watch_loop(self.metrics, self._heartbeat, observer, on_block), name="watchdog"
+                ),
                 tasks.create_task(wiring.connections.dispatcher.run(), name="dispatcher"),
                 tasks.create_task(wiring.reviewer.run(), name="permissions"),
                 tasks.create_task(reloader.run(), name="configuration reload"),

@@ -189,7 +189,7 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=self._leading,
             decisions=lambda *pod: history.of_pod(*pod) if history.enabled else None,
-            raised=wiring.scheduling.exceptions.of_plugins,
+            faults=wiring.scheduling.plugin_faults,
         )
 
     def _what_if_pages(self, pods: PodPages) -> WhatIfPages:

@@ -23,8 +23,8 @@ DEFAULT_LIMIT: Final = 100
 DecisionsOf = Callable[[str, str], Sequence[Decision] | None]
 """Return the remembered decisions about `(namespace, name)`, the oldest first; None: none are."""
 
-RaisedBy = Callable[[Collection[str]], Mapping[str, tuple[str, ...]]]
-"""Return lines about exceptions of these plugins, by plugin."""
+FaultsOf = Callable[[str, Collection[str]], Mapping[str, tuple[str, ...]]]
+"""Return lines about what went wrong with the plugins of a profile, by plugin."""
 
 MAX_PODS: Final = 10_000
 """Of each sub-queue. More would hold up scheduling while they are encoded."""
@@ -42,13 +42,13 @@ class PodPages:
         clock: Clock,
         leading: Callable[[], bool],
         decisions: DecisionsOf = lambda *_: None,
-        raised: RaisedBy = lambda _: {},
+        faults: FaultsOf = lambda *_: {},
     ) -> None:
         """Serve pods of queue and engine.
 
         `find_pod` returns the newest known state of a pod.
         """
-        self._raised = raised
+        self._faults = faults
         self._engine = engine
         self._queue = queue
         self._clock = clock
@@ -93,7 +93,7 @@ class PodPages:
             examples=number_in(query, "examples", DEFAULT_EXAMPLES, 0, MAX_NODES),
             node=query.get("node", ""),
         )
-        explanation = self._with_exceptions(explanation)
+        explanation = self._with_faults(explanation)
         decisions, why_not = self._remembered(explanation)
         return ExplainPage(
             leading=self._leading(),
@@ -103,13 +103,13 @@ class PodPages:
             not_remembered=why_not,
         )
 
-    def _with_exceptions(self, pod: PodExplanation) -> PodExplanation:
-        """Add what plugins of the pod's profile raised to the explanation of a pending pod."""
+    def _with_faults(self, pod: PodExplanation) -> PodExplanation:
+        """Add the faults of plugins of the pod's profile to the explanation of a pending pod."""
         framework = self._engine.frameworks.get(pod.profile)
         if pod.nodes is None or framework is None:
             return pod
         explanations = dict(pod.nodes.explanations)
-        for plugin, lines in self._raised(framework.plugins.keys()).items():
+        for plugin, lines in self._faults(pod.profile, framework.plugins.keys()).items():
             explanations[plugin] = (*explanations.get(plugin, ()), *lines)
         return replace(pod, nodes=replace(pod.nodes, explanations=explanations))
 

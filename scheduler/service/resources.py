@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from scheduler.client.custom_resources import (
     event_resource,
     is_reference,
@@ -71,6 +73,28 @@ def watched_resource(plural: str, plugins: Iterable[Any]) -> Resource[Any]:
         msg = f"{', '.join(types)} declare different types for {plural} in resource_types"
         raise ConfigurationError(f"plugins {msg}: import one type in all of them")
     return resource_of(plural, *dict.fromkeys(types.values()))
+
+
+def same_fields(one: type[Any], other: type[Any]) -> bool:
+    """Whether objects of one type have all that a plugin reads of the other, under equal names.
+
+    After a reload of its module a type is another one, even if nothing in it has changed.
+    """
+    if one is other:
+        return True
+    try:
+        return _fields(one) == _fields(other)
+    except TypeError:
+        # A type of a field that JSON does not have.
+        return False
+
+
+def _fields(kind: type[Any]) -> object:
+    schemas, _ = msgspec.json.schema_components([kind], ref_template="{name}")
+    names = [
+        (each.name, each.encode_name, repr(each.default)) for each in msgspec.structs.fields(kind)
+    ]
+    return names, schemas, msgspec.json.schema(kind)
 
 
 def _known(plugin: Any | None, plural: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from config import GATES, Configuration
 from scheduler.client.clock import Clock
 from scheduler.client.fence import Fence
+from scheduler.client.kinds import Kinds
 from scheduler.client.reflector import Reflector
 from scheduler.client.transport import Transport
 from scheduler.framework import Registry
@@ -54,6 +55,7 @@ class Wiring:
             cache=self.state.cache,
             engine=self.scheduling.engine,
             stores=self.state.listers.stores,
+            kinds=Kinds(each.resource for each in self.reflectors),
             signatures=self.state.signatures,
             subscriptions=self.state.subscriptions,
             random=self.connections.random,
@@ -130,7 +132,7 @@ def wire(
     """
     connections = connect(configuration, transport, fence=fence, metrics=metrics, clock=clock)
     state = build_state(connections)
-    profiles = build_profiles(connections, state, registry)
+    profiles = build_profiles(connections, state, registry, isolates=True)
     scheduling = build_scheduling(
         connections, state, profiles, options.pod_max_in_unschedulable_pods
     )

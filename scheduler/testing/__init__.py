@@ -16,6 +16,7 @@ from scheduler.testing.examination import PluginReport, check_plugin
 from scheduler.testing.snapshots import Snapshot
 from scheduler.testing.speed import Speed
 from simulator.offline.builders import node, pod
+from simulator.offline.editing import WorldError
 from simulator.offline.event_log import RecordedEvent
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "RecordedEvent",
     "Snapshot",
     "Speed",
+    "WorldError",
     "check_plugin",
     "check_plugin_contract",
     "check_reuse_contract",

@@ -128,6 +128,11 @@ class Cluster:
         world = self.world
         self._note(world.run(until=world.now + seconds))
 
+    @property
+    def now(self) -> float:
+        """The wall clock, as plugins see it: seconds since 1970. It begins with the year 2026."""
+        return self.world.scheduler.clock.now()
+
     # -- what the scheduler did ------------------------------------------------------------------
 
     @property

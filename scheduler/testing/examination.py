@@ -10,12 +10,13 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
+from scheduler.client.custom_resources import is_reference
 from scheduler.engine.plugin_calls import timeout_of
 from scheduler.framework import EXTENSION_POINTS, CycleState
 from scheduler.testing.answers import answers, is_async
@@ -31,6 +32,7 @@ from scheduler.testing.purity import impurities
 from scheduler.testing.random_clusters import RandomCluster, Words, words_of
 from scheduler.testing.reservations import reservation_problems
 from scheduler.testing.speed import Speed, speeds
+from simulator.offline.builders import JsonObject
 from simulator.offline.world import World
 
 CHANGES: Final = 15
@@ -57,6 +59,8 @@ class PluginReport:
     """Different raw scores."""
     woken: int = 0
     """Pods that a change helped, and that their hint brought back."""
+    untried: tuple[str, ...] = ()
+    """Custom resources that the plugin reads, and of which no object was given."""
     speeds: tuple[Speed, ...] = ()
     problems: list[str] = field(default_factory=list)
 
@@ -73,6 +77,8 @@ class PluginReport:
             yield f"Filter accepted nothing; {keys}"
         if "Score" in self.points and self.scores < 2:
             yield f"every node had the same score; {keys}"
+        for each in self.untried:
+            yield f"there were no objects of {each}; give manifests with `objects`"
 
 
 def check_plugin(
@@ -80,6 +86,7 @@ def check_plugin(
     args: Arguments | None = None,
     *,
     keys: Iterable[str] = (),
+    objects: Iterable[Mapping[str, Any]] = (),
     clusters: int = 10,
     seed: int = 0,
     budget: float | None = None,
@@ -96,6 +103,8 @@ def check_plugin(
         args: as in `pluginConfig` of a configuration file, or a record of its `args_type`.
         keys: labels and annotations that the plugin reads; those in its source and its arguments
             are found.
+        objects: manifests of what else the plugin reads, such as custom resources. Some of them
+            exist in each cluster; they come, go and change, where several have the same name.
         clusters: how many clusters.
         seed: of the clusters.
         budget: microseconds that Filter and Score may take for a node, as `PluginReport.speeds` has
@@ -104,8 +113,11 @@ def check_plugin(
     Raises:
         ContractViolation: with all problems.
         ConfigurationError: the class or its arguments have faults.
+        WorldError: one of the objects is malformed, or nothing reads its kind.
     """
-    report = examine_plugin(plugin, args, keys=keys, clusters=clusters, seed=seed, budget=budget)
+    report = examine_plugin(
+        plugin, args, keys=keys, objects=objects, clusters=clusters, seed=seed, budget=budget
+    )
     if report.problems:
         raise ContractViolation(report.problems)
     return report
@@ -116,6 +128,7 @@ def examine_plugin(
     args: Arguments | None = None,
     *,
     keys: Iterable[str] = (),
+    objects: Iterable[Mapping[str, Any]] = (),
     clusters: int = 10,
     seed: int = 0,
     budget: float | None = None,
@@ -124,12 +137,15 @@ def examine_plugin(
 
     Raises:
         ConfigurationError: the class or its arguments have faults.
+        WorldError: one of the objects is malformed, or nothing reads its kind.
     """
-    plan = _Plan(
-        EnabledPlugin(plugin, args), words_of(plugin, default_arguments(plugin, args), keys), seed
-    )
+    words = words_of(plugin, default_arguments(plugin, args), keys)
+    plan = _Plan(EnabledPlugin(plugin, args), words, seed, tuple(map(dict, objects)))
+    with plan.world(0) as world:
+        world.add_all(plan.objects)
+        untried = [each for each in plugin_references(plugin) if not _tried(world, each)]
     points = tuple(each.label for each in EXTENSION_POINTS if each.implemented_by(plugin))
-    report = PluginReport(plugin.name, points)
+    report = PluginReport(plugin.name, points, untried=tuple(untried))
     report.problems += _impurities(plugin)
     first = _played(plan, 0, report)
     second = _played(plan, 0, PluginReport(plugin.name, points))
@@ -153,12 +169,23 @@ class _Plan:
     plugin: EnabledPlugin
     words: Words
     seed: int
+    #: Manifests of other objects.
+    objects: tuple[JsonObject, ...] = ()
 
     def world(self, number: int) -> World:
         return world_with([self.plugin], seed=number, alone=True)
 
     def random(self, number: int) -> Random:
         return Random(f"{self.seed}/{number}")
+
+
+def plugin_references(plugin: Any) -> tuple[str, ...]:
+    """Return the custom resources that a plugin reads."""
+    return tuple(filter(is_reference, getattr(plugin, "required_resources", ())))
+
+
+def _tried(world: World, plural: str) -> bool:
+    return bool(len(world.scheduler.tables.stores[plural]))
 
 
 def default_arguments(plugin: Any, args: Arguments | None) -> object:
@@ -214,7 +241,7 @@ class _Game:
     ) -> None:
         self._world = world
         self._plugin = _instance(world, plan.plugin.factory.name)
-        self._cluster = RandomCluster(world, plan.random(number), plan.words)
+        self._cluster = RandomCluster(world, plan.random(number), plan.words, plan.objects)
         self._number = number
         self._report = report
         self._trace = trace
@@ -316,7 +343,7 @@ def _instance(world: World, name: str) -> Any:
 
 def _measured(plan: _Plan) -> tuple[Speed, ...]:
     with plan.world(0) as world:
-        cluster = RandomCluster(world, plan.random(0), plan.words)
+        cluster = RandomCluster(world, plan.random(0), plan.words, plan.objects)
         cluster.fill(nodes=SPEED_NODES, running=SPEED_NODES, pending=1)
         world.settle()
         plugin, scheduler = _instance(world, plan.plugin.factory.name), world.scheduler

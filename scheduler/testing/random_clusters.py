@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -23,6 +23,7 @@ import msgspec
 from scheduler.api import is_qualified_name
 from scheduler.api.pod import Pod
 from scheduler.client.resources import PODS
+from scheduler.text.names import is_label_value
 from simulator.offline.builders import JsonObject, node, pod
 from simulator.offline.world import World
 
@@ -38,6 +39,10 @@ MAX_VALUES: Final = 3
 """Different values in one cluster."""
 SHARE_OF_KEYS: Final = 0.8
 """How many of the keys an object has."""
+SHARE_OF_OBJECTS: Final = 0.7
+"""How many of the other objects exist at first."""
+SHARE_OF_CHANGES: Final = 0.3
+"""How many of the changes concern one of them."""
 MAX_WORD: Final = 63
 """Characters of a label's value."""
 
@@ -92,20 +97,43 @@ def _leaves(value: object) -> Iterator[str]:
             yield from _leaves(each)
 
 
+def _name_of(made: JsonObject) -> tuple[str, str]:
+    metadata = made["metadata"]
+    return made["kind"], f"{metadata.get('namespace', '')}/{metadata['name']}".lstrip("/")
+
+
+def _full_kind(made: JsonObject) -> str:
+    """Return the kind as `World.remove` takes it, with the group of a custom resource."""
+    group, _, version = made["apiVersion"].rpartition("/")
+    return f"{made['kind']}.{version}.{group}" if "." in group else str(made["kind"])
+
+
 class RandomCluster:
     """Fills a world, and changes it step by step."""
 
-    def __init__(self, world: World, random: Random, words: Words) -> None:
+    def __init__(
+        self, world: World, random: Random, words: Words, objects: Sequence[JsonObject] = ()
+    ) -> None:
+        """`objects` are manifests of what else may exist; of one name the last is there."""
         self._world = world
         self._random = random
         self._keys = words.keys
         # Few, so that nodes and pods often have the same.
         self._values = [random.choice(words.values) for _ in range(MAX_VALUES)]
+        # Labels and annotations name the other objects.
+        names = sorted({str(each["metadata"]["name"]) for each in objects})
+        self._values += random.sample(names, min(len(names), MAX_VALUES))
         self._nodes: dict[str, JsonObject] = {}
+        self._objects = objects
+        #: The manifest of each that is there, by kind and key.
+        self._there: dict[tuple[str, str], JsonObject] = {}
         self._count = 0
 
     def fill(self, *, nodes: int, running: int, pending: int) -> None:
-        """Add nodes, pods that run on them, and pods that wait."""
+        """Add nodes, pods that run on them, pods that wait, and some of the other objects."""
+        for each in self._objects:
+            if self._random.random() < SHARE_OF_OBJECTS:
+                self._put_object(each)
         for _ in range(nodes):
             self.add_node()
         for _ in range(running):
@@ -127,7 +155,27 @@ class RandomCluster:
             self._relabel_pod,
             self._relabel_pod,
         )
+        if self._objects and self._random.random() < SHARE_OF_CHANGES:
+            return self._change_object()
         return self._random.choice(changes)()
+
+    # -- other objects ---------------------------------------------------------------------------
+
+    def _change_object(self) -> str:
+        """Remove an object if it is there, or add it, in place of another one of its name."""
+        made = self._random.choice(self._objects)
+        kind, key = _name_of(made)
+        if self._there.get((kind, key)) != made:
+            self._put_object(made)
+            return f"{kind} {key} changed to {made}"
+        del self._there[kind, key]
+        metadata = made["metadata"]
+        self._world.remove(_full_kind(made), metadata["name"], metadata.get("namespace", ""))
+        return f"{kind} {key} was removed"
+
+    def _put_object(self, made: JsonObject) -> None:
+        self._world.add(made)
+        self._there[_name_of(made)] = made
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -139,7 +187,7 @@ class RandomCluster:
             cpu=self._random.choice(CPUS),
             memory=f"{self._random.choice(CPUS)}Gi",
             pods=self._random.choice((2, 10, 110)),
-            labels=self._some(),
+            labels=self._labels(),
             annotations=self._some(),
             taints=tuple(each for each in TAINTS if self._random.random() < 0.15),
             unschedulable=self._random.random() < 0.1,
@@ -159,7 +207,8 @@ class RandomCluster:
         made = self._any_node()
         metadata = made["metadata"]
         name, what = metadata["name"], self._random.choice(("labels", "annotations"))
-        metadata[what] = {"kubernetes.io/hostname": name, **self._some()}
+        some = self._labels() if what == "labels" else self._some()
+        metadata[what] = {"kubernetes.io/hostname": name, **some}
         self._put_node(made)
         return f"the {what} of node {name} changed to {metadata[what]}"
 
@@ -205,7 +254,7 @@ class RandomCluster:
             self._name("pod"),
             namespace=self._random.choice(NAMESPACES),
             cpu=self._random.choice(("100m", "500m", 1, 2)),
-            labels=self._some(),
+            labels=self._labels(),
             annotations=self._some(),
             priority=self._random.choice(PRIORITIES),
             node=where,
@@ -227,7 +276,7 @@ class RandomCluster:
             return self.add_pending_pod()
         chosen = self._random.choice(known)
         what = self._random.choice(("labels", "annotations"))
-        some = self._some()
+        some = self._labels() if what == "labels" else self._some()
         old = chosen.metadata
         metadata = (
             msgspec.structs.replace(old, labels=some)
@@ -240,6 +289,10 @@ class RandomCluster:
     def _pods(self) -> list[Pod]:
         found: list[Pod] = list(self._world.scheduler.tables.stores["pods"].list())
         return sorted(found, key=lambda each: each.key)
+
+    def _labels(self) -> dict[str, str]:
+        """Return labels with values that the API server accepts."""
+        return {key: each for key, each in self._some().items() if is_label_value(each)}
 
     def _some(self) -> dict[str, str]:
         return {

@@ -32,7 +32,7 @@ async def run(story: Story, console: Console, folder: Path, *, serve: bool) -> b
         DemoError: it did not end as promised, or could not begin.
     """
     interruption = Interruption()
-    async with opened(story, folder) as kubeconfig:
+    async with opened(story, folder, serve=serve) as kubeconfig:
         async with audience(story, console, playing=True):
             ended = await interruption.until(story.play())
         if ended:
@@ -50,8 +50,10 @@ async def run(story: Story, console: Console, folder: Path, *, serve: bool) -> b
 
 
 @contextlib.asynccontextmanager
-async def opened(story: Story, folder: Path) -> AsyncIterator[Path]:
+async def opened(story: Story, folder: Path, *, serve: bool = False) -> AsyncIterator[Path]:
     """Yield the kubeconfig of the story's cluster, with the scheduler at work on it.
+
+    With `serve` the scheduler answers `kubestow explain` and the like.
 
     Raises:
         DemoError: the port is taken, or the scheduler ended by itself.
@@ -64,7 +66,7 @@ async def opened(story: Story, folder: Path) -> AsyncIterator[Path]:
             raise DemoError(msg) from error
         story.prepare()
         kubeconfig = story.cluster.write_kubeconfig(folder / "kubeconfig")
-        await stack.enter_async_context(scheduling(kubeconfig, story))
+        await stack.enter_async_context(scheduling(kubeconfig, story, serve=serve))
         yield kubeconfig
 
 

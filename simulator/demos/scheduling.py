@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -22,14 +23,20 @@ from scheduler.service.options import (
     available_plugins,
     read_configuration,
 )
+from simulator.demos.board import Board
 from simulator.demos.morning.objects import SCHEDULER
 from simulator.demos.story import Story
 
 _log = structlog.get_logger(__name__)
 
+_HOST: Final = "127.0.0.1"
 _LOCAL_QPS: Final = 5000
 """Requests per second allowed to the scheduler. Its default of 50 spares API servers that others
 use as well; nobody else uses this one."""
+
+
+_LOOK_SECONDS: Final = 0.3
+"""Between two looks at what was reloaded."""
 
 
 class DemoError(Exception):
@@ -37,8 +44,10 @@ class DemoError(Exception):
 
 
 @contextlib.asynccontextmanager
-async def scheduling(kubeconfig: Path, story: Story) -> AsyncIterator[None]:
+async def scheduling(kubeconfig: Path, story: Story, *, serve: bool) -> AsyncIterator[None]:
     """Run the scheduler of a story while the context lasts.
+
+    With `serve` it leads and answers `kubestow explain` and the like, on this machine only.
 
     Raises:
         DemoError: it ended by itself, or its configuration is not for the pods of the story.
@@ -49,14 +58,14 @@ async def scheduling(kubeconfig: Path, story: Story) -> AsyncIterator[None]:
             "clientConnection.kubeconfig": str(kubeconfig),
             "clientConnection.qps": _LOCAL_QPS,
             "clientConnection.burst": _LOCAL_QPS,
-            "leaderElection.leaderElect": False,
+            "leaderElection.leaderElect": serve,
             "kubestow.eventsPerSecond": _LOCAL_QPS,
             "kubestow.seed": story.seed,
         },
         config_file=story.config_file,
         plugin_dirs=story.plugin_dirs,
         feature_gates=FeatureGates(story.feature_gates),
-        serving=ServingOptions(secure_port=0),
+        serving=ServingOptions(bind_address=_HOST, secure_port=_free_port() if serve else 0),
     )
     registry = available_plugins()
     configuration = read_configuration(options, registry)
@@ -69,7 +78,7 @@ async def scheduling(kubeconfig: Path, story: Story) -> AsyncIterator[None]:
     application = Application(configuration, registry, options)
     stopping = False
 
-    async def serve() -> None:
+    async def run() -> None:
         try:
             code = await application.serve(handle_signals=False)
         except Exception as error:
@@ -80,12 +89,49 @@ async def scheduling(kubeconfig: Path, story: Story) -> AsyncIterator[None]:
             raise DemoError(f"the scheduler ended by itself with code {code}")
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve(), name="scheduler")
+        tasks.create_task(run(), name="scheduler")
+        telling = tasks.create_task(_tell_reloads(application, story.board), name="reloads")
         try:
             yield
         finally:
             stopping = True
+            telling.cancel()
             application.stop()
+
+
+class InForce(NamedTuple):
+    """The configuration in force, and why a newer one is not."""
+
+    generation: int = 1
+    problems: tuple[str, ...] = ()
+
+    def news(self, before: InForce) -> str:
+        """Return a line about the change since `before`."""
+        if self.problems:
+            return f"the saved files have a problem, the old plugins go on: {self.problems[0]}"
+        if self.generation == before.generation:
+            return "the saved files are those in force again"
+        return "took over the saved files"
+
+
+async def _tell_reloads(application: Application, board: Board) -> None:
+    """Add a line to the board for each reload of configuration and plugins."""
+    told = InForce()
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if (reloader := application.reloader) is not None:
+            refusal = reloader.refusal
+            now = InForce(reloader.generation, () if refusal is None else refusal.problems)
+            if now != told:
+                board.add("reload", now.news(told))
+                told = now
+
+
+def _free_port() -> int:
+    """Return a port of this machine on which nothing listens now."""
+    with socket.create_server((_HOST, 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def _sentence(error: BaseException) -> str:

@@ -4,10 +4,21 @@ The same engine, queue and plugins that decide in a cluster decide here, from a 
 from objects that a script makes. docs/simulate.md has a first example.
 """
 
+from simulator.offline import generator, openb
 from simulator.offline.builders import JsonObject, node, pod
+from simulator.offline.consolidation import Consolidation, Emptied, Kept, consolidate
 from simulator.offline.editing import WorldError
+from simulator.offline.growth import NodeKind, NodesNeeded, node_like, nodes_needed
 from simulator.offline.reading import Objects
-from simulator.offline.records import Capacity, Eviction, Placement, Result, Verdict, Waiting
+from simulator.offline.records import (
+    Capacity,
+    Eviction,
+    Placement,
+    Result,
+    Verdict,
+    Waiting,
+    to_json,
+)
 from simulator.offline.trace import Arrival, read_csv
 from simulator.offline.trial import Trial
 from simulator.offline.world import World
@@ -15,8 +26,13 @@ from simulator.offline.world import World
 __all__ = [
     "Arrival",
     "Capacity",
+    "Consolidation",
+    "Emptied",
     "Eviction",
     "JsonObject",
+    "Kept",
+    "NodeKind",
+    "NodesNeeded",
     "Objects",
     "Placement",
     "Result",
@@ -25,7 +41,13 @@ __all__ = [
     "Waiting",
     "World",
     "WorldError",
+    "consolidate",
+    "generator",
     "node",
+    "node_like",
+    "nodes_needed",
+    "openb",
     "pod",
     "read_csv",
+    "to_json",
 ]

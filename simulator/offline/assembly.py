@@ -18,6 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from config import Configuration, FeatureGates
+from scheduler.client.custom_resources import is_reference
 from scheduler.client.dispatcher import Dispatcher, DispatcherOptions
 from scheduler.client.fence import OpenFence
 from scheduler.engine.metrics import NoMetrics
@@ -28,7 +29,7 @@ from scheduler.service.background import BackgroundTasks
 from scheduler.service.decision_log import DecisionLog
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
-from scheduler.service.resources import event_name
+from scheduler.service.resources import event_name, watched_resource
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.profiles import Profiles, build_profiles
 from scheduler.service.stages.reflectors import needed_plurals
@@ -79,6 +80,7 @@ class Assembly:
             cache=self.state.cache,
             engine=self.scheduling.engine,
             stores=self.tables.stores,
+            kinds=self.tables.kinds,
             signatures=self.state.signatures,
             subscriptions=self.state.subscriptions,
             random=self.random,
@@ -198,7 +200,10 @@ def _listed(
 ) -> tuple[str, ...]:
     """Let plugins list what they need; return the plurals."""
     needed = needed_plurals(profiles.frameworks, scheduling.registered, state.subscriptions.plurals)
+    plugins = [each for one in profiles.frameworks.values() for each in one.plugins.values()]
     for plural in ("nodes", "pods", *needed):
+        if is_reference(plural):
+            tables.know(watched_resource(plural, plugins))
         if plural in tables.stores:
             state.listers.add(plural, tables.stores[plural])
     return needed

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from config import GATES, Configuration, FeatureGates
+from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.bundle.format import (
@@ -39,7 +40,7 @@ from scheduler.framework.bundled import MemoryInBundle, StateInBundle
 from scheduler.pages import QueueState
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from simulator.offline.assembly import Assembly
-from simulator.offline.editing import WorldError, checked, resource_of
+from simulator.offline.editing import checked
 from simulator.offline.tables import Tables
 
 MALFORMED: Final = (msgspec.DecodeError, ValueError, TypeError, LookupError, OverflowError)
@@ -322,12 +323,8 @@ def put_object(
     Raises:
         ValueError: it is malformed.
     """
-    head = msgspec.json.decode(raw, type=_Head)
-    try:
-        resource = resource_of({"apiVersion": head.api_version, "kind": head.kind})
-    except WorldError:
-        name = f"{head.api_version} {head.kind}"[:120]
-        unknown[name] = unknown.get(name, 0) + 1
+    resource = _resource_of(tables, raw, unknown)
+    if resource is None:
         return
     try:
         item = resource.decode(raw)
@@ -338,6 +335,26 @@ def put_object(
         tables.put(resource.plural, item)
     except (QuantityError, msgspec.DecodeError) as error:
         raise ValueError(f"a {resource.kind} is malformed: {error}") from error
+
+
+def remove_object(tables: Tables, raw: msgspec.Raw, unknown: dict[str, int]) -> None:
+    """Remove an object that is named in a bundle, if it is there; count its kind if unknown."""
+    resource = _resource_of(tables, raw, unknown)
+    if resource is not None:
+        metadata = msgspec.json.decode(raw, type=Named).metadata
+        key = resource.key_of(metadata.namespace, metadata.name)
+        known = tables.stores[resource.plural].by_key(key)
+        if known is not None:
+            tables.remove(resource.plural, known)
+
+
+def _resource_of(tables: Tables, raw: msgspec.Raw, unknown: dict[str, int]) -> Resource[Any] | None:
+    head = msgspec.json.decode(raw, type=_Head)
+    resource = tables.kinds.of(head.api_version, head.kind)
+    if resource is None:
+        name = f"{head.api_version} {head.kind}"[:120]
+        unknown[name] = unknown.get(name, 0) + 1
+    return resource
 
 
 def find_pod(assembly: Assembly, key: str, uid: str) -> Pod | None:

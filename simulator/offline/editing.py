@@ -13,10 +13,12 @@ from scheduler.api.pod import Pod, PodStatus
 from scheduler.api.quantity import QuantityError
 from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.cache.cache import with_node
+from scheduler.client.kinds import Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.service.pod_intake import check_node
 from simulator.offline.builders import JsonObject, renamed
-from simulator.offline.tables import KINDS, Tables
+from simulator.offline.local_storage import keeps_data_on_its_node
+from simulator.offline.tables import Tables
 
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that count no more."""
@@ -36,6 +38,8 @@ class Editing(ABC):
     _adopt: bool
     #: Numbers of the next copies, by plural, namespace and name of the template.
     _numbers: dict[tuple[str, str, str], int]
+    #: The keys of pods whose data are on the disk of their node.
+    local_storage: set[str]
 
     @abstractmethod
     def put_item(self, resource: Resource[Any], item: Any) -> None:
@@ -83,24 +87,27 @@ class Editing(ABC):
         """Remove an object at once, a pod without grace period.
 
         `kind` is as in a manifest: `Node`, `Pod`, `PersistentVolumeClaim`. The namespace is
-        `default` for kinds that have one.
+        `default` for built-in kinds that have one.
 
         Raises:
             WorldError: there is none.
         """
-        resource = _by_kind(kind)
+        resource = self._by_kind(kind)
         self.take_item(resource, self._get(resource, name, namespace))
 
     def decoded(self, obj: Mapping[str, Any]) -> tuple[Resource[Any], Any]:
         """Decode an object of JSON, completed as an API server would. Raises WorldError."""
-        resource = resource_of(obj)
+        resource = resource_of(obj, self._tables.kinds)
         try:
-            item = resource.decode(msgspec.json.encode(obj))
+            data = msgspec.json.encode(obj)
+            item = resource.decode(data)
         except (TypeError, ValueError) as error:
             metadata = obj.get("metadata")
             name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
             raise WorldError(f"{resource.kind} {name}: {error}") from error
         self.complete(resource, item)
+        if resource is PODS and keeps_data_on_its_node(data):
+            self.local_storage.add(item.key)
         return resource, item
 
     def complete(self, resource: Resource[Any], item: Any) -> None:
@@ -141,7 +148,7 @@ class Editing(ABC):
             WorldError: there is no such node.
         """
         node = self._get(NODES, name)
-        lost = [each for each in self._tables.stores["pods"].list() if each.spec.node_name == name]
+        lost = self._tables.pods.on_node(name)
         again = [each for each in lost if _comes_back(each)]
         for pod in lost:
             if _comes_back(pod):
@@ -212,11 +219,18 @@ class Editing(ABC):
         return f"{name}-{number}"
 
     def _get(self, resource: Resource[Any], name: str, namespace: str = "") -> Any:
-        where = (namespace or "default") if resource.namespaced else ""
+        where = (namespace or "default") if resource.namespaced else namespace
         found = self._tables.get(resource.plural, name, where)
         if found is None:
             key = f"{where}/{name}" if where else name
             raise WorldError(f"there is no {resource.kind} {key} in this world")
+        return found
+
+    def _by_kind(self, kind: str) -> Resource[Any]:
+        kinds = self._tables.kinds
+        found = kinds.named(kind)
+        if found is None:
+            raise WorldError(f"unknown kind {kind!r}; known are {', '.join(kinds.names())}")
         return found
 
     def _new_uid(self) -> str:
@@ -233,11 +247,10 @@ def checked(resource: Resource[Any], item: Any) -> None:
         check_node(item)
 
 
-def resource_of(obj: Mapping[str, Any]) -> Resource[Any]:
+def resource_of(obj: Mapping[str, Any], kinds: Kinds) -> Resource[Any]:
     """Return the resource of an object of JSON. Raises WorldError for one that is not known."""
     version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
-    group = version.rpartition("/")[0]
-    resource = KINDS.get((group, kind))
+    resource = kinds.of(version, kind)
     if resource is None:
         raise WorldError(
             f"{version or 'no apiVersion'} {kind or 'no kind'}: scheduling reads no such objects"
@@ -245,16 +258,13 @@ def resource_of(obj: Mapping[str, Any]) -> Resource[Any]:
     return resource
 
 
-def _by_kind(kind: str) -> Resource[Any]:
-    for (_, name), resource in KINDS.items():
-        if name == kind:
-            return resource
-    known = ", ".join(sorted(name for _, name in KINDS))
-    raise WorldError(f"unknown kind {kind!r}; known are {known}")
-
-
-def _comes_back(pod: Pod) -> bool:
-    return not pod.terminating and not any(
+def is_daemon(pod: Pod) -> bool:
+    """Whether a pod belongs to its node: one of a DaemonSet, or a static pod."""
+    return any(
         each.controller and each.kind in ("DaemonSet", "Node")
         for each in pod.metadata.owner_references
     )
+
+
+def _comes_back(pod: Pod) -> bool:
+    return not pod.terminating and not is_daemon(pod)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,9 +25,11 @@ import yaml
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.bundle.reading import GZIP_MAGIC
+from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
 from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits
 from simulator.offline.editing import FINISHED, WorldError, resource_of
+from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.virtual_time import no_collections
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".gz")
@@ -58,12 +61,21 @@ DECIDED_BY: Final[Mapping[str, str]] = {
 }
 """The difference that it makes when a dump has no object of a resource."""
 
+_BUILT_IN: Final = Kinds()
+
 _ORDER: Final = {"nodes": 0, "pods": 2}
 """The order of resources in a world; those not listed have 1."""
 
 
 class Filled(Protocol):
     """The part of a world that `Objects.fill` uses."""
+
+    local_storage: set[str]
+    """The keys of pods whose data are on the disk of their node."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds that the plugins of the world read."""
 
     def complete(self, resource: Resource[Any], item: Any) -> None:
         """Fill in what an API server would."""
@@ -110,18 +122,27 @@ class _Source:
     where: Callable[[], str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """One object that is not of a built-in kind: a plugin may read it."""
+
+    api_version: str
+    kind: str
+    data: bytes | msgspec.Raw
+    where: Callable[[], str]
+
+
 @dataclass(slots=True)
 class Objects:
-    """Objects that were read; `notes` has one line for each kind that was skipped."""
+    """Objects that were read."""
 
-    notes: list[str] = field(default_factory=list)
     _sources: list[_Source] = field(default_factory=list)
-    _skipped: dict[str, int] = field(default_factory=dict)
+    _others: list[_Other] = field(default_factory=list)
     #: Bytes of the files that were read, after decompression.
     _bytes: int = 0
 
     def __len__(self) -> int:
-        return len(self._sources)
+        return len(self._sources) + len(self._others)
 
     @classmethod
     def read(cls, *paths: str | Path) -> Objects:
@@ -134,20 +155,20 @@ class Objects:
         with no_collections():
             for path in _files(paths):
                 found._read_file(path)
-        found.notes += [
-            f"{kind}: {count} skipped, since scheduling reads no such objects"
-            for kind, count in found._skipped.items()
-        ]
         return found
 
-    def fill(self, world: Filled) -> None:
+    def fill(self, world: Filled) -> list[str]:
         """Put the objects into a world: nodes first, pending pods last, by their age.
+
+        Returns a line for each kind that is skipped, because nothing in this world reads it.
 
         Raises:
             WorldError: an object is malformed; the text names file, line and object.
         """
         pending: list[tuple[tuple[str, str], _Source, Pod]] = []
-        for source in sorted(self._sources, key=lambda each: _ORDER.get(each.resource.plural, 1)):
+        skipped = Counter[str]()
+        sources = [*self._sources, *self._read_by_plugins(world.kinds, skipped)]
+        for source in sorted(sources, key=lambda each: _ORDER.get(each.resource.plural, 1)):
             item = _decoded(world, source)
             if source.resource is PODS and item.status.phase in FINISHED:
                 continue
@@ -159,6 +180,19 @@ class Objects:
                 pending.append((order, source, item))
         for _, source, item in sorted(pending, key=lambda each: each[0]):
             _put(world, source, item)
+        return [
+            f"{kind}: {count} skipped, since scheduling reads no such objects"
+            for kind, count in skipped.items()
+        ]
+
+    def _read_by_plugins(self, kinds: Kinds, skipped: Counter[str]) -> Iterator[_Source]:
+        """Yield the objects of custom resources; count the others by kind."""
+        for each in self._others:
+            resource = kinds.of(each.api_version, each.kind)
+            if resource is None:
+                skipped[f"{each.api_version} {each.kind}"] += 1
+            else:
+                yield _Source(resource, each.data, each.where)
 
     def missing(self, needed: Iterable[str]) -> list[str]:
         """Return a line for each resource that decides something and has no object here."""
@@ -172,7 +206,7 @@ class Objects:
     # -- files -----------------------------------------------------------------------------------
 
     def _read_file(self, path: Path) -> None:
-        data = _content(path, MAX_BYTES - self._bytes)
+        data = content(path, MAX_BYTES - self._bytes)
         self._bytes += len(data)
         try:
             document = _decode_document(data)
@@ -234,14 +268,11 @@ class Objects:
         self, head: Mapping[str, Any], data: bytes | msgspec.Raw, where: Callable[[], str]
     ) -> None:
         try:
-            resource = resource_of(head)
+            self._sources.append(_Source(resource_of(head, _BUILT_IN), data, where))
         except WorldError as error:
             if not head.get("kind"):
                 raise WorldError(f"{where()}: {error}") from error
-            name = f"{head.get('apiVersion')} {head['kind']}"
-            self._skipped[name] = self._skipped.get(name, 0) + 1
-            return
-        self._sources.append(_Source(resource, data, where))
+            self._others.append(_Other(str(head.get("apiVersion")), str(head["kind"]), data, where))
 
 
 def _json_line(data: bytes, error: Exception) -> str:
@@ -257,6 +288,8 @@ def _decoded(world: Filled, source: _Source) -> Any:
         world.complete(source.resource, item)
     except ValueError as error:
         raise WorldError(f"{source.where()}: {_named(source)}: {error}") from error
+    if source.resource is PODS and keeps_data_on_its_node(source.data):
+        world.local_storage.add(item.key)
     return item
 
 
@@ -300,8 +333,12 @@ def _files_in(folder: Path) -> list[Path]:
     return inside
 
 
-def _content(path: Path, limit: int) -> bytes:
-    """Return what is in a file, at most `limit` bytes."""
+def content(path: Path, limit: int) -> bytes:
+    """Return what is in a file, which may be compressed by gzip, at most `limit` bytes.
+
+    Raises:
+        WorldError: it cannot be read, or is refused.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(len(GZIP_MAGIC))

@@ -36,10 +36,10 @@ from simulator.offline.bundles import (
     decoded_line,
     find_pod,
     put_object,
+    remove_object,
     restore_nominations,
     restore_record,
 )
-from simulator.offline.editing import resource_of
 from simulator.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement
 from simulator.offline.remembered import RememberedDecisions
 from simulator.offline.virtual_time import only_errors_logged
@@ -186,11 +186,7 @@ class Replay:
         self._set_clock(delta)
         assembly = self.world.scheduler
         if delta.type is DeltaType.DELETED:
-            resource = resource_of(msgspec.json.decode(delta.object))
-            last = resource.decode(delta.object)
-            known = assembly.tables.stores[resource.plural].by_key(resource.key(last))
-            if known is not None:
-                assembly.tables.remove(resource.plural, known)
+            remove_object(assembly.tables, delta.object, self.unknown)
         else:
             put_object(assembly.tables, delta.object, self.unknown)
         assembly.tables.deliver(assembly.handlers)

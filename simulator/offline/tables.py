@@ -7,25 +7,20 @@ order to the service's event handlers. Pods share signatures as they do in the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.api.signatures.interner import PodSignatures
 from scheduler.client.deltas import Delta, DeltaType
-from scheduler.client.resources import RESOURCES, Resource
+from scheduler.client.kinds import BUILT_IN, Kinds
+from scheduler.client.resources import Resource
 from scheduler.client.store import Store
+from simulator.offline.pod_store import PodStore
 
 Handlers = Mapping[str, Callable[[Sequence[Delta[Any]]], None]]
 """The receivers of the changes of each resource, by plural."""
-
-KINDS: Final[dict[tuple[str, str], Resource[Any]]] = {
-    (resource.group, resource.kind): resource
-    for resource in RESOURCES.values()
-    if resource.plural not in ("leases", "events")
-}
-"""The kinds that a world knows, by API group and kind."""
 
 
 class Tables:
@@ -39,12 +34,22 @@ class Tables:
         #: Set by the world: called when the first change waits for `deliver`.
         self.on_change: Callable[[], None] = lambda: None
         self.stores: dict[str, Store[Any]] = {
-            resource.plural: Store(resource) for resource in KINDS.values()
+            resource.plural: Store(resource) for resource in BUILT_IN.values()
         }
+        #: Also in `stores`.
+        self.pods = PodStore()
+        self.stores["pods"] = self.pods
+        self.kinds = Kinds()
+
+    def know(self, resource: Resource[Any]) -> None:
+        """Have objects of a custom resource as well; call it before there are any."""
+        self.stores[resource.plural] = Store(resource)
+        self.kinds = Kinds(each.resource for each in self.stores.values())
 
     def get(self, plural: str, name: str, namespace: str = "") -> Any | None:
         """Return one object, or None."""
-        return self.stores[plural].get(name, namespace)
+        store = self.stores.get(plural)
+        return None if store is None else store.get(name, namespace)
 
     def put(self, plural: str, item: Any, *, keep: bool = False) -> None:
         """Add or replace an object.
@@ -53,7 +58,7 @@ class Tables:
         then. With `keep` the signature of a replaced pod is not released: it will be put back.
         Raises QuantityError if its resources cannot be read; nothing has changed then.
         """
-        key = RESOURCES[plural].key(item)
+        key = self.stores[plural].resource.key(item)
         old = self.stores[plural].by_key(key)
         if plural == "pods" and item.interned is None:
             self.signatures.intern(item)
@@ -72,7 +77,7 @@ class Tables:
 
     def remove(self, plural: str, item: Any, *, keep: bool = False) -> None:
         """Remove an object that is stored; `keep` as for `put`."""
-        self.stores[plural].remove(RESOURCES[plural].key(item))
+        self.stores[plural].remove(self.stores[plural].resource.key(item))
         self._note(plural, Delta(DeltaType.DELETED, item, item))
         if plural == "pods" and not keep:
             self.signatures.release(item)
@@ -95,6 +100,10 @@ class Tables:
         """Return a UID; the same ones in the same order in every run."""
         self._uids += 1
         return f"offline-{self._uids:08}"
+
+    def continue_uids(self, other: Tables) -> None:
+        """Go on after the last UID of others, whose objects are here as well."""
+        self._uids = other._uids
 
     def _note(self, plural: str, delta: Delta[Any]) -> None:
         first = not self._undelivered

@@ -36,6 +36,7 @@ class Trial(Editing):
         self._default_scheduler = default_scheduler
         self._adopt = adopt
         self._numbers = {}
+        self.local_storage = set()
         self._trial = LiveTrial(assembly.trial_parts())
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ import gc
 import heapq
 import logging
 import math
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -206,21 +207,49 @@ def no_collections() -> Iterator[None]:
             gc.enable()
 
 
+class _ErrorsOnly:
+    """The log of the process while worlds are open: errors, on standard error."""
+
+    def __init__(self) -> None:
+        self._worlds = 0
+        self._before: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        """Open one world more. Those that are open end in any order."""
+        self._worlds += 1
+        if self._worlds > 1:
+            return
+        self._before = structlog.get_config() if structlog.is_configured() else None
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+        if self._before is None:
+            # Standard output, structlog's default, is for results.
+            structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+    def end(self) -> None:
+        """Close one world; the last one restores the log."""
+        self._worlds -= 1
+        if self._worlds:
+            return
+        if self._before is None:
+            structlog.reset_defaults()
+        else:
+            structlog.configure(**self._before)
+
+
+_errors_only = _ErrorsOnly()
+
+
 @contextmanager
 def only_errors_logged() -> Iterator[None]:
     """Let only errors be logged for a while.
 
     The scheduler logs every decision; in a world they are results.
     """
-    before, configured = structlog.get_config(), structlog.is_configured()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    _errors_only.begin()
     try:
         yield
     finally:
-        if configured:
-            structlog.configure(**before)
-        else:
-            structlog.reset_defaults()
+        _errors_only.end()
 
 
 def _no_loop_runs() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 from weakref import proxy
 
@@ -11,7 +12,7 @@ import msgspec
 from scheduler.api.pod import Pod
 from scheduler.client.resources import PODS
 from simulator.offline.editing import Editing
-from simulator.offline.tables import Tables
+from simulator.offline.tables import Tables, bound
 from simulator.offline.trace import Arrival
 from simulator.offline.virtual_time import Agenda
 
@@ -62,6 +63,16 @@ class Workload:
             world.put_checked(PODS, msgspec.structs.replace(template, metadata=own))
             if arrival.duration is not None:
                 self.durations[uid] = arrival.duration
+            if arrival.patience is not None:
+                give_up = partial(self._give_up, free, namespace, uid)
+                self._agenda.at(self._agenda.now + arrival.patience, give_up)
+
+    def _give_up(self, name: str, namespace: str, uid: str) -> None:
+        """Delete a pod that has waited long enough, unless it has a node."""
+        pod: Pod | None = self._tables.get("pods", name, namespace)
+        if pod is not None and pod.metadata.uid == uid and not bound(pod):
+            self.durations.pop(uid, None)
+            self._world.take_item(PODS, pod)
 
     def _template(self, pod: Mapping[str, Any]) -> Pod:
         """Decode the template of an arrival, once for those that share it."""

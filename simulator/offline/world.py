@@ -10,19 +10,19 @@ Deterministic: with the same input, seed and version every result is byte-equal.
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Task
+from asyncio import Task
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from weakref import WeakMethod
 
 from config import Configuration
 from scheduler.api.pod import Pod
 from scheduler.bundle.reading import is_bundle
+from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
 from scheduler.engine import PodExplanation
 from scheduler.framework import Registry
@@ -30,6 +30,7 @@ from scheduler.pages import Remedies
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.assembly import Assembly, assemble, quiet, read
 from simulator.offline.bundles import Content, Restorer, unknown_kinds
+from simulator.offline.callbacks import retrieve, weak
 from simulator.offline.editing import Editing, checked
 from simulator.offline.reading import Objects
 from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
@@ -102,6 +103,8 @@ class World(Editing):
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
         self._adopt = adopt
         self._numbers = {}
+        self.local_storage = set()
+        self._registry, self._seed = registry, seed
         self._tasks: list[Task[None]] = []
         self._running = self._closed = False
         #: UIDs to the second when the pod was added.
@@ -116,9 +119,9 @@ class World(Editing):
         #: What was skipped or left out, one line each.
         self.notes: list[str] = list(self._assembly.notes)
         # Weak, so that a world that nobody uses any more is closed at once.
-        self._tables.on_change = _weak(self._changed)
-        self._assembly.server.on_bound = _weak(self._bound)
-        self._assembly.server.on_evicted = _weak(self._deleted)
+        self._tables.on_change = weak(self._changed)
+        self._assembly.server.on_bound = weak(self._bound)
+        self._assembly.server.on_evicted = weak(self._deleted)
         if objects is not None:
             self._load(objects)
 
@@ -152,10 +155,33 @@ class World(Editing):
             binding.under_way[uid] = attempt
         return world
 
-    def _load(self, objects: Objects) -> None:
-        self.notes += objects.notes
+    def copy(self) -> World:
+        """Return a world with the same objects at the same time, in which nothing is under way.
+
+        Queue, history and what `at` was given are not copied; pods without a node wait anew.
+        """
+        world = World(
+            configuration=self._assembly.configuration,
+            registry=self._registry,
+            seed=self._seed,
+            start=self._assembly.clock.now(),
+        )
         with no_collections():
-            objects.fill(self)
+            for store in self._tables.stores.values():
+                for item in store.list():
+                    # Objects are never changed in place, except for version and signature.
+                    same = copy(item)
+                    if store.resource is PODS:
+                        same.interned = None
+                    world.put_item(store.resource, same)
+            world._tables.deliver(world._assembly.handlers)
+        world._tables.continue_uids(self._tables)
+        world._adopt, world.local_storage = self._adopt, set(self.local_storage)
+        return world
+
+    def _load(self, objects: Objects) -> None:
+        with no_collections():
+            self.notes += objects.fill(self)
             self._tables.deliver(self._assembly.handlers)
         self.notes += objects.missing(self._assembly.needed)
         self.notes += self._others()
@@ -165,8 +191,8 @@ class World(Editing):
         frameworks = self._assembly.profiles.frameworks
         others = Counter(
             each.spec.scheduler_name
-            for each in self._tables.stores["pods"].list()
-            if not each.spec.node_name and each.spec.scheduler_name not in frameworks
+            for each in self._tables.pods.on_node("")
+            if each.spec.scheduler_name not in frameworks
         )
         if others:
             names = ", ".join(f"{name} ({count})" for name, count in sorted(others.items()))
@@ -183,9 +209,19 @@ class World(Editing):
         return self._assembly.loop.time()
 
     @property
+    def busy(self) -> bool:
+        """Whether pods are still to arrive or to end, or calls of `at` are due."""
+        return len(self._agenda) > 0
+
+    @property
     def scheduler(self) -> Assembly:
         """The parts of the scheduler, for those who study these: engine, queue, node table."""
         return self._assembly
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of objects that scheduling reads here, those of plugins among them."""
+        return self._tables.kinds
 
     def placements(self) -> dict[str, str]:
         """Return the node of every pod that has one, by `namespace/name`, in this order."""
@@ -196,9 +232,7 @@ class World(Editing):
         """Return the pods of our profiles that have no node, by name."""
         frameworks = self._assembly.profiles.frameworks
         pods = (
-            each
-            for each in self._tables.stores["pods"].list()
-            if not each.spec.node_name and each.spec.scheduler_name in frameworks
+            each for each in self._tables.pods.on_node("") if each.spec.scheduler_name in frameworks
         )
         return tuple(self._waiting(each) for each in sorted(pods, key=lambda each: each.key))
 
@@ -440,7 +474,7 @@ class World(Editing):
             direct.stop()
         for task in [*self._tasks, *waiting, *self._assembly.background.tasks()]:
             task.cancel()
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(retrieve)
         loop.run(self.now, lambda _due: True)
         loop.close()
 
@@ -458,20 +492,3 @@ class World(Editing):
     def __del__(self) -> None:
         if hasattr(self, "_tasks"):
             self.close()
-
-
-def _weak(method: Callable[..., None]) -> Callable[..., None]:
-    reference = WeakMethod(method)
-
-    def call(*arguments: Any) -> None:
-        found = reference()
-        if found is not None:
-            found(*arguments)
-
-    return call
-
-
-def _retrieve(task: Task[Any]) -> None:
-    """Take note of the end of a cancelled task, so that asyncio does not report it."""
-    with suppress(CancelledError):
-        task.exception()

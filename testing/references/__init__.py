@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from testing import notebooks
 from testing.references import (
     commands,
     completion,
@@ -27,6 +28,12 @@ FILES: Final[Mapping[str, Callable[[], str]]] = {
     "kubestow.schema.json": configuration.schema,
     "metrics.md": metrics.page,
     "plugin-api.md": plugin_api.page,
+    **{
+        path.relative_to(notebooks.ROOT / "docs").with_suffix(".md").as_posix(): partial(
+            notebooks.page, path
+        )
+        for path in notebooks.NOTEBOOKS
+    },
     **{
         f"../scheduler/cli/completion/kubestow.{shell}": partial(completion.script, shell)
         for shell in ("bash", "zsh", "fish")

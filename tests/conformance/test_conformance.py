@@ -281,5 +281,5 @@ def test_the_committed_directory_must_be_complete(
     for path in VECTORS.glob(f"*{SUFFIX}"):
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.setattr("testing.conformance.reading.VECTORS", tmp_path)
-    with pytest.raises(VectorError, match="no vector file for unit/host_port"):
+    with pytest.raises(VectorError, match=r"no vector file for .*unit/host_port"):
         find_files([tmp_path])

@@ -124,7 +124,7 @@ def test_a_question_about_what_would_be_is_answered_and_changes_nothing(site: Si
     until(lambda: site.ask("whatif", pod).returncode == 3, "a pod that is known, and does not fit")
     found = site.ask("whatif", pod, "--add-node", "name=huge,cpu=2000,memory=1Gi")
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith(f"{pod} would go to huge, one of 1 of ")
+    assert found.stdout.startswith(f"{pod} would go to huge, the only one of ")
     assert "nothing is reserved" in found.stdout
     stored: dict[str, Any] = admin.request("GET", f"{path}/large")
     assert stored["spec"].get("nodeName") is None

@@ -36,7 +36,6 @@ COMMAND: Final = """\
 #!/bin/sh
 case $1 in
   run) shift; set -- run --secure-port={port} "$@" ;;
-  queue|explain) set -- "$@" --server=https://localhost:{port} ;;
 esac
 exec {python} -m scheduler "$@"
 """

@@ -24,7 +24,7 @@ CITATION: Final = re.compile(r"\b([\w./-]*\w\.go): ([A-Za-z_][\w.]*)")
 
 
 def sources() -> dict[str, list[Path]]:
-    """Return the Go files of Kubernetes and its staging modules, by file name."""
+    """Return the Go files of Kubernetes, its staging modules and cel-go, by file name."""
     go = shutil.which("go")
     if go is None:
         pytest.skip("the module cache is found with the command go, which is not installed")
@@ -36,6 +36,8 @@ def sources() -> dict[str, list[Path]]:
     )
     roots = [cache / "k8s.io" / f"kubernetes@{version}"]
     roots += (cache / "k8s.io").glob(f"*@v0{version.removeprefix('v1')}")
+    # Whose version kube-apiserver chose: no other is built here.
+    roots += (cache / "github.com" / "google").glob("cel-go@*")
     if not roots[0].is_dir():
         pytest.skip(f"{roots[0].name} is not in the module cache: binaries were given, not built")
     found: dict[str, list[Path]] = defaultdict(list)

@@ -37,15 +37,25 @@ Json = dict[str, Any]
 def until(condition: Callable[[], object], what: str, *, patience: float = PATIENCE_SECONDS) -> Any:
     """Poll until `condition` returns a true value; return that value.
 
+    An object that the API server does not have yet is waited for: 404 counts as false.
+
     Raises:
         AssertionError: it is still false after `patience` seconds.
+        ApiError: the API server answered `condition` with another error.
     """
     deadline = time.monotonic() + patience
-    while not (answer := condition()):
+    while True:
+        missing = None
+        try:
+            if answer := condition():
+                return answer
+        except ApiError as error:
+            if error.status != http.HTTPStatus.NOT_FOUND:
+                raise
+            missing = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience:.0f} s: {what}")
+            raise AssertionError(f"not within {patience:.0f} s: {what}") from missing
         time.sleep(POLL_SECONDS)
-    return answer
 
 
 class Workload:
@@ -95,10 +105,11 @@ class Workload:
         cpu: str = "4",
         pods: int = 110,
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, str] | None = None,
         **spec: object,
     ) -> None:
         """Create a node, which the context deletes at its end."""
-        size = {"cpu": cpu, "memory": "8Gi", "pods": str(pods)}
+        size = {"cpu": cpu, "memory": "8Gi", "pods": str(pods), **(resources or {})}
         body = {
             "metadata": {"name": name, "labels": dict(labels or {})},
             "spec": spec,
@@ -122,13 +133,19 @@ class Workload:
         cpu: str = "100m",
         gates: Sequence[str] = (),
         scheduler_name: str = "",
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
         container: Mapping[str, object] | None = None,
         **spec: object,
     ) -> Json:
         """Create a pod."""
         main = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
         body: Json = {
-            "metadata": {"name": name},
+            "metadata": {
+                "name": name,
+                "labels": dict(labels or {}),
+                "annotations": dict(annotations or {}),
+            },
             "spec": {
                 "schedulerName": scheduler_name or self.scheduler_name,
                 "containers": [{**main, **(container or {})}],

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from scheduler.cli.plugin.scaffold import POINTS, Scaffold, ScaffoldError
 from scheduler.cli.reporting import EXIT_FAILED
 
 NEW_HELP: Final = """\
@@ -65,7 +66,7 @@ def command() -> None:
     "--point",
     "points",
     multiple=True,
-    type=click.Choice(("pre-enqueue", "filter", "score", "reserve")),
+    type=click.Choice(POINTS),
     help="Extension point to take part in; may be repeated.  [default: filter]",
 )
 @click.option("--columnar", is_flag=True, help="Filter and Score have a columnar form as well.")
@@ -74,8 +75,6 @@ def command() -> None:
 )
 def new(*, name: str, points: tuple[str, ...], columnar: bool, folder: Path | None) -> None:
     """Write the files, and say what to do with them."""
-    from scheduler.cli.plugin.scaffold import Scaffold, ScaffoldError
-
     try:
         scaffold = Scaffold(name, points or ("filter",), columnar=columnar)
         written = scaffold.write(folder or Path(name))
@@ -107,6 +106,28 @@ def _arguments(_: click.Context, __: click.Parameter, text: str | None) -> dict[
     return found
 
 
+def _objects(_: click.Context, __: click.Parameter, path: Path | None) -> list[dict[str, Any]]:
+    """Read `--objects`: one or many manifests in YAML or JSON."""
+    import yaml
+
+    from scheduler.text.yaml_limits import check_limits
+
+    if path is None:
+        return []
+    try:
+        text = path.read_bytes()
+        check_limits(text)
+        found = [each for each in yaml.safe_load_all(text) if each is not None]
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{path.name}: {error}") from error
+    for each in found:
+        metadata = each.get("metadata") if isinstance(each, dict) else None
+        named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+        if not named or not all(isinstance(each.get(key), str) for key in ("apiVersion", "kind")):
+            raise click.BadParameter(f"{path.name}: no manifest, with kind and name: {each!r:.60}")
+    return found
+
+
 _args_option = click.option(
     "--args", callback=_arguments, metavar="JSON", help="Arguments of the plugin, or their file."
 )
@@ -116,6 +137,12 @@ _args_option = click.option(
 @click.argument("path")
 @_args_option
 @click.option("--key", "keys", multiple=True, help="Label or annotation that the plugin reads.")
+@click.option(
+    "--objects",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    callback=_objects,
+    help="Manifests of other objects that the plugin reads, such as custom resources.",
+)
 @click.option("--clusters", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random clusters.")
 @click.option(
@@ -130,9 +157,13 @@ _args_option = click.option(
 def check(*, path: str, output: str, **options: Any) -> None:
     """Check each class, print the reports, and exit with 1 if there is a fault."""
     from scheduler.cli.plugin.sources import PluginSource
+    from scheduler.testing import WorldError
     from scheduler.testing.examination import examine_plugin
 
-    reports = [examine_plugin(each, **options) for each in PluginSource.of(path).load()]
+    try:
+        reports = [examine_plugin(each, **options) for each in PluginSource.of(path).load()]
+    except WorldError as error:
+        raise click.BadParameter(str(error), param_hint="'--objects'") from error
     if output == "json":
         click.echo(json.dumps([each.to_data() for each in reports], indent=2))
     else:

@@ -11,7 +11,7 @@ from typing import Final
 
 from scheduler.cli.plugin import scaffold_texts as texts
 
-POINTS: Final = ("pre-enqueue", "filter", "score", "reserve")
+POINTS: Final = ("pre-enqueue", "pre-filter", "filter", "score", "reserve", "permit", "pre-bind")
 """Extension points in the order of the methods."""
 DOMAIN: Final = "example.com"
 _COLUMNAR: Final = ("filter", "score")
@@ -124,9 +124,11 @@ class Scaffold:
 
 _FRAMEWORK_NAMES: Final = (
     "MAX_NODE_SCORE",
+    "SKIP",
     "ActionType",
     "ClusterEvent",
     "ClusterEventWithHint",
+    "Code",
     "Codes",
     "Columns",
     "CycleState",
@@ -135,6 +137,7 @@ _FRAMEWORK_NAMES: Final = (
     "Int64Column",
     "NodeInfo",
     "NodeTableView",
+    "Permission",
     "ReuseRule",
     "Rows",
     "Status",

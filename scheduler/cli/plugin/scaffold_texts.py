@@ -49,6 +49,15 @@ METHODS: Final = {
         held = pod.metadata.labels.get(self._label) == "hold"
         return unresolvable(f"label {self._label} is hold") if held else None
 ''',
+    "pre-filter": '''
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Reject a pod with the label at once while no node has it."""
+        if self._label not in pod.metadata.labels:
+            return None
+        # One look at the column of the label instead of one at each node; -1 stands for no label.
+        there = bool((table.label_column(self._label)[table.rows] >= 0).any())
+        return None if there else self._no_node
+''',
     "filter": '''
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Accept nodes that have the value of the pod; every node if the pod has none."""
@@ -115,6 +124,28 @@ METHODS: Final = {
         elif new is not None and new.spec.node_name and self._label in new.metadata.labels:
             self._holders.add(new.uid)
 ''',
+    "permit": '''
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
+        """Let a pod with the value "wait" wait on its node until its label changes."""
+        if pod.metadata.labels.get(self._label) != "wait":
+            return None, 0.0
+        reason = f"waits until label {self._label} is no longer wait"
+        return Status(Code.WAIT, (reason,)), self._wait_seconds
+''',
+    "pre-bind": '''
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Skip pods without the label: for them `pre_bind` has nothing to do."""
+        return None if self._label in pod.metadata.labels else SKIP
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Note the node in an annotation, before the pod is bound to it."""
+        annotations = {self._label: node_name}
+        meta = pod.metadata
+        # A merge patch; an exception undoes Reserve, and the pod is tried again.
+        body = {"metadata": {"annotations": annotations}}
+        await self._api.patch("pods", meta.name, meta.namespace, body)
+        return None
+''',
 }
 """Methods by extension point; those called `columnar` stand beside the scalar form."""
 
@@ -122,9 +153,27 @@ FIELDS: Final = {
     "reserve": """\
     #: Pods with the label that may be on nodes at the same time.
     tokens: int = 3
-"""
+""",
+    "permit": """\
+    #: Seconds that a pod may wait on its node before it is rejected, at most 900.
+    wait_seconds: float = 300
+""",
 }
 ATTRIBUTES: Final = {
+    "permit": """\
+    #: An event of `events_to_register` asks `permit` again about pods that wait.
+    permit_on_events: ClassVar[bool] = True
+""",
+    "pre-bind": """\
+    permissions: ClassVar[tuple[Permission, ...]] = (
+        Permission(
+            resource="pods",
+            verbs=("patch",),
+            purpose="@class: noting the node of a pod",
+            without="pods with the label @label cannot be bound",
+        ),
+    )
+""",
     "score columnar": """\
     #: A raw score depends on nothing but the labels of the node.
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
@@ -132,6 +181,9 @@ ATTRIBUTES: Final = {
 }
 CONSTRUCTOR: Final = {
     "filter": '        self._other = unresolvable("node(s) had another value of " + args.label)\n',
+    "pre-filter": '        self._no_node = unresolvable("no node has the label " + args.label)\n',
+    "permit": "        self._wait_seconds = args.wait_seconds\n",
+    "pre-bind": "        self._api = handle.api\n",
     "reserve": """\
         self._tokens = args.tokens
         self._holders: set[str] = set()
@@ -142,13 +194,20 @@ CHECKS: Final = {
     "reserve": """\
         if args.tokens < 1:
             yield "tokens", f"{args.tokens} lets no pod in; write 1 or more"
-"""
+""",
+    "permit": """\
+        if not 0 < args.wait_seconds <= 900:
+            yield "waitSeconds", f"{args.wait_seconds} is not within 0 to 900 seconds"
+""",
 }
 WHAT: Final = {
     "pre-enqueue": "Holds pods whose label says so.",
+    "pre-filter": "Rejects pods with a label that no node has.",
     "filter": "Keeps pods on nodes with the same value of a label.",
     "score": "Prefers nodes with a large number in their label.",
     "reserve": "Lets no more pods with a label run than there are tokens.",
+    "permit": "Lets pods wait on their nodes while their label says so.",
+    "pre-bind": "Notes the node of a pod in an annotation.",
 }
 EVENTS_HEAD: Final = '''
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -162,6 +221,11 @@ EVENT: Final = """\
 """
 EVENTS: Final = {
     "pre-enqueue": (("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),),
+    "pre-filter": (
+        ("NODE", "ActionType.ADD | ActionType.UPDATE_NODE_LABEL"),
+        ("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),
+    ),
+    "permit": (("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),),
     "filter": (
         ("NODE", "ActionType.ADD | ActionType.UPDATE_NODE_LABEL"),
         ("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),
@@ -197,6 +261,16 @@ def test_a_pod_is_held(cluster: Cluster) -> None:
     cluster.add_pods(pod("held", labels={LABEL: "hold"}))
     cluster.assert_unschedulable("held", plugin="@name", reason="is hold")
 """,
+    "pre-filter": """
+
+def test_a_pod_waits_for_a_node_with_the_label(cluster: Cluster) -> None:
+    cluster.enable(@class)
+    cluster.add_node(node("bare"))
+    cluster.add_pods(pod("web", labels={LABEL: "a"}))
+    cluster.assert_unschedulable("web", plugin="@name", reason="no node has the label")
+    cluster.add_node(node("n1", labels={LABEL: "a"}))
+    cluster.assert_scheduled("web")
+""",
     "filter": """
 
 def test_a_pod_goes_to_a_node_with_its_value(cluster: Cluster) -> None:
@@ -227,6 +301,34 @@ def test_tokens_are_taken_and_given_back(cluster: Cluster) -> None:
     cluster.assert_unschedulable("web-1", plugin="@name", reason="tokens are taken")
     cluster.world.remove("Pod", "web-0", "default")
     cluster.assert_scheduled("web-1")
+""",
+    "permit": """
+
+def test_a_pod_waits_until_its_label_changes(cluster: Cluster) -> None:
+    cluster.enable(@class)
+    cluster.add_node(node("n1", labels={LABEL: "wait"}))
+    cluster.add_pods(pod("web", labels={LABEL: "wait"}))
+    cluster.tick(10)
+    assert not cluster.world.placements()
+    cluster.add(pod("web", labels={LABEL: "go"}))
+    cluster.assert_scheduled("web", node="n1")
+
+
+def test_a_pod_that_waits_too_long_is_rejected(cluster: Cluster) -> None:
+    cluster.enable(@class, {"waitSeconds": 60})
+    cluster.add_node(node("n1", labels={LABEL: "wait"}))
+    cluster.add_pods(pod("web", labels={LABEL: "wait"}))
+    cluster.tick(61)
+    assert any("timeout" in each.note for each in cluster.events)
+""",
+    "pre-bind": """
+
+def test_the_node_is_noted_on_the_pod(cluster: Cluster) -> None:
+    cluster.enable(@class)
+    cluster.add_node(node("n1", labels={LABEL: "a"}))
+    cluster.add_pods(pod("web", labels={LABEL: "a"}))
+    cluster.assert_scheduled("web")
+    assert cluster.world.pod("default/web").metadata.annotations[LABEL] == "n1"
 """,
 }
 

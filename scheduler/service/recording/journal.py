@@ -13,19 +13,20 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from random import Random
 from typing import Any, Concatenate, Final, ParamSpec
 
 import msgspec
 
+from scheduler.bundle.custom_objects import encode_custom, encode_identity
 from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, encode
 from scheduler.bundle.objects import encode_object
 from scheduler.bundle.outcomes import failure_data, outcome_of
 from scheduler.client.custom_resources import is_reference
-from scheduler.client.deltas import Delta
-from scheduler.client.resources import RESOURCES
+from scheduler.client.deltas import Delta, DeltaType
+from scheduler.client.resources import Resource
 from scheduler.engine import Attempt, Engine, Failure
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.queue import SchedulingQueue
@@ -136,9 +137,7 @@ class Journal:
 
     @_guarded
     def deltas(self, plural: str, batch: Sequence[Delta[Any]]) -> None:
-        """Note changes of objects, before they are applied; a replay has no custom resources."""
-        if is_reference(plural):
-            return
+        """Note changes of objects, before they are applied."""
         now = self._times()
         for delta in batch:
             self._append(DELTA, (plural, delta, now))
@@ -213,18 +212,23 @@ class Journal:
         return {"position": state[-1], "gauss": gauss, "words": words}
 
 
-def encoded(entry: Entry, kept_annotations: Sequence[str]) -> Entry:
-    """Return an entry as it is written."""
+def encoded(
+    entry: Entry, resources: Mapping[str, Resource[Any]], kept_annotations: Sequence[str]
+) -> Entry:
+    """Return an entry as it is written; `resources` are those that are watched, by plural."""
     section, data = entry
     if section != DELTA:
         return entry
     plural, delta, times = data
-    obj = encode_object(RESOURCES[plural], delta.object, kept_annotations)
-    return section, times | {
-        "plural": plural,
-        "type": delta.type.value,
-        "object": msgspec.Raw(obj),
-    }
+    resource, kind = resources[plural], delta.type
+    if is_reference(plural):
+        obj = encode_custom(resource, delta.object, kept_annotations)
+        if obj is None:
+            # A replay goes on without it, as one that began without it.
+            obj, kind = encode_identity(resource, delta.object), DeltaType.DELETED
+    else:
+        obj = encode_object(resource, delta.object, kept_annotations)
+    return section, times | {"plural": plural, "type": kind.value, "object": msgspec.Raw(obj)}
 
 
 def memory_of(info: QueuedPodInfo) -> dict[str, msgspec.Raw]:

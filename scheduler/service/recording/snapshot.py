@@ -15,6 +15,7 @@ import msgspec
 
 from config import configz
 from scheduler.api.pod import Pod
+from scheduler.bundle.custom_objects import encode_custom, left_out
 from scheduler.bundle.format import (
     ASSUMED,
     CONFIGURATION,
@@ -28,6 +29,7 @@ from scheduler.bundle.format import (
     encode,
 )
 from scheduler.bundle.objects import encode_object, without_secrets
+from scheduler.bundle.redaction_words import struct_fields
 from scheduler.client.custom_resources import is_reference
 from scheduler.client.resources import PODS, Resource
 from scheduler.decisions import Decision
@@ -52,6 +54,8 @@ class Snapshot:
     time: float = 0.0
     _state: dict[str, Any] = field(default_factory=dict)
     _objects: list[tuple[Resource[Any], list[Any]]] = field(default_factory=list)
+    #: Fields of the types that plugins declare, by custom resource.
+    _custom_fields: dict[str, list[str]] = field(default_factory=dict)
     _rows: list[list[Pod]] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
     _assumed: dict[str, Pod] = field(default_factory=dict)
@@ -89,8 +93,11 @@ class Snapshot:
         self._objects = [
             (each.resource, list(each.store.list()))
             for each in wiring.reflectors
-            if each.resource.plural not in NEVER_BUNDLED and not is_reference(each.resource.plural)
+            if each.resource.plural not in NEVER_BUNDLED
         ]
+        custom = [resource for resource, _ in self._objects if is_reference(resource.plural)]
+        self.left_out += left_out(custom)
+        self._custom_fields = {each.plural: sorted(struct_fields(each.type)) for each in custom}
         self._decisions = wiring.scheduling.decisions.history.every()
         under_way = {uid: each.info for uid, each in wiring.scheduling.binding.under_way.items()}
         yield
@@ -168,6 +175,7 @@ class Snapshot:
                 "configuration": without_secrets(configuration),
                 "featureGates": feature_gates,
                 "plugins": self._plugin_classes(),
+                "customFields": self._custom_fields,
             },
         )
         yield STATE, self._state
@@ -176,14 +184,17 @@ class Snapshot:
             yield ROW, {"node": name, "pods": [pod.uid for pod in self._rows[row]]}
         # Pods last: what they refer to is known then.
         for resource, items in sorted(self._objects, key=lambda each: each[0] is PODS):
-            yield from ((OBJECT, self._encoded(resource, each)) for each in items)
+            encoded = (self._encoded(resource, each) for each in items)
+            yield from ((OBJECT, each) for each in encoded if each is not None)
         yield from ((QUEUE, each) for each in self._queue)
         yield from ((ASSUMED, each) for each in self._assumed_records)
         yield from ((PLUGIN, each) for each in self._plugins)
         yield from ((LEDGER, each) for each in self._ledger)
         yield from ((DECISION, each) for each in self._decisions)
 
-    def _encoded(self, resource: Resource[Any], item: Any) -> bytes:
+    def _encoded(self, resource: Resource[Any], item: Any) -> bytes | None:
+        if is_reference(resource.plural):
+            return encode_custom(resource, item, self.kept_annotations)
         return encode_object(resource, item, self.kept_annotations)
 
     def _plugin_classes(self) -> dict[str, list[str]]:

@@ -209,12 +209,13 @@ class BundleStreams:
         """Yield the journal up to its end, then the end of the file."""
         monotonic = self._wiring.connections.clock.monotonic
         until, written = monotonic() + duration, monotonic()
+        resources = {each.resource.plural: each.resource for each in self._wiring.reflectors}
         while True:
             end = monotonic() + SLICE_SECONDS
             ready: list[bytes] = []
             while monotonic() < end and (entry := journal.take()) is not None:
                 try:
-                    ready.append(writer.add(*encoded(entry, kept)))
+                    ready.append(writer.add(*encoded(entry, resources, kept)))
                 except Exception as error:  # noqa: BLE001 - the file ends in order before it
                     journal.fail(error)
                     journal.clear()

@@ -26,6 +26,7 @@ from config import Configuration, configz
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import ConfigurationError
 from scheduler.service.options import RunOptions, own_namespace
+from scheduler.service.plugin_overruns import SwitchedOff
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.plugin_modules import FreshImports
 from scheduler.service.reload.reading import (
@@ -70,6 +71,8 @@ _REASONS: Final = {
     RESTART_REQUIRED: "RestartRequired",
     FAILED: "ReloadFailed",
 }
+WAITED_FOR: Final = "plugin {} was switched off: the pod is tried again without it"
+
 _MAX_NOTE: Final = 1000
 """Characters of an Event's note; the API server accepts 1024 bytes."""
 
@@ -122,6 +125,8 @@ class Reloader:
         self._metrics.configuration_in_force(self.generation)
         #: Of the last change that was taken over.
         self.pause = LongestPause()
+        self._overruns = wiring.scheduling.overruns
+        self._overruns.switch_off = self._start_switching_off
 
     @property
     def configuration(self) -> Configuration:
@@ -137,7 +142,42 @@ class Reloader:
                 "problems": list(self.refusal.problems),
                 "time": self.refusal.time,
             }
+        if switched_off := self._overruns.off():
+            status["switchedOff"] = [
+                {"profile": each.profile, "plugin": each.plugin, "since": each.since}
+                for each in switched_off
+            ]
         return {**configz(self.configuration), "kubestow": status}
+
+    def _start_switching_off(self, off: SwitchedOff) -> None:
+        # In the middle of a cycle.
+        self.wiring.state.background.start(self.switch_off(off), name="switch off plugin")
+
+    async def switch_off(self, off: SwitchedOff) -> None:
+        """Go on without a plugin in one profile, from the end of the present cycle on.
+
+        Reservations made through it are undone by the binding cycles that hold them, and pods that
+        wait for it at Permit are rejected, so that they are tried again without it.
+        """
+        async with self._one_at_a_time:
+            if off not in self._overruns.off():
+                # Files were taken over meanwhile.
+                return
+            try:
+                prepared = self._takeover.without(off.profile, off.plugin)
+                if prepared is not None:
+                    await self._catch_up(prepared, self.pause)
+            except Exception:  # noqa: BLE001 - boundary: methods of plugins are called
+                _log.exception("plugin cannot be switched off", plugin=off.plugin)
+                prepared = None
+            if prepared is None:
+                self._overruns.stays_on(off)
+                return
+            self._takeover.commit(prepared)
+            self._overruns.went_off(off)
+            self._takeover.reject_waiting(off.profile, off.plugin, WAITED_FOR.format(off.plugin))
+        note = f"Plugin {off.plugin} of profile {off.profile} {off}"
+        self._record("Warning", "PluginSwitchedOff", "SwitchingOff", note)
 
     async def run(self) -> None:
         """Watch the files until cancelled."""
@@ -216,6 +256,7 @@ class Reloader:
         declared, pause = self.wiring.state.permissions.declared, self.pause
         with pause.part():
             added = self._takeover.commit(prepared)
+            self._overruns.all_on()
         self._put_in_force(seen)
         self.generation += 1
         self._metrics.configuration_reload(SUCCESS, refused=False)
@@ -227,7 +268,8 @@ class Reloader:
             longest_pause_ms=round(1e3 * pause.seconds, 1),
             longest_pause_cpu_ms=round(1e3 * pause.cpu_seconds, 1),
         )
-        self._record("Normal", SUCCESS, f"Took over generation {self.generation} of {self._file}")
+        note = f"Took over generation {self.generation} of {self._file}"
+        self._record("Normal", _REASONS[SUCCESS], "Reloading", note)
         if added:
             await self._queue_known(added)
         if self.wiring.state.permissions.declared != declared:
@@ -306,10 +348,10 @@ class Reloader:
             problems=list(problems),
         )
         note = f"Generation {self.generation} stays in force, refused {self._file}: "
-        self._record("Warning", result, note + "; ".join(problems))
+        self._record("Warning", _REASONS[result], "Reloading", note + "; ".join(problems))
         return result
 
-    def _record(self, kind: str, result: str, note: str) -> None:
+    def _record(self, kind: str, reason: str, action: str, note: str) -> None:
         election = self._takeover.configuration.effective.leader_election
         lease = ObjectReference(
             kind="Lease",
@@ -318,7 +360,7 @@ class Reloader:
             name=election.resource_name,
         )
         note = note if len(note) <= _MAX_NOTE else f"{note[: _MAX_NOTE - 3]}..."
-        self.wiring.connections.events.record(lease, kind, _REASONS[result], "Reloading", note)
+        self.wiring.connections.events.record(lease, kind, reason, action, note)
 
     @property
     def _file(self) -> str:

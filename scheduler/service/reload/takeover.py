@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config import Configuration, differences, needing_restart
+from config import Configuration, ResolvedProfile, differences, needing_restart
 from scheduler.api.pod import Pod
 from scheduler.engine import Attempt, Framework
 from scheduler.extenders.transport import ExtenderClient
@@ -22,7 +22,7 @@ from scheduler.framework.plugin_names import RESOURCE_QUOTA
 from scheduler.queue import QueueProfiles, registered_resources
 from scheduler.queue.queueing_hints import QueueingHintMap
 from scheduler.service.options import seconds
-from scheduler.service.resources import ALWAYS
+from scheduler.service.resources import same_fields, watched_resource
 from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.stages.profiles import BuiltPlugin, BuiltProfile, rebuild
 from scheduler.service.stages.reflectors import json_kept, needed_plurals
@@ -94,20 +94,24 @@ class Takeover:
         before = shared.copy()
         shared.forget(forgotten)
         try:
-            return self._build(configuration, registry, before)
+            return self._build(configuration, configuration.profiles, registry, before)
         except BaseException:
             shared.restore(before)
             raise
 
     def _build(
-        self, configuration: Configuration, registry: Registry, shared: SharedObjects
+        self,
+        configuration: Configuration,
+        resolved: Sequence[ResolvedProfile],
+        registry: Mapping[str, Any],
+        shared: SharedObjects,
     ) -> Prepared:
         wiring = self._wiring
         profiles, connections, state = wiring.profiles, wiring.connections, wiring.state
         extenders = configuration.effective.extenders
         renew = extenders != self._configuration.effective.extenders
         clients = state.extender_transport.clients_of(extenders) if renew else None
-        built = rebuild(configuration.profiles, profiles, connections, state, registry, renew=renew)
+        built = rebuild(resolved, profiles, connections, state, registry, renew=renew)
         frameworks = {name: each.framework for name, each in built.items()}
         replaced = {
             name: each
@@ -141,15 +145,40 @@ class Takeover:
         subscriptions: Iterable[PluginSubscriptions],
     ) -> None:
         subscribed: frozenset[str] = frozenset().union(*(each.plurals for each in subscriptions))
-        watched = {*ALWAYS, *(each.resource.plural for each in self._wiring.reflectors)}
-        unwatched = set(needed_plurals(frameworks, registered, subscribed)) - watched
-        if unwatched:
-            raise RestartRequiredError(
-                [
-                    f"no plugin read {each} so far: watching it needs a restart"
-                    for each in sorted(unwatched)
-                ]
-            )
+        watched = {each.resource.plural: each.resource for each in self._wiring.reflectors}
+        plugins = [each for one in frameworks.values() for each in one.plugins.values()]
+        reasons = []
+        for plural in sorted(needed_plurals(frameworks, registered, subscribed)):
+            known = watched.get(plural)
+            if known is None:
+                reasons.append(f"no plugin read {plural} so far: watching it needs a restart")
+            elif not same_fields(known.type, watched_resource(plural, plugins).type):
+                reasons.append(f"other fields in the type of {plural} need a restart")
+        if reasons:
+            raise RestartRequiredError(reasons)
+
+    def without(self, profile: str, plugin: str) -> Prepared | None:
+        """Build a profile without one of its plugins; None if it cannot do without.
+
+        The configuration stays in force, so that a reload builds the plugin again.
+        """
+        built = self._wiring.profiles.built
+        known = built.get(profile)
+        left = None if known is None else known.resolved.without(plugin)
+        if left is None:
+            return None
+        resolved = [left if name == profile else each.resolved for name, each in built.items()]
+        factories = {
+            name: each.factory for one in built.values() for name, each in one.plugins.items()
+        }
+        shared = self._wiring.profiles.shared.copy()
+        return self._build(self._configuration, resolved, factories, shared)
+
+    def reject_waiting(self, profile: str, plugin: str, message: str) -> None:
+        """Reject the pods of a profile that wait at Permit for the plugin."""
+        for waiting in self._wiring.state.waiting_pods:
+            if waiting.pod.spec.scheduler_name == profile and plugin in waiting.pending_plugins():
+                waiting.reject(plugin, message)
 
     def begin_catching_up(self, prepared: Prepared) -> None:
         """Let new plugins hear of changes; call it between two cycles, when none is deferred."""
@@ -186,6 +215,7 @@ class Takeover:
             binder = extender_binder(wiring.connections, state, wiring.profiles)
             scheduling.binding.extenders = binder
         percentage, budget, initial, maximum = _settings(prepared.configuration)
+        wiring.profiles.budget.seconds = budget
         scheduling.engine.replace_frameworks(
             wiring.profiles.frameworks,
             percentage_of_nodes_to_score=int(percentage),
@@ -194,6 +224,7 @@ class Takeover:
         connect_handles(wiring.connections, state, wiring.profiles, scheduling)
         scheduling.conditions.replace(wiring.profiles.frameworks)
         scheduling.exceptions.forget()
+        scheduling.overruns.forget()
         scheduling.decisions.replace_frameworks(wiring.profiles.frameworks)
         limits = prepared.configuration.options.decision_history
         scheduling.decisions.history.resize(limits.pods, limits.attempts_per_pod)

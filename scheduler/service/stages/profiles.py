@@ -7,20 +7,27 @@ knows, and a profile whose plugins are all the same keeps its framework.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from config import ResolvedProfile
+from config.loading import OverrunPolicy
+from config.types import PluginIsolation
 from scheduler.engine import Framework
 from scheduler.engine.kubelet_rejections import KubeletRejections
+from scheduler.engine.measured_plugin import MeasuredPlugin, PluginBudget
 from scheduler.framework import Registry
+from scheduler.framework.extension_points import PRE_FILTER
 from scheduler.metrics import DeclaredMetrics, PluginFamilies
 from scheduler.service.api_writer import ServiceApiWriter
 from scheduler.service.handle import ServiceHandle
+from scheduler.service.isolated_plugin import IsolatedPlugin
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.options import seconds
+from scheduler.service.plugin_overruns import IN_TREE
 from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.state import State
@@ -36,6 +43,7 @@ class BuiltPlugin:
     args: Any
     subscriptions: PluginSubscriptions
     metrics: DeclaredMetrics
+    isolation: PluginIsolation | None = None
 
     def withdraw(self) -> None:
         """End what the host does for the plugin: nothing uses it any more."""
@@ -66,6 +74,22 @@ class Profiles:
     rejections: KubeletRejections
     #: Filters changed nodes again before a bind; None when that is switched off.
     recheck: NodeRecheck | None
+    #: The time that plugins may use.
+    budget: PluginBudget
+    #: Whether `isolation` of the profiles is obeyed; else such plugins run as all others do.
+    isolates: bool
+
+    def overrun_policies(self) -> dict[str, OverrunPolicy]:
+        """Return what follows when a plugin exceeds its time budget, by profile."""
+        return {name: each.resolved.overruns for name, each in self.built.items()}
+
+    def with_plugin(self, plugin: str) -> list[str]:
+        """Return the names of the profiles that have the plugin."""
+        return [name for name, each in self.built.items() if plugin in each.plugins]
+
+    def plugins(self) -> list[Any]:
+        """Return the plugins of all profiles."""
+        return [plugin for each in self.frameworks.values() for plugin in each.plugins.values()]
 
     def replace(self, built: Mapping[str, BuiltProfile]) -> None:
         """Put other profiles in force, in the order of `built`."""
@@ -80,13 +104,17 @@ class _PluginSource(Mapping[str, Any]):
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Mapping[str, Any],
         handle: ServiceHandle,
         state: State,
         metrics: PluginFamilies,
         before: Mapping[str, BuiltPlugin] | None,
+        isolation: Mapping[str, PluginIsolation],
+        isolated_call: Callable[[str, str], None],
     ) -> None:
         """`before`: the plugins of the profile in force; None at the start."""
+        self._isolation = isolation
+        self._isolated_call = isolated_call
         self._metrics = metrics
         self._registry = registry
         self._handle = handle
@@ -106,26 +134,44 @@ class _PluginSource(Mapping[str, Any]):
 
     def _make(self, name: str, args: Any, _handle: object) -> Any:
         factory, known = self._registry[name], self._before.get(name)
-        if known is None or known.factory is not factory or known.args != args:
+        isolation = self._isolation.get(name)
+        if known is None or (known.factory, known.args, known.isolation) != (
+            factory,
+            args,
+            isolation,
+        ):
             subscriptions = PluginSubscriptions(self._state.subscriptions, attached=self._attached)
             metrics = self._metrics.declare(name, getattr(factory, "metrics", ()))
             metrics.forget_with(subscriptions)
             plugin = factory(args, self._handle.for_plugin(subscriptions, metrics))
+            if isolation is not None:
+                plugin = IsolatedPlugin(plugin, seconds(isolation.timeout), self._isolated_call)
             if self._attached:
                 metrics.expose()
-            known = BuiltPlugin(plugin, factory, args, subscriptions, metrics)
+            known = BuiltPlugin(plugin, factory, args, subscriptions, metrics, isolation)
         self.plugins[name] = known
         return known.plugin
 
 
-def build_profiles(connections: Connections, state: State, registry: Registry) -> Profiles:
-    """Instantiate the plugins. Raises ConfigurationError."""
+def build_profiles(
+    connections: Connections, state: State, registry: Registry, *, isolates: bool = False
+) -> Profiles:
+    """Instantiate the plugins.
+
+    `isolates`: whether `isolation` of the profiles is obeyed; in virtual time there is none.
+    Raises ConfigurationError.
+    """
     settings = connections.configuration.options
     recheck = NodeRecheck(connections.metrics) if settings.recheck_before_bind else None
     rejections = KubeletRejections(
         state.cache.table, seconds(settings.kubelet_rejection_backoff), connections.clock
     )
-    profiles = Profiles({}, {}, SharedObjects(), rejections, recheck)
+    budget = PluginBudget(
+        connections.clock.monotonic,
+        seconds(settings.plugin_time_budget),
+        connections.metrics.engine.over_budget,
+    )
+    profiles = Profiles({}, {}, SharedObjects(), rejections, recheck, budget, isolates)
     resolved = connections.configuration.profiles
     profiles.replace(rebuild(resolved, profiles, connections, state, registry, start=True))
     return profiles
@@ -136,7 +182,7 @@ def rebuild(
     profiles: Profiles,
     connections: Connections,
     state: State,
-    registry: Registry,
+    registry: Mapping[str, Any],
     *,
     start: bool = False,
     renew: bool = False,
@@ -148,6 +194,7 @@ def rebuild(
     Unless it is the `start`, new plugins hear of nothing before their subscriptions catch up.
     Objects that they share are added to `profiles.shared`. Raises ConfigurationError.
     """
+    connections.metrics.plugins.begin()
     return {
         each.scheduler_name: _build(
             each, profiles, connections, state, registry, start=start, renew=renew
@@ -161,7 +208,7 @@ def _build(
     profiles: Profiles,
     connections: Connections,
     state: State,
-    registry: Registry,
+    registry: Mapping[str, Any],
     *,
     start: bool,
     renew: bool,
@@ -169,11 +216,43 @@ def _build(
     known = profiles.built.get(resolved.scheduler_name)
     handle = known.handle if known else _handle(resolved, connections, state, profiles)
     before = None if start else known.plugins if known else {}
-    source = _PluginSource(registry, handle, state, connections.metrics.plugins, before)
-    framework = Framework(resolved, source, handle, last_filters=(profiles.rejections,))
+    isolation = {each.plugin: each for each in resolved.isolation if profiles.isolates}
+    source = _PluginSource(
+        registry,
+        handle,
+        state,
+        connections.metrics.plugins,
+        before,
+        isolation,
+        connections.metrics.plugin_faults.isolated,
+    )
+    framework = Framework(
+        _with_pre_filter(resolved, isolation),
+        source,
+        handle,
+        last_filters=(profiles.rejections,),
+        measure=partial(_measured, resolved.scheduler_name, profiles),
+    )
     if known and not renew and known.resolved == resolved and known.plugins == source.plugins:
         return known
     return BuiltProfile(resolved, framework, handle, source.plugins)
+
+
+def _with_pre_filter(resolved: ResolvedProfile, isolation: Collection[str]) -> ResolvedProfile:
+    """Enable isolated plugins at PreFilter, where they do their work."""
+    enabled = resolved.points[PRE_FILTER.yaml]
+    added = tuple(name for name in resolved.plugins if name in isolation and name not in enabled)
+    if not added:
+        return resolved
+    points = {**resolved.points, PRE_FILTER.yaml: (*enabled, *added)}
+    return dataclasses.replace(resolved, points=points)
+
+
+def _measured(profile: str, profiles: Profiles, plugin: Any) -> Any:
+    """Return what the framework calls in place of a plugin."""
+    if plugin is profiles.rejections or plugin.name in IN_TREE:
+        return plugin
+    return MeasuredPlugin(plugin, profile, profiles.budget)
 
 
 def _handle(

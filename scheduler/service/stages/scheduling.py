@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -25,6 +25,7 @@ from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import seconds
 from scheduler.service.plugin_conditions import PluginConditions
 from scheduler.service.plugin_exceptions import PluginExceptions
+from scheduler.service.plugin_overruns import PluginOverruns
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.profiles import Profiles
@@ -53,6 +54,14 @@ class Scheduling:
     hints: dict[str, QueueingHintMap]
     decisions: DecisionRecorder
     exceptions: PluginExceptions
+    overruns: PluginOverruns
+
+    def plugin_faults(self, profile: str, plugins: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return lines about what went wrong with the plugins of a profile, by plugin."""
+        lines = self.overruns.of_profile(profile, plugins)
+        for plugin, raised in self.exceptions.of_plugins(plugins).items():
+            lines[plugin] = (*lines.get(plugin, ()), *raised)
+        return lines
 
 
 def build_scheduling(
@@ -74,7 +83,7 @@ def build_scheduling(
     budget = _budget(connections)
     hints = hint_maps(connections, profiles.frameworks, extenders=bool(state.extenders))
     registered = registered_resources(hints)
-    raised = PluginExceptions(metrics.plugin_exception)
+    raised = PluginExceptions(metrics.plugin_faults.raised)
     queue = _queue(
         connections, state, profiles, features, budget, max_in_unschedulable, hints, raised
     )
@@ -110,7 +119,7 @@ def build_scheduling(
     )
     scheduling = Scheduling(
         queue, registered, features, engine, gates, failures, binding, loop, budget, conditions,
-        hints, decisions, raised,
+        hints, decisions, raised, _overruns(connections, profiles),
     )  # fmt: skip
     connect_handles(connections, state, profiles, scheduling)
     return scheduling
@@ -145,6 +154,14 @@ def hint_maps(
         )
         for name, framework in frameworks.items()
     }
+
+
+def _overruns(connections: Connections, profiles: Profiles) -> PluginOverruns:
+    metrics = connections.metrics
+    overruns = PluginOverruns(metrics.plugin_faults, connections.clock, profiles.overrun_policies)
+    overruns.profiles_of = profiles.with_plugin
+    metrics.engine.on_over_budget = overruns.overran
+    return overruns
 
 
 def _gates(

@@ -13,18 +13,13 @@ import msgspec
 
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod, PodSpec
-from scheduler.client.resources import NODES, PODS, RESOURCES, Resource
+from scheduler.client.kinds import BUILT_IN, Kinds
+from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.pages import Change
 
 JsonObject = dict[str, Any]
 
-KINDS: Final[dict[str, Resource[Any]]] = {
-    resource.kind: resource
-    for resource in RESOURCES.values()
-    if resource.plural not in ("leases", "events")
-}
-"""The kinds that scheduling reads."""
-
+_BUILT_IN: Final = Kinds()
 
 MAX_OBJECT_BYTES: Final = 256 * 1024
 """JSON of an object to edit, without the fields that scheduling does not read."""
@@ -34,26 +29,27 @@ class ChangeError(ValueError):
     """A change that cannot be made; the text says which, and why."""
 
 
-def resource_of(kind: str) -> Resource[Any]:
+def resource_of(kind: str, kinds: Kinds = _BUILT_IN) -> Resource[Any]:
     """Return the resource of a kind. Raises ChangeError."""
-    resource = KINDS.get(kind)
+    resource = kinds.named(kind)
     if resource is None:
-        known = ", ".join(sorted(KINDS))
+        known = ", ".join(kinds.names())
         raise ChangeError(f"scheduling reads no {kind[:60]!r}; it reads {known}")
     return resource
 
 
-def as_json(item: Any) -> JsonObject:
+def as_json(item: Any, resource: Resource[Any] | None = None) -> JsonObject:
     """Return a typed object as it stands in a manifest, with the fields that scheduling reads.
 
-    Raises ChangeError for one so large that it would take long.
+    `resource` is needed for custom ones. Raises ChangeError for an object so large that it would
+    take long.
     """
     if isinstance(item, Pod):
         spec = PodSpec(**{name: getattr(item.spec, name) for name in PodSpec.__struct_fields__})
         item = msgspec.structs.replace(item, interned=None, pin="", spec=spec)
-        resource: Resource[Any] = PODS
-    else:
-        resource = next(each for each in KINDS.values() if each.type is type(item))
+        resource = PODS
+    if resource is None:
+        resource = next(each for each in BUILT_IN.values() if each.type is type(item))
     encoded = resource.encode(item)
     if len(encoded) > MAX_OBJECT_BYTES:
         raise ChangeError(
@@ -67,37 +63,50 @@ def as_json(item: Any) -> JsonObject:
 
 
 def edited(
-    change: Change, find: Callable[[str, str], Any | None]
+    change: Change, kinds: Kinds, find: Callable[[Resource[Any], str], Any | None]
 ) -> tuple[Resource[Any], Any | None, Any | None]:
     """Return the resource of a change, the object before it and after it; None for none.
 
-    `find(kind, key)` returns the present object. What is added has no UID. Raises ChangeError for a
-    change that cannot be made.
+    `find(resource, key)` returns the present object. What is added has no UID. Raises ChangeError
+    for a change that cannot be made.
     """
-    resource = resource_of(change.kind)
+    resource = _resource_of(change, kinds)
     where = f"{change.kind} {change.name}"[:200]
     try:
         if change.action == "add":
             return _added(resource, change.value, find, where)
-        known = find(change.kind, change.name)
+        known = find(resource, change.name)
         if known is None:
             raise ChangeError(f"there is no {where}")
         if change.action == "remove":
             return resource, known, None
-        item = decoded(resource, applied(change, as_json(known)), where)
+        item = decoded(resource, applied(change, as_json(known, resource)), where)
     except RecursionError:
         raise ChangeError(f"{where}: nests too deeply") from None
     check_identity(known.metadata, item.metadata, f"{where}: {change.path[:80]}")
     return resource, known, item
 
 
+def _resource_of(change: Change, kinds: Kinds) -> Resource[Any]:
+    """Return the resource of a change: of an object to add by its manifest, if that says it."""
+    if change.action == "add" and isinstance(change.value, dict):
+        version = change.value.get("apiVersion")
+        found = kinds.of(version, change.kind) if isinstance(version, str) else None
+        if found is not None:
+            return found
+    return resource_of(change.kind, kinds)
+
+
 def _added(
-    resource: Resource[Any], value: Any, find: Callable[[str, str], Any | None], where: str
+    resource: Resource[Any],
+    value: Any,
+    find: Callable[[Resource[Any], str], Any | None],
+    where: str,
 ) -> tuple[Resource[Any], Any | None, Any]:
     if not isinstance(value, dict):
         raise ChangeError(f"{where}: give the object to add")
     item = decoded(resource, value, where)
-    known = find(resource.kind, resource.key(item))
+    known = find(resource, resource.key(item))
     if known is not None and resource in (PODS, NODES):
         raise ChangeError(f"{where}: it exists already; give another name")
     # A pod with the UID of another would take its place: a trial gives it a new one.

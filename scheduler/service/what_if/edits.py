@@ -47,7 +47,11 @@ class Edits:
 
     def find(self, kind: str, key: str) -> Any | None:
         """Return an object as the edits leave it; None for none."""
-        plural = resource_of(kind).plural
+        return self.find_in(resource_of(kind, self._parts.kinds), key)
+
+    def find_in(self, resource: Resource[Any], key: str) -> Any | None:
+        """Return an object of a resource as the edits leave it; None for none."""
+        plural = resource.plural
         latest = self._latest.get((plural, key))
         if latest is not None:
             return self._edits[latest].item
@@ -56,7 +60,7 @@ class Edits:
 
     def make(self, change: Change) -> None:
         """Decode a change and add it. Raises ChangeError for one that cannot be made."""
-        resource, old, new = edited(change, self.find)
+        resource, old, new = edited(change, self._parts.kinds, self.find_in)
         key = resource.key(old if new is None else new)
         if resource.plural not in self._parts.stores:
             raise ChangeError(f"{resource.kind} {key}: no plugin in use reads {resource.plural}")
@@ -78,7 +82,7 @@ class Edits:
     def apply(self, trial: Trial) -> None:
         """Make all edits in a trial. Raises ChangeError for one that is not possible any more."""
         for edit in self._edits:
-            known = trial.find(edit.resource.kind, edit.key)
+            known = trial.find_in(edit.resource, edit.key)
             if edit.uid and (known is None or known.metadata.uid != edit.uid):
                 continue
             if edit.item is None:

@@ -249,7 +249,7 @@ class Question:
                     f"there is no node {text[:200]!r}; selectors are written KEY=VALUE"
                 )
             return [node.name]
-        matches = _selector(text).matches
+        matches = label_selector(text).matches
         nodes = self._parts.stores["nodes"].list()
         found = [str(each.name) for each in nodes if matches(each.metadata.labels)]
         if not found:
@@ -323,7 +323,7 @@ def _new_pod(manifest: dict[str, Any], scheduler: str) -> dict[str, Any]:
     return {"metadata": made, "spec": own}
 
 
-def _selector(text: str) -> CompiledLabelSelector:
+def label_selector(text: str) -> CompiledLabelSelector:
     """Return the selector of `KEY=VALUE,...`. Raises ChangeError."""
     wanted: dict[str, str] = {}
     for part in text.split(","):

@@ -26,6 +26,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.signatures.interner import PodSignatures
 from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
+from scheduler.client.kinds import Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.client.store import Store
 from scheduler.engine import Engine, TrialDecision, TrialDecisions, WaitingPods
@@ -47,6 +48,8 @@ class TrialParts:
     engine: Engine
     #: The objects of each resource, by plural.
     stores: Mapping[str, Store[Any]]
+    #: The kinds of the objects that changes may name.
+    kinds: Kinds
     signatures: PodSignatures
     subscriptions: SubscriptionBoard
     random: random.Random
@@ -173,12 +176,16 @@ class Trial:
 
     def find(self, kind: str, name: str) -> Any | None:
         """Return an object, `namespace/name` or name, as it is now in the trial; None: none."""
-        store = self._parts.stores.get(resource_of(kind).plural)
-        return None if store is None else store.by_key(name)
+        return self.find_in(resource_of(kind, self._parts.kinds), name)
+
+    def find_in(self, resource: Resource[Any], key: str) -> Any | None:
+        """Return an object of a resource, as it is now in the trial; None: none."""
+        store = self._parts.stores.get(resource.plural)
+        return None if store is None else store.by_key(key)
 
     def objects(self, kind: str) -> Iterable[Any]:
         """Return all objects of a kind; none where no plugin in use reads them."""
-        store = self._parts.stores.get(resource_of(kind).plural)
+        store = self._parts.stores.get(resource_of(kind, self._parts.kinds).plural)
         return () if store is None else store.list()
 
     # -- changes ---------------------------------------------------------------------------------
@@ -186,7 +193,7 @@ class Trial:
     def apply(self, changes: Collection[Change]) -> None:
         """Make changes, in order. Raises ChangeError for one that cannot be made."""
         for change in changes:
-            resource, old, new = edited(change, self.find)
+            resource, old, new = edited(change, self._parts.kinds, self.find_in)
             try:
                 if new is None:
                     self.remove(resource, old)

@@ -31,6 +31,7 @@ The cluster keeps running. In another terminal:
 
   export KUBECONFIG={kubeconfig}
   kubestow quota show -n gpu-queue
+  kubestow queue --namespace gpu-queue
   kubectl describe quota -n gpu-queue
   kubectl get events -n gpu-queue --field-selector reason=ResourceQuotaExceeded
   # two GPUs are enough? Then queue the jobs again and watch:

@@ -23,15 +23,22 @@ from simulator.store import Change
 PATIENCE_SECONDS: Final = 30.0
 """Time for the scheduler to do what one beat waits for, before the run counts as stuck."""
 
-_WORDS: Final = {"story": "--", "progress": "==", "waits": "waits:", "fault": "FAULT"}
+_WORDS: Final = {
+    "story": "--",
+    "progress": "==",
+    "reload": "--",
+    "waits": "waits:",
+    "fault": "FAULT",
+}
 _GUIDE: Final = """
 The cluster keeps running. In another terminal:
 
   export KUBECONFIG={kubeconfig}
   kubectl get nodes
   kubectl get pods -A --field-selector=status.phase=Pending
-  kubectl describe pod -n batch giant-1          # says why it waits
-  kubectl get events -n batch
+  kubestow explain batch/giant-1                 # why it waits, and what would help
+  kubestow whatif batch/giant-1 --set cpu=4      # would it fit then?
+  kubestow queue                                 # all that wait; top, ui and bundle work too
 
   # let a gated pod go, and see it placed:
   kubectl patch pod -n research prepare-4 --type=json \\
@@ -127,7 +134,7 @@ class Morning(Story):
         return Text(f"{news.at:5.1f} s  {_WORDS.get(news.kind, news.kind)} {news.text}")
 
     def guide(self, kubeconfig: Path) -> str:
-        """Return what to try with kubectl."""
+        """Return what to try."""
         return _GUIDE.format(kubeconfig=kubeconfig, totals=self)
 
     def __str__(self) -> str:

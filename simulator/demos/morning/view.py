@@ -41,6 +41,7 @@ _MARKS: Final[dict[str, tuple[str, str]]] = {
     "story": ("▶", "bold cyan"),
     "placed": ("+", "green"),
     "waits": ("…", "yellow"),
+    "reload": ("↻", "bold cyan"),
     "fault": ("!", "bold red"),
 }
 
@@ -283,5 +284,5 @@ def _wait_line(group: WaitGroup) -> Text:
 
 def _news_line(news: News) -> Text:
     mark, style = _MARKS[news.kind]
-    words = style if news.kind in ("story", "fault") else "default"
+    words = style if news.kind in ("story", "reload", "fault") else "default"
     return Text.assemble((f"{news.at:5.1f} ", "dim"), (f"{mark} ", style), (news.text, words))

@@ -71,6 +71,7 @@ The cluster keeps running. In another terminal:
 
   export KUBECONFIG={kubeconfig}
   kubectl get pods -o wide
+  kubestow queue                                 # who waits; explain says why
   kubectl get events --sort-by=.lastTimestamp
   kubectl get pods -o yaml | grep -A5 topology-spread-fallback
   # give the zone capacity again, then ask for more:

@@ -20,6 +20,7 @@ import yaml
 from click.testing import CliRunner
 
 from scheduler.cli.demo import command
+from scheduler.cli.main import program
 from simulator.demos.morning.objects import SCHEDULER
 
 PROGRAM = (sys.executable, "-c", "from scheduler.cli.demo import command; command()")
@@ -118,10 +119,15 @@ def test_serve_goes_on_scheduling_until_interrupted() -> None:
         with urllib.request.urlopen(request, timeout=LIMIT) as response:
             assert response.status == 201
         read_until(process, "placed hello on ")
+        asked = CliRunner().invoke(
+            program, ["explain", "batch/giant-1", "--kubeconfig", str(kubeconfig)]
+        )
         process.send_signal(signal.SIGINT)
         rest, problems = process.communicate(timeout=LIMIT)
     assert (process.returncode, problems) == (0, "")
     assert rest.splitlines()[-1] == "kubestow demo: 204 bound, 6 waiting"
+    assert (asked.exit_code, asked.stderr) == (0, "")
+    assert "request at most 15.4 cpu (goes to general-1c-6)" in asked.stdout
     assert not kubeconfig.parent.exists()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,8 +37,9 @@ Answer = Callable[[], web.StreamResponse]
 class Cluster:
     """An API server, and two replicas whose ports are forwarded."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = True) -> None:
         self.port = free_port()
+        self.tls = tls
         self.holder = "a"
         #: Ports of the replicas, by the port in their records; closed ones refuse connections.
         self.listening: dict[int, int] = {}
@@ -52,6 +54,13 @@ class Cluster:
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run)
+
+    @property
+    def address(self) -> dict[str, Any]:
+        """Return the entry of a kubeconfig."""
+        if not self.tls:
+            return {"server": f"http://{LOOPBACK}:{self.port}"}
+        return {"server": f"https://{LOOPBACK}:{self.port}", "insecure-skip-tls-verify": True}
 
     @contextmanager
     def running(self) -> Iterator[Cluster]:
@@ -73,7 +82,8 @@ class Cluster:
         application.router.add_get("/api/{rest:.*}", self._port_forward)
         runner = web.AppRunner(application)
         await runner.setup()
-        await web.TCPSite(runner, LOOPBACK, self.port).start()
+        context = ServingTls(ServingOptions()).context if self.tls else None
+        await web.TCPSite(runner, LOOPBACK, self.port, ssl_context=context).start()
         replicas = [await self._replica(pod, port) for pod, port in PODS.items()]
         self._started.set()
         await self._stopped.wait()
@@ -113,9 +123,13 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster().running() as found:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Return a running cluster; the parameter says whether its API server speaks TLS."""
+    with Cluster(tls=getattr(request, "param", True)).running() as found:
         yield found
+
+
+plain_http = pytest.mark.parametrize("cluster", [False], indirect=True, ids=["plain HTTP"])
 
 
 Ask = Callable[..., CommandResult]
@@ -128,7 +142,7 @@ def ask(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
     monkeypatch.setattr("scheduler.cli.leader.PUBLISHED_PAUSE", 0.05)
     kubeconfig = tmp_path / "config"
     document = {
-        "clusters": [{"name": "c", "cluster": {"server": f"http://{LOOPBACK}:{cluster.port}"}}],
+        "clusters": [{"name": "c", "cluster": cluster.address}],
         "users": [{"name": "u", "user": {"token": "of-the-kubeconfig"}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",
@@ -270,6 +284,53 @@ def test_not_even_a_host_with_the_right_certificate_gets_the_token(
 ) -> None:
     cluster.lease = outside(cluster, cluster.listening[PODS["a"]])
     assert (ask().code, cluster.authorizations) == (5, [])
+
+
+@plain_http
+@pytest.mark.parametrize("host", [LOOPBACK, "localhost", socket.gethostname()])
+def test_the_leader_of_an_experiment_on_this_machine_is_asked(
+    cluster: Cluster, ask: Ask, host: str
+) -> None:
+    cluster.lease = outside(cluster, cluster.listening[PODS["a"]], host)
+    found = ask()
+    assert (found.code, found.out) == (0, QUEUE.decode())
+    assert cluster.authorizations == ["Bearer of-the-kubeconfig"]
+
+
+@plain_http
+@pytest.mark.parametrize(
+    ("host", "arguments"),
+    [("laptop.example", ()), ("192.0.2.1", ()), (LOOPBACK, ("--token", "given"))],
+)
+def test_the_leader_of_an_experiment_is_on_no_other_machine_and_gets_no_other_token(
+    cluster: Cluster, ask: Ask, host: str, arguments: tuple[str, ...]
+) -> None:
+    cluster.lease = outside(cluster, cluster.listening[PODS["a"]], host)
+    found = ask(*arguments)
+    assert (found.code, found.out, cluster.authorizations) == (5, "", [])
+    assert "runs outside" in found.err
+
+
+@plain_http
+def test_the_leader_of_an_experiment_is_known_by_its_certificate(
+    cluster: Cluster, ask: Ask
+) -> None:
+    cluster.hashes["a"] = "00" * 32
+    cluster.lease = outside(cluster, cluster.listening[PODS["a"]])
+    found = ask()
+    assert (found.code, cluster.authorizations) == (5, [])
+    assert "is not the one that it published on its Lease" in found.err
+
+
+@plain_http
+def test_the_leader_of_an_experiment_that_ended_is_not_reachable(
+    cluster: Cluster, ask: Ask
+) -> None:
+    cluster.lease = outside(cluster, free_port())
+    found = ask()
+    assert (found.code, found.out) == (5, "")
+    assert f"the leader at {LOOPBACK}:" in found.err
+    assert "cannot be reached" in found.err
 
 
 @pytest.mark.parametrize(

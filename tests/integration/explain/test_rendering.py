@@ -11,6 +11,8 @@ from rich.console import Console
 
 from scheduler.cli import explanation, queue
 from scheduler.pages import (
+    Decision,
+    DecisionResult,
     Examination,
     ExplainPage,
     NodeScore,
@@ -106,6 +108,28 @@ def test_text_of_plugins_is_shown_as_it_is_without_control_over_the_terminal() -
     console = terminal()
     queue.show(page(replace(VIEW, message="[red]\x1b]0;owned\x07 [/]"), unschedulable=1), console)
     assert "[red]?]0;owned? [/]" in words(lines(console))
+
+
+def test_the_scores_of_a_placement_are_in_a_table() -> None:
+    console = terminal()
+    pod = PodExplanation("shop", "p", "u", "kubestow", 0, PodState.BOUND, "bound", 9.0, node="n1")
+    fit = (PluginScore("NodeResourcesFit", 90, 90, 180), PluginScore("ImageLocality", 0, 0, 0))
+    best = (
+        NodeScore("n1", 180, fit),
+        NodeScore("n2", 12, (PluginScore("NodeResourcesFit", 6, 6, 12),)),
+    )
+    decision = Decision(
+        seq=1, pod="shop/p", uid="u", profile="kubestow", attempt=1, time=8.0, queue="active",
+        event="", hint_plugin="", result=DecisionResult.PLACED, node="n1", message="", nodes=9,
+        evaluated=9, feasible=7, best=best,
+    )  # fmt: skip
+    page = ExplainPage(leading=True, pod=pod, story=["bound"], decisions=[decision])
+    explanation.show(page, console, verbose=True)
+    shown = lines(console)
+    assert "The best of 7 nodes when it was placed" in words(shown)
+    rows = [line.split() for line in shown if line.startswith(("n1 ", "n2 "))]
+    assert rows == [["n1", "180", "90"], ["n2", "12", "6"]]
+    assert "Image" not in words(shown)
 
 
 def explained(console: Console, nodes: Examination, **changes: object) -> None:

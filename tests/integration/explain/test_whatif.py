@@ -32,10 +32,10 @@ async def test_a_node_to_add_would_make_the_pod_fit_and_nothing_happens(scheduli
         after = json.loads((await site.get("/debug/cache")).out)
         waiting = condition(site.cluster, "big").get("status")
     assert no.code == DOES_NOT_FIT
-    assert "default/big would not fit on any of 1 nodes" in no.out
+    assert "default/big would fit on none of 1 node" in no.out
     assert "Insufficient cpu" in no.out
     assert yes.code == 0
-    assert yes.out.startswith("default/big would go to n9, one of 1 of 2 nodes that fit\n")
+    assert yes.out.startswith("default/big would go to n9, the only one of 2 nodes that fits\n")
     assert "nothing is reserved" in yes.out
     page = json.loads(smaller.out)
     assert (page["kind"], page["node"], page["fits"]) == ("WhatIfResult", "n1", True)

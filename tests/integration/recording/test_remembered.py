@@ -20,7 +20,7 @@ from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
-from testing.embedded_service import bound_to, delete, pod, scheduling, settled, until
+from testing.embedded_service import bound_to, delete, find, pod, scheduling, settled, until
 from tests.integration.recording.busy import busy, spread_pod, zone_node
 
 
@@ -158,6 +158,12 @@ async def test_a_pod_with_a_nomination_keeps_its_room_while_others_are_judged(
             await until(lambda: bound_to(cluster, "victim"), "the victim is bound")
             cluster.create(pod("urgent", "4", priorityClassName="high"))
             await until(wiring.scheduling.queue.nominator.nominated_nodes, "nominated")
+            # A victim that is gone before its eviction would let the pod try again at once.
+            await until(
+                lambda: "deletionTimestamp" in (find(cluster, "victim") or {})["metadata"],
+                "the victim is evicted",
+            )
+            await settled(wiring)
             delete(cluster, "victim")
             await until(lambda: not wiring.state.cache.statistics().pods, "the victim is gone")
             cluster.create(pod("late", "4"))

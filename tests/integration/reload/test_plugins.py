@@ -261,3 +261,40 @@ async def test_plugin_that_reads_what_nobody_watched_needs_a_restart(tmp_path: P
         plugin.write_text(f"{PLUGIN}\n    required_resources = ('leases',)\n")
         assert await world.reloader.reload() == "restart_required"
         assert world.problems() == ("no plugin read leases so far: watching it needs a restart")
+
+
+RACK = """
+from scheduler.api import Named
+
+
+class Rack(Named):
+    spec: dict[str, bool] = {}
+"""
+READS = """
+    required_resources = ("example.com/v1/racks",)
+    resource_types = {"example.com/v1/racks": Rack}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rack", "outcome"),
+    [
+        (f"{RACK}\n    def open(self):\n        return True\n", "success"),
+        (f"{RACK}    units: int = 0\n", "restart_required"),
+        (RACK.replace("dict[str, bool]", "dict[str, int]"), "restart_required"),
+        (RACK.replace("spec", "specification"), "restart_required"),
+    ],
+)
+async def test_other_fields_of_a_custom_resource_need_a_restart(
+    tmp_path: Path, rack: str, outcome: str
+) -> None:
+    write(tmp_path, "a")
+    plugin = tmp_path / "plugins" / "reloaded_choice.py"
+    plugin.write_text(f"{RACK}{PLUGIN}{READS}")
+    async with running(tmp_path, CONFIG) as world:
+        world.node("a")
+        plugin.write_text(f"{rack}{PLUGIN}{READS}")
+        assert await world.reloader.reload() == outcome
+        problem = "other fields in the type of example.com/v1/racks need a restart"
+        assert world.problems() == ("" if outcome == "success" else problem)
+        assert await placed(world, "p") == "a"

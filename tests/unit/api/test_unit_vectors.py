@@ -13,6 +13,8 @@ import pytest
 from testing.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY, run_unit_file
 
 COUNTS = {
+    "dra_allocator": 318,
+    "dra_cel": 167,
     "host_port": 160,
     "label_selector": 243,
     "node_selector": 200,

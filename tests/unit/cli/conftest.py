@@ -6,8 +6,15 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from tests.unit.cli.command_line import Shell, install
+
+
+@pytest.fixture(autouse=True)
+def log() -> None:
+    """Log as a program does that has configured nothing, whatever was configured before."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
@@ -16,6 +17,7 @@ from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.main import COMMANDS
 from scheduler.pages import ExplainPage, QueuePage, SummaryPage, WhatIfResult
+from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
 from testing.filled_records import filled
@@ -41,6 +43,20 @@ ASKING: Final = {
 }  # fmt: skip
 ABOUT_FILES: Final = {
     "replay": (["replay", "x"], ["replay", "x", "-o", "wide"], ["replay", "x", "-o", "json"]),
+    "simulate": (
+        [],
+        ["-o", "json"],
+        ["-o", "jsonl"],
+        ["-o", "csv"],
+        ["--compare", "config.yaml"],
+        ["--consolidate", "--force"],
+        ["--consolidate", "-o", "json"],
+        ["--how-many-fit", "pod.json"],
+        ["--how-many-fit", "pod.json", "-o", "json"],
+        ["--nodes-needed", "node.json"],
+        ["--nodes-needed", "node.json", "-o", "json"],
+        ["--nodes-needed", HOSTILE],
+    ),
 }
 QUOTA: Final = (
     ["quota", "show"], ["quota", "show", "-o", "json"], ["quota", "drain"],
@@ -145,6 +161,32 @@ def test_a_file_controls_no_terminal(
     ended = shell(*arguments)
     assert (ended.code, controls(ended.out), controls(ended.err)) == (3, set(), set())
     assert "title" in ended.out
+
+
+@pytest.mark.parametrize("arguments", ABOUT_FILES["simulate"], ids=" ".join)
+def test_a_dump_controls_no_terminal(
+    arguments: list[str], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, pod = offline.node(HOSTILE, cpu=4), offline.pod(HOSTILE, cpu=1)
+    items = [
+        node,
+        offline.node("other", cpu=4),
+        offline.pod(f"{HOSTILE}-1", cpu=1, node=HOSTILE),
+        pod,
+        offline.pod(f"{HOSTILE}-2", cpu=9),
+        {"apiVersion": HOSTILE, "kind": HOSTILE},
+    ]
+    dump = {"kind": "List", "items": items}
+    for name, content in (("pod", pod), ("node", node), ("dump", dump)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    ended = shell("simulate", "dump.json", *arguments)
+    assert ended.code in (0, 3), ended.err
+    assert (controls(ended.out), controls(ended.err)) == (set(), set())
+    assert "title" in ended.out + ended.err
 
 
 @pytest.mark.parametrize("arguments", QUOTA)

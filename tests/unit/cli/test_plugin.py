@@ -41,8 +41,10 @@ spec: {containers: [{name: main, image: app}], schedulerName: other}
 
 @pytest.fixture(autouse=True)
 def modules() -> Iterator[None]:
-    """Forget the modules of the folders, which other tests import as parts of packages."""
+    """Forget the folders and their modules, which other tests import as parts of packages."""
+    path = list(sys.path)
     yield
+    sys.path[:] = path
     for name in ("teams", "app_limit", "node_cost", "not_before"):
         sys.modules.pop(name, None)
 
@@ -172,3 +174,24 @@ def test_try_shows_a_saved_file_anew_and_survives_its_faults(
     assert "SyntaxError" in shown[2]
     assert "LookupError: another team" in shown[3]
     assert all("watching" in each for each in shown)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "text"),
+    [
+        ("", 0, "there were no objects of example.com/v1/racks"),
+        ("apiVersion: example.com/v1\nkind: Rack\nmetadata: {name: r1}\n", 0, "2 clusters"),
+        ("apiVersion: example.com/v1\nkind: Shelf\nmetadata: {name: s}\n", 2, "reads no such"),
+        ("apiVersion: example.com/v1\nkind: Rack\nspec: {}\n", 2, "no manifest, with kind and"),
+        ("a: [", 2, "objects.yaml"),
+    ],
+)
+def test_objects_that_the_plugin_reads_come_from_a_file(
+    shell: Shell, teams: Path, content: str, code: int, text: str
+) -> None:
+    teams.write_text(f'{TEAMS}\n    required_resources = ("example.com/v1/racks",)\n')
+    file = teams.with_name("objects.yaml")
+    file.write_text(content)
+    ended = shell("plugin", "check", str(teams), "--clusters", "2", "--objects", str(file))
+    assert ended.code == code
+    assert text in " ".join((ended.out + ended.err).split())

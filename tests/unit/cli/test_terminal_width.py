@@ -20,12 +20,14 @@ from rich.console import Console
 
 from scheduler.bundle.outcomes import Outcome
 from scheduler.cli import (
+    capacity,
     check,
     config,
     explanation,
     quota,
     quota_limits,
     replay,
+    simulation,
     tables,
     top,
     whatif,
@@ -61,6 +63,8 @@ from scheduler.pages import (
     WhatIfResult,
 )
 from scheduler.pages.story import tell
+from simulator import offline
+from simulator.offline import Capacity
 from simulator.offline.judgement import Judgement
 
 Show = Callable[[Console], None]
@@ -232,6 +236,21 @@ JUDGEMENTS: Final = [
 ]
 
 
+WAITING: Final = offline.Waiting(HOSTILE, "unschedulable", SENTENCE, (), 3, 1.0)
+SIMULATED: Final = offline.Result(
+    0.0, 1.0, (offline.Placement(LONGEST, NODE, 0.5, 0.5, 1, 3, 3),), (WAITING,),
+    (offline.Eviction(POD, NODE, 0.5),),
+)  # fmt: skip
+NEEDED: Final = offline.NodesNeeded(
+    12, (POD,), 1, (offline.Verdict(HOSTILE, "", SENTENCE), offline.Verdict(LONGEST, "", SENTENCE)),
+    (POD,), (WAITING,), limited=True,
+)  # fmt: skip
+CONSOLIDATED: Final = offline.Consolidation(
+    (offline.Emptied(NODE, 0.25, {LONGEST: NODE, HOSTILE: HOSTILE}),),
+    (offline.Kept(LONGEST, 0.5, SENTENCE), offline.Kept(HOSTILE, 1.0, SENTENCE)),
+)
+
+
 def lines_of(drawn: list[Any]) -> Show:
     """Print lines that were drawn for a screen."""
 
@@ -271,6 +290,12 @@ SHOWN: Final[dict[str, Show]] = {
     )(console),
     "whatif": lambda console: whatif.show(ANSWER, 3, console),
     "replay": judged,
+    "simulate": lambda console: simulation.show_result(SIMULATED, console),
+    "simulate --how-many-fit": lambda console: capacity.show_capacity(
+        Capacity(9, {NODE: 4, LONGEST: 3, HOSTILE: 2, "n1": 1}, SENTENCE), console
+    ),
+    "simulate --nodes-needed": lambda console: capacity.show_needed(NEEDED, console),
+    "simulate --consolidate": lambda console: capacity.show_consolidation(CONSOLIDATED, console),
 }
 
 

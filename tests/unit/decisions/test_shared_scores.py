@@ -53,6 +53,24 @@ def equal_nodes() -> Recorded:
     return Recorded(world)
 
 
+def test_the_best_nodes_are_those_with_the_highest_totals() -> None:
+    recorded = equal_nodes()
+    searched = 0
+    for number in range(MANY):
+        # So small that several pods go to one node before its total sinks below those of others.
+        requests = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+        spec = {"containers": [{"name": "c", "resources": requests}]}
+        decision = recorded.place(f"p{number}", **spec)
+        scored = recorded.world.algorithm.scored
+        assert scored is not None
+        _, totals, _, equal = scored
+        searched += equal is not None
+        highest = sorted(totals.tolist(), reverse=True)[: len(decision.best)]
+        assert sorted((each.total for each in decision.best), reverse=True) == highest
+        assert decision.best[0].node == decision.node
+    assert 1 < searched < MANY
+
+
 def test_pods_of_a_template_on_equal_nodes_share_what_is_equal() -> None:
     recorded = equal_nodes()
     decisions = [recorded.place(f"p{number}") for number in range(10)]

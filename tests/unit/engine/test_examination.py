@@ -128,6 +128,21 @@ def test_nodes_that_only_nominated_pods_make_unfit_are_marked() -> None:
     assert {each.reasons for each in rejections} == {("Insufficient cpu",)}
 
 
+@pytest.mark.parametrize(("priority", "nodes"), [(0, 0), (6, 1), (8, 2)])
+def test_nodes_with_pods_of_lower_priority_are_counted(priority: int, nodes: int) -> None:
+    world = in_tree_world()
+    most = world.requests(1500)
+    room = {"cpu": "2", "memory": "32Gi", "pods": "110"}
+    for name, other in (("n1", 5), ("n2", 7)):
+        world.node(name, allocatable=room)
+        world.cache.add_pod(world.pod(f"on-{name}", nodeName=name, priority=other, **most))
+    # No eviction makes a tainted node fit.
+    world.node("tainted", spec=taint("gpu"), allocatable=room)
+    world.cache.add_pod(world.pod("on-tainted", nodeName="tainted", priority=-1, **most))
+    world.pending(priority=priority, **most)
+    assert world.examined().evictable == nodes
+
+
 def test_scalar_plugins_run_on_every_node() -> None:
     world = ExplainedWorld(
         plugin("A", filter=lambda state, pod, node: reject_if(node.name == "n1", "one")),

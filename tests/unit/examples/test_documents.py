@@ -56,6 +56,7 @@ def test_quoted_code_stands_in_its_file(snippet: Block) -> None:
         ("README.md", "RackFilter"),
         ("docs/plugins.md", "RackFilter"),
         ("docs/plugin-reference.md", "Licences"),
+        ("docs/coming-from-go.md", "AvoidRacks"),
     ],
 )
 def test_python_in_a_document_runs_and_its_tests_pass(document: str, plugin: str) -> None:

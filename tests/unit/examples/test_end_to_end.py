@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+import functools
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -35,19 +37,12 @@ MODULES: Final = {
     "gate_until": "not_before",
     "load_aware": "load_aware",
     "licence_tokens": "licence_tokens",
+    "rack_aware": "rack_aware",
+    "price_gate": "price_gate",
+    "learned_score": "learned_score",
 }
 PATIENCE_SECONDS: Final = 60.0
 """Before a test gives up; what it waits for takes a fraction of a second."""
-
-
-@pytest.fixture(autouse=True)
-def import_path() -> Iterator[None]:
-    """Take back what `--plugin-dir` does to the process."""
-    path = list(sys.path)
-    yield
-    sys.path[:] = path
-    for module in MODULES.values():
-        sys.modules.pop(module, None)
 
 
 def options(example: str, kubeconfig: Path | None = None) -> RunOptions:
@@ -178,6 +173,55 @@ async def test_a_pod_waits_for_licence_tokens(tmp_path: Path) -> None:
         assert "not enough free tokens in licence pool matlab" in condition_of(cluster, left)
         cluster.api.patch(pools, "", "matlab", {"spec": {"tokens": 2}}, MERGE_PATCH)
         await until(lambda: node_of(cluster, left))
+
+
+async def test_no_rack_gets_more_than_a_third_of_an_app(tmp_path: Path) -> None:
+    async with running("rack_aware", tmp_path) as cluster:
+        for zone, rack in ("a1", "a2", "b1"):
+            name = f"{zone}{rack}"
+            labels = {"topology_kubernetes_io__zone": zone, "example_com__rack": rack}
+            create_node(cluster, name, kubernetes_io__hostname=name, **labels)
+        names = [f"web-{number}" for number in range(6)]
+        for name in names:
+            create_pod(cluster, name, labels={"app.kubernetes.io/name": "web"})
+        await until(lambda: all(node_of(cluster, name) for name in names))
+        placed = Counter(node_of(cluster, name) for name in names)
+        # A third, rounded up to whole pods; one zone gets no more than 67 percent.
+        assert max(placed.values()) <= 3
+        assert placed["b1"] >= 1
+
+
+async def test_a_pod_that_may_wait_starts_when_the_forecast_says_so(tmp_path: Path) -> None:
+    forecasts = Resource("example.com", "v1", "priceforecasts", "PriceForecast", namespaced=False)
+
+    async with running("price_gate", tmp_path, forecasts) as cluster:
+        create_node(cluster, "n1")
+        kind = {"apiVersion": "example.com/v1", "kind": "PriceForecast"}
+        soon = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)).isoformat()
+        near = [{"time": "2020-01-01T00:00:00Z", "price": 9}, {"time": soon, "price": 1}]
+        meta = {"metadata": {"name": "electricity"}}
+        cluster.create({**kind, **meta, "spec": {"prices": near}})
+        late = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=9)).isoformat()
+        create_pod(cluster, "batch", annotations={"example.com/finish-by": late})
+        create_pod(cluster, "web")
+        await until(lambda: node_of(cluster, "web"))
+        assert not node_of(cluster, "batch")
+        changed = {"spec": {"prices": near[:1]}}
+        cluster.api.patch(forecasts, "", "electricity", changed, MERGE_PATCH)
+        await until(lambda: node_of(cluster, "batch"))
+
+
+async def test_pods_go_where_the_model_sees_the_least_loss(tmp_path: Path) -> None:
+    if "CI" not in os.environ:
+        pytest.importorskip("onnxruntime", reason="kubestow[learned] is not installed")
+    async with running("learned_score", tmp_path) as cluster:
+        for name in ("n1", "n2"):
+            create_node(cluster, name)
+        # The second pod joins the first, so that the other node keeps its room.
+        for name in ("first", "second"):
+            create_pod(cluster, name)
+            await until(functools.partial(node_of, cluster, name))
+        assert node_of(cluster, "first") == node_of(cluster, "second")
 
 
 async def test_pods_go_to_the_cheapest_node(tmp_path: Path) -> None:

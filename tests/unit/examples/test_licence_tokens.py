@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +22,11 @@ from examples.licence_tokens.licence_tokens import (
 from scheduler.api import CustomObject, ObjectMeta, Pod
 from scheduler.framework import CycleState, Handle, NoArgs, QueueingHint
 from scheduler.framework.plugin_class import class_problems
+from simulator import offline
+from simulator.offline import Arrival, JsonObject
 from tests.unit.plugins.clusters import Cluster, pod
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "licence_tokens"
 
 
 class Gauges:
@@ -141,6 +146,34 @@ def test_events_about_other_pools_do_not_wake_a_pod() -> None:
     assert ended(waiting, world.pod("matlab=1", node="n"), None) is QueueingHint.QUEUE
     assert changed(waiting, None, world.pool("ansys", 3)) is QueueingHint.SKIP
     assert changed(waiting, None, world.pool("matlab", 3)) is QueueingHint.QUEUE
+
+
+def test_pods_of_a_simulated_cluster_take_turns() -> None:
+    """Five tokens of the pool in pools.yaml; each pod needs two and runs for a minute."""
+    files = EXAMPLE / "pools.yaml"
+    with offline.World.load(files, config=EXAMPLE / "config.yaml", plugin_dirs=[EXAMPLE]) as world:
+        world.add_nodes(offline.node(cpu=16))
+        job = offline.pod("job", annotations={ANNOTATION: "matlab=2"})
+        result = world.run(workload=[Arrival(0, job, count=5, duration=60.0)])
+        assert sorted(round(each.time, -1) for each in result.placed) == [0, 0, 60, 60, 120]
+        world.add_pods(offline.pod("large", annotations={ANNOTATION: "matlab=6"}))
+        (waiting,) = world.schedule().waiting
+        assert "not enough free tokens in licence pool matlab" in waiting.reason
+        with world.trial() as trial:
+            trial.add(bigger(6))
+            assert trial.place("default/large")
+        world.at(world.now + 30, lambda: world.add(bigger(6)))
+        (placed,) = world.run(until=world.now + 60).placed
+        assert placed.pod == "default/large"
+
+
+def bigger(tokens: int) -> JsonObject:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "LicencePool",
+        "metadata": {"name": "matlab"},
+        "spec": {"tokens": tokens},
+    }
 
 
 @settings(max_examples=50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,11 @@ from examples.load_aware.load_aware import USAGE, LoadAware, LoadAwareArgs, Node
 from scheduler.api import ObjectMeta
 from scheduler.framework.plugin_class import class_problems
 from scheduler.testing import PluginCase, check_plugin_contract, check_reuse_contract
+from simulator import offline
+from simulator.offline import JsonObject
 from tests.unit.plugins.clusters import Cluster, node, pod, raw_scores
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "load_aware"
 
 NAMES = ("n0", "n1", "n2")
 
@@ -120,6 +126,34 @@ def test_the_contract_holds_whatever_is_measured(
     case = PluginCase(where.table, [pod(), pod(request("1"))])
     check_plugin_contract(scoring, case)
     check_reuse_contract(scoring, case, change)
+
+
+def measured(name: str, cpu: str) -> JsonObject:
+    """An object as metrics-server returns it."""
+    return {
+        "apiVersion": "metrics.k8s.io/v1beta1",
+        "kind": "NodeMetrics",
+        "metadata": {"name": name},
+        "timestamp": "2026-01-01T00:00:00Z",
+        "window": "20s",
+        "usage": {"cpu": cpu, "memory": "1Gi"},
+    }
+
+
+def test_a_burst_in_a_simulated_cluster_spreads_before_anything_is_measured_again() -> None:
+    with offline.World(config=EXAMPLE / "config.yaml", plugin_dirs=[EXAMPLE]) as world:
+        for name, cpu in (("busy", "3"), ("idle", "100m"), ("half", "1500m")):
+            world.add_nodes(offline.node(name, cpu=4))
+            world.add(measured(name, cpu))
+        world.add_pods(offline.pod("first", cpu="100m"))
+        assert [each.node for each in world.schedule().placed] == ["idle"]
+        world.add_pods(offline.pod("burst", cpu=1), 4)
+        nodes = sorted(each.node for each in world.schedule().placed)
+        assert nodes == ["half", "idle", "idle", "idle"]
+        world.add(measured("busy", "0"))
+        world.add(measured("idle", "3900m"))
+        world.add_pods(offline.pod("last", cpu="100m"))
+        assert [each.node for each in world.schedule().placed] == ["busy"]
 
 
 @pytest.mark.parametrize(("full_at", "problems"), [(1, 0), (100, 0), (0, 1), (101, 1)])

@@ -83,6 +83,7 @@ def test_a_name_in_use_cannot_be_declared_otherwise(
 
 def test_a_declaration_that_was_never_in_use_can_be_replaced(metrics: SchedulerMetrics) -> None:
     metrics.plugins.declare("P", (FREE,))
+    metrics.plugins.begin()
     other = Metric(FREE.name, "gauge", "Other.", ("site",))
     own = metrics.plugins.declare("P", (other,))
     own.expose()
@@ -205,10 +206,19 @@ def test_a_metric_stays_while_a_plugin_uses_it_whoever_else_leaves(
     assert samples(metrics, FREE.name) == {("matlab",): 3}
 
 
+def test_two_plugins_of_one_reload_cannot_declare_one_metric(metrics: SchedulerMetrics) -> None:
+    metrics.plugins.begin()
+    metrics.plugins.declare("P", (FREE,))
+    with pytest.raises(ConfigurationError, match="declared by plugin P: give one of them another"):
+        metrics.plugins.declare("Q", (FREE,))
+
+
 def test_a_plugin_that_leaves_takes_no_metric_of_another_with_it(
     metrics: SchedulerMetrics,
 ) -> None:
-    first, second = (metrics.plugins.declare(name, (FREE,)) for name in ("P", "Q"))
+    first = metrics.plugins.declare("P", (FREE,))
+    metrics.plugins.begin()
+    second = metrics.plugins.declare("Q", (FREE,))
     first.expose()
     second.expose()
     first.withdraw()

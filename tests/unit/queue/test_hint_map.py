@@ -87,7 +87,7 @@ class TestBuilding:
             ([NODE_ADD, NODE_TAINT], False),
             ([NODE_LABEL], False),
             ([ClusterEvent("Node", ActionType.ALL)], False),
-            ([ClusterEvent("CSINode", ActionType.ADD)], False),
+            ([ClusterEvent(EventResource.CSI_NODE, ActionType.ADD)], False),
         ],
     )
     def test_a_registration_of_new_nodes_covers_removed_taints_too(

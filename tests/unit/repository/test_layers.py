@@ -17,6 +17,7 @@ from tests.unit.repository.tree import ROOT
 PACKAGES: Final = (
     "scheduler.text",
     "scheduler.api",
+    "scheduler.cel",
     "scheduler.pages",
     "scheduler.framework",
     "scheduler.cache",

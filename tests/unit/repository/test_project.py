@@ -55,11 +55,13 @@ PIN: Final = re.compile(
 
 def requirements() -> list[tuple[str, Requirement]]:
     """Return each requirement with the suffix of the lock file that pins it."""
-    # The image has the optional ones.
-    runtime = PROJECT["project"]["dependencies"] + [
-        line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines
-    ]
-    groups = {"": runtime, "-dev": runtime}
+    optional = PROJECT["project"]["optional-dependencies"]
+    runtime = PROJECT["project"]["dependencies"]
+    # The image can send traces; tests have everything.
+    groups = {
+        "": [*runtime, *optional["otel"]],
+        "-dev": [*runtime, *(line for lines in optional.values() for line in lines)],
+    }
     found = [(lock, Requirement(line)) for lock, lines in groups.items() for line in lines]
     for group, lines in PROJECT["dependency-groups"].items():
         found += [(f"-{group}", Requirement(line)) for line in lines if isinstance(line, str)]

@@ -6,13 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 
 import click
 import pytest
 
 from config.schema import Schema, configuration_schema
 from plugins import in_tree
-from scheduler import framework
+from scheduler import api, framework, testing
 from scheduler.cli.flags import FLAGS
 from scheduler.framework import Registry
 from testing.references import FILES, commands, configuration, plugin_api
@@ -83,10 +84,16 @@ def test_types_and_defaults_read_as_in_yaml() -> None:
     assert rows["bindConcurrency"][:2] == ["integer, 1 to 10000", "`100`"]
 
 
-def test_every_public_name_of_the_framework_is_on_the_page() -> None:
+@pytest.mark.parametrize("package", [framework, api, testing])
+def test_every_public_name_of_a_package_for_plugins_is_on_the_page(package: ModuleType) -> None:
     page = plugin_api.page()
-    missing = [name for name in framework.__all__ if not re.search(rf"\b{name}\b", page)]
+    missing = [name for name in package.__all__ if not re.search(rf"\b{name}\b", page)]
     assert not missing
+
+
+def test_a_function_has_the_name_by_which_it_is_imported() -> None:
+    section = plugin_api.page().partition("### parse_quantity\n")[2].partition("\n### ")[0]
+    assert "def parse_quantity(text: RawQuantity) -> Quantity" in section
 
 
 def test_a_method_has_signature_text_and_sections() -> None:

@@ -11,6 +11,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 CORE: Final = (
     "scheduler/text",
     "scheduler/api",
+    "scheduler/cel",
     "scheduler/pages",
     "scheduler/framework",
     "scheduler/cache",

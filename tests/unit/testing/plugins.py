@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import msgspec
 
 from scheduler.api import Pod
-from scheduler.framework import CycleState, Handle, NoArgs, NodeInfo, Status, unresolvable
+from scheduler.framework import (
+    ActionType,
+    BasePlugin,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    Handle,
+    NoArgs,
+    NodeInfo,
+    Status,
+    unresolvable,
+)
 
 AVOID = "example.com/avoid-racks"
 RACK = "example.com/rack"
@@ -90,3 +102,38 @@ class Misspelt:
 
     def fliter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return None
+
+
+class ClosedRacks(BasePlugin):
+    """Keeps pods off nodes in racks that are closed, which custom objects say."""
+
+    name = "example.com/ClosedRacks"
+    required_resources = ("example.com/v1/racks",)
+    #: What wakes pods; a fault in one of the tests.
+    events: ClassVar[Sequence[ClusterEventWithHint]] = [
+        ClusterEventWithHint(
+            ClusterEvent(
+                "racks.v1.example.com", ActionType.ADD | ActionType.UPDATE | ActionType.DELETE
+            )
+        ),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        ),
+    ]
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._listers = handle.listers
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        rack = self._listers["example.com/v1/racks"].get(node.labels.get("example.com/rack", ""))
+        return unresolvable("closed") if rack is not None and rack.spec["closed"] else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return self.events
+
+
+class Forgetful(ClosedRacks):
+    """Registers no change of racks."""
+
+    name = "example.com/Forgetful"
+    events = ClosedRacks.events[1:]

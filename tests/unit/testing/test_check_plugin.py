@@ -18,10 +18,18 @@ from scheduler.testing.enabling import EnabledPlugin, world_with
 from scheduler.testing.examination import examine_plugin
 from scheduler.testing.random_clusters import RandomCluster, words_of
 from scheduler.testing.strategies import clusters, pods
+from simulator.offline import WorldError
 from simulator.offline.builders import JsonObject
 from tests.unit.testing import faulty_plugins as faulty
 from tests.unit.testing.impure_plugin import Lottery
-from tests.unit.testing.plugins import AVOID, RACK, Misspelt, RackFilter
+from tests.unit.testing.plugins import (
+    AVOID,
+    RACK,
+    ClosedRacks,
+    Forgetful,
+    Misspelt,
+    RackFilter,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +55,7 @@ def test_a_plugin_without_faults_passes(plugin: Any) -> None:
 @pytest.mark.parametrize(
     ("plugin", "problem"),
     [
-        (faulty.SkippingHint, "Filter accepts node .* since the labels of node .* the hint of"),
+        (faulty.SkippingHint, "Filter accepts node .* since the labels of .* the hint of"),
         (faulty.ForgottenEvent, "since the labels of pod .* stays unschedulable"),
         (faulty.ForgottenGate, "pre_enqueue admits it since the labels of pod .* stays gated"),
         (faulty.LeakingLicences, "Unschedulable: no licence is free after 20 reservations"),
@@ -147,3 +155,39 @@ def test_strategies_make_clusters_on_which_a_property_can_be_tested(
                 n.metadata.name: n for n in cluster.world.scheduler.tables.stores["nodes"].list()
             }
             assert nodes[where].metadata.labels.get(RACK) not in avoided
+
+
+RACKS = [
+    {
+        "apiVersion": "example.com/v1",
+        "kind": "Rack",
+        "metadata": {"name": name},
+        "spec": {"closed": closed},
+    }
+    for name in ("a", "b", "c")
+    for closed in (False, True)
+]
+
+
+def test_custom_objects_come_and_go_in_the_clusters() -> None:
+    report = check_plugin(ClosedRacks, objects=RACKS, clusters=4)
+    assert report.rejected
+    assert report.woken
+    assert not list(report.notes())
+
+
+def test_a_missing_event_about_custom_objects_is_found() -> None:
+    with pytest.raises(ContractViolation, match=r"Rack . (was removed|changed)"):
+        check_plugin(Forgetful, objects=RACKS, clusters=4)
+
+
+def test_the_report_names_custom_resources_that_were_not_tried() -> None:
+    notes = list(check_plugin(ClosedRacks, clusters=2).notes())
+    assert notes[-1] == (
+        "there were no objects of example.com/v1/racks; give manifests with `objects`"
+    )
+
+
+def test_objects_that_nothing_reads_are_an_error() -> None:
+    with pytest.raises(WorldError, match="scheduling reads no such objects"):
+        check_plugin(RackFilter, objects=RACKS)

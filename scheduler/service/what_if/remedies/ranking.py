@@ -21,13 +21,26 @@ def remedy(steps: Options, node: str) -> Remedy:
 
 
 def best(found: Iterable[Remedy], limit: int) -> tuple[Remedy, ...]:
-    """Return those that take least, without any that only adds steps to another."""
+    """Return those that take least.
+
+    Left out are those that only add steps to another one, and those that set the same fields as
+    another one to values that take more.
+    """
     seen: list[tuple[frozenset[str], Remedy]] = []
+    fields: set[tuple[object, ...]] = set()
     for each in sorted(found, key=lambda each: (each.cost, each.text)):
         texts = frozenset(step.text for step in each.steps)
-        if not any(other <= texts for other, _ in seen):
+        touched = (each.codes, *sorted({field for step in each.steps for field in _fields(step)}))
+        if touched not in fields and not any(other <= texts for other, _ in seen):
             seen.append((texts, each))
+            fields.add(touched)
     return tuple(each for _, each in seen[:limit])
+
+
+def _fields(step: Step) -> Iterator[tuple[str, str, str]]:
+    """Yield what the changes of a step are about; a created object by its text."""
+    for each in step.changes:
+        yield each.kind, each.name or step.text, each.path
 
 
 def without_one(steps: Options) -> Iterator[Options]:

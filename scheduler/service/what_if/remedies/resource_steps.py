@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
+from scheduler import framework
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import NANO, parse
 from scheduler.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from scheduler.framework import NodeTableView, Rows
 from scheduler.pages import Change, Code, Step
 from scheduler.service.what_if.changes import JsonObject, pointer
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names
 
 MAX_EVICTED: Final = 20
 _MEBI: Final = 1 << 20
+_COLUMNS: Final = {
+    CPU: framework.CPU,
+    MEMORY: framework.MEMORY,
+    EPHEMERAL_STORAGE: framework.EPHEMERAL_STORAGE,
+}
 
 
 def amounts(resources: Resources) -> dict[str, int]:
@@ -58,6 +67,20 @@ def spoken(name: str, amount: int) -> str:
 
 def _in_bytes(name: str) -> bool:
     return name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-")
+
+
+def nearest(table: NodeTableView, pod: Pod, rows: Rows) -> Rows:
+    """Return rows in the order of what the pod lacks there, as a share of what it requests."""
+    lacking = np.zeros(len(rows))
+    for name, need in amounts(pod.signature.requests).items():
+        if need:
+            native = _COLUMNS.get(name)
+            if native is None:
+                allocatable, used = table.scalar_amounts(name, rows)
+            else:
+                allocatable, used = table.allocatable[native, rows], table.requested[native, rows]
+            np.maximum(lacking, (need - (allocatable - used)) / need, out=lacking)
+    return rows[np.argsort(lacking, kind="stable")]
 
 
 def resources(situation: Situation) -> Iterator[Step]:

@@ -51,6 +51,9 @@ STEPS: Final[dict[str, Callable[[Situation], Iterator[Step]]]] = {
 }
 """What finds steps for the rejections of each plugin."""
 
+NEAREST: Final = {"NodeResourcesFit": resource_steps.nearest}
+"""What orders the nodes that a plugin rejects, those first where the least has to change."""
+
 ERRORS: Final = (node_steps.preferred_affinity,)
 """What finds steps where a plugin ends the attempt, since it cannot read what the pod states."""
 
@@ -284,7 +287,7 @@ class Search:
         if decision.diagnosis is None:
             yield from self._mending(trial, pod, decision)
             return
-        for status, nodes in self._rejections(decision):
+        for status, nodes in self._rejections(pod, decision):
             for node in nodes or [None]:
                 yield from self._steps(trial, pod, status, node)
         situation = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
@@ -300,7 +303,7 @@ class Search:
             yield from self._steps(trial, pod, status, node)
             return
         yield from self._mending(trial, pod, decision)
-        for status, nodes in self._rejections(decision, examples=1):
+        for status, nodes in self._rejections(pod, decision, examples=1):
             for each in nodes or [None]:
                 yield from self._steps(trial, pod, status, each)
 
@@ -344,7 +347,7 @@ class Search:
         return Situation(trial, self._parts.cache.table, framework, pod, status, node)
 
     def _rejections(
-        self, decision: TrialDecision, examples: int = EXAMPLES
+        self, pod: Pod, decision: TrialDecision, examples: int = EXAMPLES
     ) -> Iterator[tuple[Status, list[Node | None]]]:
         """Yield each distinct rejection, with a few of its nodes."""
         diagnosis, table = decision.diagnosis, self._parts.cache.table
@@ -354,7 +357,9 @@ class Search:
         if diagnosis.rejected is not None:
             for status, rows in diagnosis.rejected.by_status():
                 seen += len(rows)
-                yield status, [table.nodes[row] for row in rows[:examples].tolist()]
+                order = NEAREST.get(status.plugin)
+                ordered = rows if order is None else order(table, pod, rows)
+                yield status, [table.nodes[row] for row in ordered[:examples].tolist()]
         absent = diagnosis.statuses.absent
         if seen < table.node_count and absent.rejected:
             plugins = absent.plugin or ", ".join(sorted(diagnosis.unschedulable_plugins))

@@ -126,12 +126,10 @@ def _rivals(situation: Situation, node: Node) -> Iterator[Step]:
             pod
             for row in range(len(table.pods))
             for pod in table.pods[row].values()
-            if pod.metadata.namespace == namespace and pod.signature.volumes
-            and mine & {
-                (each.get("persistentVolumeClaim") or {}).get("claimName", "")
-                for each in _volumes_of(pod)
-            }
-        ]  # fmt: skip
+            if pod.metadata.namespace == namespace
+            and pod.signature.volumes
+            and not mine.isdisjoint(pod.signature.claims)
+        ]
         yield from _evicted(users, node)
 
 

@@ -22,6 +22,13 @@ def test_the_least_comes_first_and_the_same_steps_in_another_order_are_left_out(
     assert [each.text for each in best(found, 1)] == ["a"]
 
 
+def test_of_remedies_that_set_the_same_field_the_one_that_takes_least_is_listed() -> None:
+    most = step("at most 15 cpu", "/spec/containers/0/cpu", "15", cost=6.4)
+    less = step("at most 12 cpu", "/spec/containers/0/cpu", "12", cost=6.5)
+    found = [remedy(each, "n") for each in ((less,), (A, less), (most,))]
+    assert [each.text for each in best(found, 9)] == ["at most 15 cpu", "a, and at most 12 cpu"]
+
+
 def test_every_step_but_the_last_may_be_superfluous() -> None:
     assert list(without_one((A, B, C))) == [(B, C), (A, C)]
     assert list(without_one((A,))) == []

@@ -103,6 +103,18 @@ def test_each_reason_has_its_remedy(case: str) -> None:
         )
 
 
+def test_the_nodes_with_most_room_are_looked_at_first() -> None:
+    with offline.World() as made:
+        for free in range(1, 9):
+            made.add(offline.node(f"n{free}", cpu=free, memory="64Gi"))
+        made.add(offline.pod("p", cpu=10))
+        made.schedule()
+        texts = [each.text for each in made.remedies("default/p").remedies]
+    assert texts[0] == "request at most 8 cpu"
+    assert "2 more cpu on node n8" in texts
+    assert len([each for each in texts if each.startswith("request at most")]) == 1
+
+
 def rival(name: str, **term: Any) -> JsonObject:
     """Return a pod on n that keeps pods with the label a=b away."""
     spec = affinity("podAntiAffinity", topologyKey=ZONE, labelSelector=SELECTOR, **term)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from simulator import offline
-from simulator.offline.virtual_time import Agenda, VirtualLoop
+from simulator.offline.virtual_time import Agenda, VirtualLoop, only_errors_logged
 
 ROOT = Path(__file__).parents[4]
 ZONE = "topology.kubernetes.io/zone"
@@ -210,3 +211,14 @@ def test_a_time_in_which_nothing_happens_costs_nothing(
         world.run(until=100 * 86_400.0)
         assert world.now == 100 * 86_400.0
     assert len(moves) < 10
+
+
+def test_worlds_that_end_in_any_order_restore_the_log() -> None:
+    structlog.reset_defaults()
+    first, second = only_errors_logged(), only_errors_logged()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert structlog.is_configured(), "one is open"
+    second.__exit__(None, None, None)
+    assert not structlog.is_configured()

@@ -154,7 +154,7 @@ def test_all_faults_of_a_workload_are_listed_and_of_very_many_the_first(tmp_path
         f"{path}:2: arrival",
         f"{path}:4: count",
     ]
-    path.write_text("arrival,template\n" + "x,small\n" * 100)
+    path.write_text("arrival,template\n" + "x,small\n" * 180)
     with pytest.raises(offline.WorldError) as caught:
         offline.read_csv(path, {"small": offline.pod()})
     assert str(caught.value).splitlines()[-1] == "and 80 more"
@@ -182,3 +182,49 @@ def test_arrivals_of_one_template_have_names_of_their_own() -> None:
 def test_a_bad_taint_is_an_error() -> None:
     with pytest.raises(ValueError, match="give key=value:Effect"):
         offline.node(taints=("gpu",))
+
+
+def test_a_workload_is_read_from_lines_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text(
+        '{"arrival": 0, "template": "small", "count": 2}\n\n'
+        '{"arrival": "1.5m", "template": "small", "duration": 10}\n'
+    )
+    arrivals = offline.read_csv(path, {"small": offline.pod()})
+    assert [(each.time, each.duration, each.count) for each in arrivals] == [
+        (0.0, None, 2),
+        (90.0, 10.0, 1),
+    ]
+
+
+def test_faults_of_lines_of_json_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl"
+    lines = [
+        '{"arrival": 5, "template": "small"',
+        "[]",
+        '{"arrival": true, "template": 7, "price": 1}',
+        '{"template": "small", "count": -1}',
+        "[" * 5000,
+    ]
+    path.write_text("\n".join(lines))
+    with pytest.raises(offline.WorldError) as caught:
+        offline.read_csv(path, {"small": offline.pod()})
+    found = [each.removeprefix(f"{path}:") for each in str(caught.value).splitlines()]
+    assert [each[:28] for each in found] == [
+        "1: not JSON: Input data was ",
+        "2: expected a JSON object, g",
+        "3: column 'price' is unknown",
+        "3: template is 7; give a tex",
+        "3: template '' is unknown; k",
+        "3: arrival is True; give a n",
+        "4: column arrival is missing",
+        "4: count is -1; give a whole",
+        "5: not JSON: maximum recursi",
+    ]
+
+
+def test_rows_that_are_not_in_order_of_arrival_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("arrival,template\n5,small\n4m,small\n90s,small\n")
+    with pytest.raises(offline.WorldError, match=r"jobs.csv:4: arrival is before .* 240; sort"):
+        offline.read_csv(path, {"small": offline.pod()})

@@ -122,6 +122,17 @@ def test_pods_of_one_template_that_exist_together_are_numbered() -> None:
         assert [each.pod for each in placed] == ["default/job", "default/job-0", "default/job-1"]
 
 
+def test_a_pod_that_loses_patience_is_deleted_after_one_attempt() -> None:
+    with offline.World() as world:
+        nodes(world, count=1)
+        job = offline.pod("job", cpu=3)
+        arrivals = [offline.Arrival(float(i), job, name=f"j{i}", patience=0.5) for i in range(3)]
+        result = world.run(until=60.0, workload=arrivals)
+        assert [each.pod for each in result.placed] == ["default/j0"]
+        assert result.waiting == ()
+        assert world.scheduler.scheduling.queue.statistics().scheduling_cycle == 3
+
+
 def test_an_idle_day_is_no_work() -> None:
     with offline.World() as world:
         nodes(world)

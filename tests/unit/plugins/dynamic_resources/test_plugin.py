@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from plugins import DynamicResources
-from plugins.dynamic_resources import DynamicResourcesArgs
+from plugins.dynamic_resources.plugin import DynamicResourcesArgs
 from scheduler.framework import SKIP, Code, CycleState, NodeToStatus
 from tests.unit.plugins.clusters import Cluster, final_scores, node, pod, raw_scores, rejected
 

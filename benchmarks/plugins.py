@@ -1,0 +1,184 @@
+"""`python -m benchmarks.plugins`: what a plugin costs beyond its own work, and the import.
+
+Cycles with a plugin alternate with cycles without; the time that its own methods take is measured
+inside of them. What is left is the overhead of the framework. All times are CPU times, and the
+median of many pairs counts, so that other work of the machine hardly shows.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from benchmarks.engine_world import EngineWorld
+from scheduler.framework import Columns, ReuseRule
+
+COLUMNAR_MICROSECONDS: Final = 10.0
+"""A cycle."""
+SCALAR_MICROSECONDS: Final = 2.0
+"""A node, Filter and Score each."""
+IMPORT_SECONDS: Final = 0.3
+FEW_NODES, MANY_NODES = 100, 5000
+WARM_UP: Final = 20
+
+timer: Callable[[], float] = time.thread_time
+
+
+class _Plugin:
+    """Filter and Score by the CPU of nodes; `spent` are the seconds in its methods."""
+
+    name = "example.com/Benchmark"
+    spent = 0.0
+    calls = 0
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+
+class Columnar(_Plugin):
+    """In NumPy, over all nodes in each cycle."""
+
+    filter_reuse: ReuseRule | None = None
+    score_reuse: ReuseRule | None = None
+
+    def filter_rows(self, state: Any, pod: Any, table: Any, rows: Any) -> Any:
+        """Reject small nodes."""
+        began = timer()
+        codes = (table.allocatable[0][rows] < 1000).astype(np.int32)
+        type(self).spent += timer() - began
+        return codes
+
+    def filter_status(self, state: Any, pod: Any, code: int) -> None:
+        """Return nothing: no node is rejected."""
+
+    def score_rows(self, state: Any, pod: Any, table: Any, rows: Any) -> Any:
+        """Prefer large nodes."""
+        began = timer()
+        scores = np.minimum(table.allocatable[0][rows] // 1000, 100)
+        type(self).spent += timer() - began
+        return scores
+
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        """Let the pod pass."""
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        """Return the same for all nodes."""
+        return 0
+
+
+class Reusing(Columnar):
+    """In NumPy, with reuse rules: only the node on which the last pod was placed."""
+
+    filter_reuse = ReuseRule(Columns.USAGE)
+    score_reuse = ReuseRule(Columns.USAGE)
+
+
+class Scalar(_Plugin):
+    """Node by node."""
+
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        """Let the pod pass."""
+        type(self).calls += 1
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        """Return the same for all nodes."""
+        type(self).calls += 1
+        return 50
+
+
+KINDS: Final[tuple[tuple[type[_Plugin], str, float | None], ...]] = (
+    (Reusing, "with reuse rules", COLUMNAR_MICROSECONDS),
+    # Every cycle puts the results for all nodes together anew.
+    (Columnar, "without reuse rules", None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Microseconds of a cycle, medians."""
+
+    #: Beyond the plugin's own work.
+    overhead: float
+    #: The plugin's own work.
+    own: float
+    #: Calls of the plugin.
+    calls: float
+
+
+def overhead(plugin: type[_Plugin], nodes: int, pairs: int) -> Overhead:
+    """Measure cycles with and without a plugin, alternately."""
+    plain, extended = EngineWorld(nodes), EngineWorld(nodes, plugin=plugin)
+    differences, own, calls = [], [], []
+    for number in range(pairs + WARM_UP):
+        without = _seconds(plain)
+        plugin.spent, plugin.calls = 0.0, 0
+        with_plugin = _seconds(extended)
+        if number >= WARM_UP:
+            differences.append(with_plugin - without - plugin.spent)
+            own.append(plugin.spent)
+            calls.append(plugin.calls)
+    micro = 1e6
+    return Overhead(
+        statistics.median(differences) * micro,
+        statistics.median(own) * micro,
+        statistics.median(calls),
+    )
+
+
+def _seconds(world: EngineWorld) -> float:
+    pod = world.pod()
+    began = timer()
+    attempt = world.attempt(pod)
+    seconds = timer() - began
+    assert attempt.result is not None
+    world.forget(attempt)
+    return seconds
+
+
+def seconds_of_import(rounds: int) -> float:
+    """Return the least time in which a new interpreter imports what a plugin imports."""
+    code = (
+        "import time; began = time.process_time(); import scheduler.framework, scheduler.api; "
+        "print(time.process_time() - began)"
+    )
+    command = [sys.executable, "-c", code]
+    return min(
+        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for _ in range(rounds)
+    )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--pairs", default=400, help="Pairs of cycles of each kind.")
+def main(pairs: int) -> None:
+    """Measure the overhead of plugins, and exit with 1 if a target is missed."""
+    missed = False
+
+    def show(text: str, value: float, unit: str, limit: float | None) -> None:
+        nonlocal missed
+        missed |= limit is not None and value > limit
+        target = "no target" if limit is None else f"target {limit:g}"
+        click.echo(f"{text:<62} {value:8.2f} {unit} ({target})")
+
+    for nodes in (FEW_NODES, MANY_NODES):
+        for plugin, kind, target in KINDS:
+            found = overhead(plugin, nodes, pairs)
+            text = f"columnar, {kind}, {nodes} nodes, own time {found.own:.1f} µs"
+            show(text, found.overhead, "µs a cycle", target)
+        found = overhead(Scalar, nodes, max(20, pairs // 8))
+        text = f"scalar, {nodes} nodes, {found.calls:.0f} calls"
+        show(text, found.overhead / (found.calls or 1), "µs a call", SCALAR_MICROSECONDS)
+    seconds = seconds_of_import(5)
+    show("import of the public API", seconds, "s", IMPORT_SECONDS)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""Devices: how much of each GPU is free, on every node, and which GPUs a pod has.
+
+A node offers 1000 units of one extended resource for each of its GPUs. A pod that requests fewer
+than 1000 shares a GPU; any other request is for whole GPUs. Which ones a pod has is an annotation
+of the pod, written with its binding. Until the pod ends they are remembered here as well, so that a
+later change of the annotation by its owner changes nothing; after a restart the annotations of the
+pods that have a node are all there is, and all that is needed.
+
+Rows are read anew where the node table changed; nothing is counted up or down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.api import Pod
+from scheduler.framework import Columns, NodeInfo, NodeTableView
+
+WHOLE: Final = 1000
+"""Units of a whole GPU."""
+MAX_DEVICES: Final = 64
+"""GPUs of one node; what a node offers beyond is not used."""
+SEPARATOR: Final = "-"
+CHANGES: Final = Columns.USAGE | Columns.ALLOCATABLE
+"""The columns that say when the devices of a row have to be read again."""
+
+Left = NDArray[np.int32]
+"""(rows, devices): free units of each device, 0 where a node has no such device."""
+
+
+class Request(NamedTuple):
+    """The GPUs that a pod requests."""
+
+    milli: int
+    """Units of each device: below 1000 for a share, 1000 for whole devices, 0 for no GPU."""
+    gpus: int
+    """Number of devices."""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a part of one device."""
+        return 0 < self.milli < WHOLE
+
+    @property
+    def kind(self) -> int:
+        """0 for a share, otherwise the number of whole devices."""
+        return 0 if self.is_share else self.gpus
+
+
+NO_GPU: Final = Request(0, 0)
+Choice = Callable[[Pod, NodeInfo, Sequence[int]], int]
+"""`choice(pod, node, left)` returns the device for a share, among those with enough units left.
+
+The pod may be on the node already; `left` is without it."""
+
+
+def request_of(units: int) -> Request | None:
+    """Return what a request for so many units means, None if it means nothing.
+
+    >>> request_of(460), request_of(2000), request_of(1500)
+    (Request(milli=460, gpus=1), Request(milli=1000, gpus=2), None)
+    """
+    if units < WHOLE:
+        return Request(units, 1) if units > 0 else NO_GPU
+    return None if units % WHOLE else Request(WHOLE, units // WHOLE)
+
+
+def select(left: Sequence[int], request: Request) -> tuple[int, ...] | None:
+    """Return the devices of the tightest fit, of whole devices the first; None if none fit.
+
+    >>> select([500, 1000, 300], Request(300, 1)), select([500, 1000, 300], Request(1000, 2))
+    ((2,), None)
+    """
+    fitting = [index for index, free in enumerate(left) if free >= request.milli]
+    if len(fitting) < request.gpus:
+        return None
+    if request.is_share:
+        return (min(fitting, key=left.__getitem__),)
+    return tuple(fitting[: request.gpus])
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> tuple[int, ...]:
+    """Return the device indexes in an annotation, empty if it is malformed.
+
+    >>> parsed("0-3"), parsed("3-3"), parsed("x")
+    ((0, 3), (), ())
+    """
+    pieces = text.split(SEPARATOR, MAX_DEVICES)
+    if not all(each.isascii() and each.isdecimal() and len(each) <= 2 for each in pieces):
+        return ()
+    indexes = tuple(map(int, pieces))
+    good = len(set(indexes)) == len(indexes) and max(indexes) < MAX_DEVICES
+    return indexes if good else ()
+
+
+class Devices:
+    """The devices of all nodes, for one extended resource and one annotation."""
+
+    def __init__(self, resource: str, annotation: str) -> None:
+        self._resource = resource
+        self._annotation = annotation
+        #: Indexes of devices by the UID of the pod that has them.
+        self._booked: dict[str, tuple[int, ...]] = {}
+        self._sequence = -1
+        #: Valid after `refresh`; do not modify.
+        self.left: Left = np.zeros((0, 1), dtype=np.int32)
+        #: (rows,): number of devices.
+        self.counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        #: (rows,): a bit for each `Request.kind` of the pods on the node.
+        self.kinds: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def request_of(self, pod: Pod) -> Request | None:
+        """Return the GPUs that a pod requests; None if the request is malformed."""
+        return request_of(pod.signature.requests.scalar(self._resource))
+
+    # -- who has what ----------------------------------------------------------------------------
+
+    def book(self, uid: str, indexes: tuple[int, ...]) -> None:
+        """Give devices to a pod."""
+        self._booked[uid] = indexes
+
+    def release(self, uid: str) -> None:
+        """Take the devices of a pod back; nothing if it has none."""
+        self._booked.pop(uid, None)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> bool:
+        """Follow a change of a pod; returns whether it has a node, and GPUs that nobody knows."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self.release(old.metadata.uid)
+        if new is None or not new.spec.node_name or new.metadata.uid in self._booked:
+            return False
+        request = self.request_of(new)
+        if request is None or not request.gpus:
+            return False
+        indexes = self._of_pod(new, request)
+        if indexes:
+            self.book(new.metadata.uid, indexes)
+        return not indexes
+
+    def _of_pod(self, pod: Pod, request: Request) -> tuple[int, ...]:
+        """Return the devices of a pod with a node, empty if they are unknown."""
+        indexes = self._booked.get(pod.metadata.uid)
+        if indexes is None:
+            indexes = parsed(pod.metadata.annotations.get(self._annotation, ""))
+        return indexes if len(indexes) == request.gpus else ()
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def refresh(self, table: NodeTableView) -> None:
+        """Bring the columns up to date."""
+        if self._sequence == table.sequence:
+            return
+        changed = None if self._sequence < 0 else table.changed_rows(self._sequence, CHANGES)
+        if len(self.left) != table.capacity:
+            self._resize(table.capacity, self.left.shape[1])
+        rows = table.rows if changed is None else changed[table.valid[changed]]
+        for row in rows.tolist():
+            units, _ = table.scalar_amounts_at(self._resource, row)
+            left, kinds = self._left(units, table.node_info(row).pods, "")
+            if len(left) > self.left.shape[1]:
+                self._resize(table.capacity, len(left))
+            self.left[row] = 0
+            self.left[row, : len(left)] = left
+            self.counts[row], self.kinds[row] = len(left), kinds
+        self._sequence = table.sequence
+
+    def left_on(self, node: NodeInfo, *, without: str = "") -> list[int]:
+        """Return the free units of each device of one node, which may be hypothetical.
+
+        The pod whose UID is `without` does not count.
+        """
+        units = node.allocatable.scalar(self._resource)
+        return self._left(units, node.pods, without)[0]
+
+    def _left(self, units: int, pods: Iterable[Pod], without: str) -> tuple[list[int], int]:
+        left = [WHOLE] * min(units // WHOLE, MAX_DEVICES)
+        kinds = 0
+        unknown: list[tuple[str, Request]] = []
+        for pod in pods:
+            request = self.request_of(pod)
+            if request is None or not request.gpus or pod.metadata.uid == without:
+                continue
+            kinds |= 1 << request.kind if request.kind < MAX_DEVICES - 1 else 0
+            indexes = self._of_pod(pod, request)
+            if not indexes or max(indexes) >= len(left):
+                unknown.append((pod.key, request))
+                continue
+            for index in indexes:
+                left[index] -= request.milli
+        # Bound by hand, or nominated: they get what they would probably get.
+        for _, request in sorted(unknown, key=itemgetter(0)):
+            for index in select(left, request) or ():
+                left[index] -= request.milli
+        return [max(each, 0) for each in left], kinds
+
+    def _resize(self, capacity: int, width: int) -> None:
+        rows, devices = min(len(self.left), capacity), self.left.shape[1]
+        left = np.zeros((capacity, width), dtype=np.int32)
+        left[:rows, :devices] = self.left[:rows]
+        self.left = left
+        self.counts, self.kinds = (
+            np.concatenate([each[:rows], np.zeros(capacity - rows, dtype=np.int64)])
+            for each in (self.counts, self.kinds)
+        )

@@ -1,0 +1,1 @@
+"""NumaAware: the plugin is `numa_aware.plugin:NumaAware`."""

@@ -1,0 +1,113 @@
+"""Devices that are allocated: by claims as they are stored, and by allocations in flight.
+
+Upstream: `allocateddevices.go`, `dra_manager.go: GatherAllocatedState`. There the devices of all
+claims are a set, so that of two claims which hold one device (after edits by hand) the first to go
+frees it. Here holders are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from plugins.dynamic_resources.devices import ZERO, DeviceID, quantity
+from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.search import Allocated
+from scheduler.api.devices import (
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from scheduler.api.quantity import Quantity
+
+
+class AllocatedDevices:
+    """The devices of all claims, kept up to date by the events of claims.
+
+    Clusters without claims pay nothing. The state for a cycle is not a copy: a cycle does not
+    suspend while it uses it.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._exclusive: Counter[DeviceID] = Counter()
+        self._shared: Counter[DeviceID] = Counter()
+        self._consumed: dict[DeviceID, dict[str, Quantity]] = {}
+        self._by_claim: dict[str, AllocationResult] = {}
+        self._in_flight: dict[str, AllocationResult] = {}
+
+    def __len__(self) -> int:
+        """Return the number of claims with devices, those in flight included."""
+        return len(self._by_claim | self._in_flight)
+
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """Take over an event of a claim: its new version, None if it was deleted."""
+        for each in (old, new):
+            if each is not None:
+                self._set(self._by_claim, each.metadata.uid, None, self._in_flight)
+        if new is not None:
+            self._set(self._by_claim, new.metadata.uid, new.status.allocation, self._in_flight)
+
+    def begin(self, uid: str, allocation: AllocationResult) -> None:
+        """Count an allocation that was decided and is not stored yet."""
+        self._set(self._in_flight, uid, allocation, self._by_claim)
+
+    def end(self, uid: str) -> None:
+        """Forget an allocation in flight: it is stored, or it failed."""
+        self._set(self._in_flight, uid, None, self._by_claim)
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Whether an allocation of a claim was decided and is not stored yet."""
+        return uid in self._in_flight
+
+    def state(self) -> Allocated:
+        """Return the devices that are taken, live."""
+        return Allocated(self._exclusive.keys(), self._shared.keys(), self._consumed)
+
+    def _set(
+        self,
+        kept: dict[str, AllocationResult],
+        uid: str,
+        allocation: AllocationResult | None,
+        other: dict[str, AllocationResult],
+    ) -> None:
+        """Set the allocation of a claim on one side; one that both sides know counts once."""
+        known = kept.pop(uid, None)
+        if known is not None and other.get(uid) != known:
+            self._count(known, -1)
+        if allocation is not None:
+            kept[uid] = allocation
+            if other.get(uid) != allocation:
+                self._count(allocation, 1)
+
+    def _count(self, allocation: AllocationResult, change: int) -> None:
+        for each in _held(allocation):
+            device = DeviceID(each.driver, each.pool, each.device)
+            if self._features.consumable_capacity and each.share_id is not None:
+                _change(self._shared, device, change)
+                self._consume(device, each, change)
+            else:
+                _change(self._exclusive, device, change)
+
+    def _consume(
+        self, device: DeviceID, result: DeviceRequestAllocationResult, change: int
+    ) -> None:
+        totals = self._consumed.setdefault(device, {})
+        for name, raw in result.consumed_capacity.items():
+            amount = quantity(raw)
+            total = totals.get(name, ZERO)
+            totals[name] = total + amount if change > 0 else total - amount
+        if not any(totals.values()):
+            del self._consumed[device]
+
+
+def _held(allocation: AllocationResult) -> Iterator[DeviceRequestAllocationResult]:
+    """Yield the devices that an allocation keeps from others: admin access does not."""
+    results: Iterable[DeviceRequestAllocationResult] = allocation.devices.results
+    return (each for each in results if not each.admin_access)
+
+
+def _change(holders: Counter[DeviceID], device: DeviceID, change: int) -> None:
+    holders[device] += change
+    if holders[device] <= 0:
+        del holders[device]

@@ -1,0 +1,136 @@
+"""The structured allocator: devices for claims on one node.
+
+A pure function of what is known when a pod's attempt begins; upstream: `structured.Allocator` with
+the implementation `incubating`, which the default feature gates choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plugins.dynamic_resources.devices import DeviceView
+from plugins.dynamic_resources.errors import AllocationError, NodeAllocationError
+from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.pools import SliceIndex, gather_pools
+from plugins.dynamic_resources.requests import RequestView, Validator
+from plugins.dynamic_resources.results import allocation_result
+from plugins.dynamic_resources.search import Allocated, Check, Search
+from plugins.dynamic_resources.selectors import SelectorError as DeviceSelectorError
+from plugins.dynamic_resources.selectors import Selectors
+from scheduler.api.devices import AllocationResult, DeviceClass, DeviceSelector, ResourceClaim
+from scheduler.api.node import Node
+from scheduler.api.selectors import SelectorError
+
+INVALID_POOLS = "invalid resource pools were encountered"
+
+
+class Allocator:
+    """Allocates the claims of one pod, node by node."""
+
+    def __init__(
+        self,
+        features: Features,
+        allocated: Allocated,
+        classes: Mapping[str, DeviceClass],
+        slices: SliceIndex,
+        selectors: Selectors,
+        new_share_id: Callable[[], str],
+        *,
+        exhaustive: bool = False,
+    ) -> None:
+        """Keep what the searches need.
+
+        `new_share_id` returns a new UUID for each share of a device. With `exhaustive` a search
+        takes as many steps as upstream's; the result is the same.
+        """
+        self._exhaustive = exhaustive
+        self._features = features
+        if not features.consumable_capacity:
+            allocated = Allocated(frozenset((*allocated.exclusive, *allocated.shared)))
+        self._allocated = allocated
+        self._classes = classes
+        self._slices = slices
+        self._selectors = selectors
+        self._new_share_id = new_share_id
+        #: Steps of the last search.
+        self.steps = 0
+
+    def allocate(
+        self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None
+    ) -> list[AllocationResult] | None:
+        """Return an allocation for each claim, None if there are not enough devices.
+
+        `check` is called at every step, and raises an error of its own to end the search. Raises
+        `NodeAllocationError` for a failure on this node, and `AllocationError` for one that
+        concerns the pod.
+        """
+        self.steps = 0
+
+        def selects(request: RequestView, device: DeviceView) -> bool:
+            return self._selects(request, device, node, check)
+
+        pools = gather_pools(self._slices, node, self._features)
+        validator = Validator(
+            self._features, self._classes, pools, selects, self._allocated.consumed
+        )
+        views = [validator.claim(each) for each in claims]
+        search = Search(
+            self._features,
+            views,
+            pools,
+            self._allocated,
+            selects,
+            check,
+            exhaustive=self._exhaustive,
+        )
+        try:
+            found = search.run()
+        finally:
+            self.steps = search.steps
+        if not found:
+            if any(each.invalid_reason for each in pools):
+                raise NodeAllocationError(INVALID_POOLS)
+            return None
+        return [
+            allocation_result(view, taken, node.metadata.name, self._features, self._new_share_id)
+            for view, taken in zip(views, search.results, strict=True)
+        ]
+
+    def _selects(
+        self, request: RequestView, device: DeviceView, node: Node, check: Check | None
+    ) -> bool:
+        """Whether a device has the properties that a request and its class demand."""
+        if device.spec.binding_conditions and not self._features.binding_conditions:
+            return False
+        device_class = request.device_class
+        assert device_class is not None
+        where = f"class {device_class.metadata.name}"
+        if not self._all_match(where, device_class.spec.selectors, device, check):
+            return False
+        if not self._all_match(request.claim, request.selectors, device, check):
+            return False
+        if not device.slice.per_device:
+            return True
+        try:
+            return device.nodes.matches(node)
+        except SelectorError as error:
+            raise AllocationError(
+                f"failed to perform node selection for device {device.id}: {error}"
+            ) from None
+
+    def _all_match(
+        self,
+        where: str,
+        selectors: Sequence[DeviceSelector],
+        device: DeviceView,
+        check: Check | None,
+    ) -> bool:
+        for i, each in enumerate(selectors):
+            if each.cel is None:
+                continue
+            try:
+                if not self._selectors.matches(each.cel.expression, device, check):
+                    return False
+            except DeviceSelectorError as error:
+                raise AllocationError(f"{where}: selector #{i}: {error}") from None
+        return True

@@ -1,0 +1,75 @@
+"""Amounts of the capacities of a device that a request takes.
+
+Upstream: `consumable_capacity.go`, gate DRAConsumableCapacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plugins.dynamic_resources.devices import Capacity, DeviceView
+from scheduler.api.quantity import NANO, Format, Quantity
+
+Amounts = dict[str, Quantity]
+"""Amounts by the name of the capacity."""
+
+
+def consumption(
+    device: DeviceView,
+    requested: Mapping[str, Quantity],
+    consumed: tuple[Mapping[str, Quantity], ...],
+) -> Amounts | None:
+    """Return what a request takes of each capacity of a device, None if it does not suffice.
+
+    `consumed` has what other claims and other requests take already.
+    """
+    if not requested.keys() <= device.capacity.keys():
+        return None
+    amounts: Amounts = {}
+    for name, capacity in device.capacity.items():
+        asked = requested.get(name)
+        amount = _amount(capacity, asked)
+        if _violates(capacity, amount):
+            return None
+        total = amount.nano + sum(each[name].nano for each in consumed if name in each)
+        if total > capacity.value.nano:
+            return None
+        amounts[name] = amount
+    return amounts
+
+
+def _amount(capacity: Capacity, asked: Quantity | None) -> Quantity:
+    """Return the amount that a request of `asked` takes."""
+    if asked is None:
+        return capacity.value if capacity.default is None else capacity.default
+    if capacity.minimum is not None:
+        return _stepped(capacity.minimum, capacity.step, asked)
+    for each in capacity.valid_values:
+        if each.nano >= asked.nano:
+            return each
+    return asked
+
+
+def _stepped(minimum: Quantity, step: Quantity | None, asked: Quantity) -> Quantity:
+    if asked.nano < minimum.nano:
+        return minimum
+    if step is None or step.value() <= 0:
+        return asked
+    low, width = minimum.value(), step.value()
+    steps = -(-(asked.value() - low) // width)
+    return Quantity((low + width * steps) * NANO, Format.BINARY_SI)
+
+
+def _violates(capacity: Capacity, amount: Quantity) -> bool:
+    if not capacity.has_policy or amount == capacity.default:
+        return False
+    if capacity.minimum is not None:
+        if capacity.maximum is not None and amount.nano > capacity.maximum.nano:
+            return True
+        step = capacity.step
+        return bool(
+            step is not None
+            and step.value() > 0
+            and (amount.value() - capacity.minimum.value()) % step.value()
+        )
+    return bool(capacity.valid_values) and amount not in capacity.valid_values

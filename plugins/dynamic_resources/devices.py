@@ -1,0 +1,182 @@
+"""Slices and devices as the allocator uses them: everything derived from a slice, once.
+
+A `SliceView` belongs to one version of a slice; the cluster's next version gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from scheduler.api.devices import (
+    Counter,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    ResourceSlice,
+)
+from scheduler.api.meta import RawQuantity
+from scheduler.api.node import Node
+from scheduler.api.node_selectors import CompiledNodeSelector, compile_node_selector
+from scheduler.api.pod import NodeSelector
+from scheduler.api.quantity import Quantity, QuantityError, parse
+from scheduler.api.tolerations import SCHEDULING_EFFECTS
+
+ZERO: Final = Quantity(0)
+
+Counters = Mapping[str, Mapping[str, int]]
+"""Amounts in nano-units, by counter set and counter."""
+
+
+class DeviceID(NamedTuple):
+    """The identity of a device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class NodeSelection:
+    """The nodes that reach a slice or device: one, all, or those that a selector matches."""
+
+    __slots__ = ("_compiled", "all_nodes", "node_name", "selector")
+
+    def __init__(
+        self, node_name: str | None, selector: NodeSelector | None, all_nodes: bool | None
+    ) -> None:
+        self.node_name = node_name or ""
+        self.all_nodes = all_nodes is True
+        self.selector = selector
+        self._compiled: CompiledNodeSelector | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.node_name) or self.all_nodes or self.selector is not None
+
+    def matches(self, node: Node) -> bool:
+        """Whether a node is among them; raises `SelectorError` if the selector is invalid."""
+        if self.node_name:
+            return self.node_name == node.metadata.name
+        if self.all_nodes:
+            return True
+        if self.selector is None:
+            return False
+        if self._compiled is None:
+            self._compiled = compile_node_selector(self.selector)
+        for error in self._compiled.errors:
+            raise error
+        return self._compiled.matches(node.metadata.labels, node.metadata.name)
+
+
+class SliceView:
+    """One version of a slice."""
+
+    __slots__ = (
+        "__weakref__", "counters", "devices", "driver", "generation", "has_conditions", "name",
+        "nodes", "per_device", "pool", "slice_count", "source",
+    )  # fmt: skip
+
+    def __init__(self, source: ResourceSlice) -> None:
+        spec = source.spec
+        self.source = source
+        self.name = source.metadata.name
+        self.driver = spec.driver
+        self.pool = spec.pool.name
+        self.generation = spec.pool.generation
+        #: The number of slices that the pool has in this generation.
+        self.slice_count = spec.pool.resource_slice_count
+        self.nodes = NodeSelection(spec.node_name, spec.node_selector, spec.all_nodes)
+        #: Whether each device has a node selection of its own.
+        self.per_device = spec.per_device_node_selection is True
+        self.devices = tuple(
+            DeviceView(self, position, each) for position, each in enumerate(spec.devices)
+        )
+        self.has_conditions = any(each.binding_conditions is not None for each in spec.devices)
+        #: Counter sets of the pool, with duplicates.
+        self.counters = [(each.name, _amounts(each.counters)) for each in spec.shared_counters]
+
+
+class DeviceView:
+    """One device of a version of a slice."""
+
+    __slots__ = (
+        "_capacity", "blocking_taints", "consumption", "id", "nodes", "position", "shareable",
+        "slice", "spec",
+    )  # fmt: skip
+
+    def __init__(self, view: SliceView, position: int, spec: Device) -> None:
+        self.slice = view
+        #: Index in the slice.
+        self.position = position
+        self.spec = spec
+        self.id = DeviceID(view.driver, view.pool, spec.name)
+        #: Whether several claims may share it, if the feature is on.
+        self.shareable = spec.allow_multiple_allocations is True
+        self.nodes = (
+            NodeSelection(spec.node_name, spec.node_selector, spec.all_nodes)
+            if view.per_device
+            else view.nodes
+        )
+        self.blocking_taints = tuple(
+            each for each in spec.taints if each.effect in SCHEDULING_EFFECTS
+        )
+        #: What it takes of the counters of its pool.
+        self.consumption: Counters = {
+            each.counter_set: _amounts(each.counters) for each in spec.consumes_counters
+        }
+        self._capacity: dict[str, Capacity] | None = None
+
+    @property
+    def capacity(self) -> Mapping[str, Capacity]:
+        """The capacities by name, parsed when they are first needed."""
+        if self._capacity is None:
+            self._capacity = {name: Capacity(each) for name, each in self.spec.capacity.items()}
+        return self._capacity
+
+
+class Capacity:
+    """A capacity of a device, and the policy for requests of it."""
+
+    __slots__ = ("default", "has_policy", "maximum", "minimum", "step", "valid_values", "value")
+
+    def __init__(self, spec: DeviceCapacity) -> None:
+        self.value = quantity(spec.value)
+        policy = spec.request_policy
+        self.has_policy = policy is not None
+        limits = policy.valid_range if policy else None
+        self.default = _optional(policy.default if policy else None)
+        self.minimum = _optional(limits.min if limits else None)
+        self.maximum = _optional(limits.max if limits else None)
+        self.step = _optional(limits.step if limits else None)
+        self.valid_values = [quantity(each) for each in policy.valid_values] if policy else []
+
+
+def quantity(raw: RawQuantity) -> Quantity:
+    """Parse a quantity; one that is invalid, which the API server does not store, counts as 0."""
+    try:
+        return parse(raw)
+    except QuantityError:
+        return ZERO
+
+
+def _optional(raw: RawQuantity | None) -> Quantity | None:
+    return None if raw is None else quantity(raw)
+
+
+def _amounts(counters: Mapping[str, Counter]) -> dict[str, int]:
+    return {name: quantity(each.value).nano for name, each in counters.items()}
+
+
+def find_attribute(view: DeviceView, name: str) -> DeviceAttribute | None:
+    """Return the attribute of a qualified name, None without any.
+
+    The driver's own attributes may be stored without its domain.
+    """
+    found = view.spec.attributes.get(name)
+    if found is None:
+        domain, slash, identifier = name.partition("/")
+        if slash and domain == view.slice.driver:
+            found = view.spec.attributes.get(identifier)
+    return found

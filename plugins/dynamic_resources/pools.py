@@ -1,0 +1,180 @@
+"""The pools of devices that a node reaches.
+
+Upstream: `pools_incubating.go: GatherPools`. A pool is usable if all slices of its newest
+generation are known and agree with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from plugins.dynamic_resources.devices import DeviceView, SliceView
+from plugins.dynamic_resources.errors import AllocationError
+from plugins.dynamic_resources.features import Features
+from scheduler.api.node import Node
+from scheduler.api.selectors import SelectorError
+
+PoolKey = tuple[str, str]
+"""Driver and name of the pool."""
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """A pool, as one node sees it."""
+
+    driver: str
+    name: str
+    #: Devices that the node may reach, in the order of allocation.
+    devices: list[DeviceView] = field(default_factory=list)
+    #: Slices with the counters that the devices share.
+    counter_slices: list[SliceView] = field(default_factory=list)
+    #: Devices of other nodes, which may consume the same counters.
+    other_devices: list[DeviceView] = field(default_factory=list)
+    #: Whether the driver is still publishing it.
+    is_incomplete: bool = False
+    #: Why its slices contradict each other; empty if they do not.
+    invalid_reason: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether devices of it can be allocated."""
+        return not self.is_incomplete and not self.invalid_reason
+
+
+class SliceIndex:
+    """All slices of the cluster, by what the allocator looks for."""
+
+    def __init__(self, slices: Iterable[SliceView] = ()) -> None:
+        self._by_name: dict[str, SliceView] = {}
+        self._local: dict[str, dict[str, SliceView]] = {}
+        self._shared: dict[str, SliceView] = {}
+        self._pools: dict[PoolKey, dict[str, SliceView]] = {}
+        for each in slices:
+            self.set(each)
+
+    def set(self, view: SliceView) -> None:
+        """Add a slice, or replace the one of that name."""
+        self.remove(view.name)
+        self._by_name[view.name] = view
+        self._home(view)[view.name] = view
+        self._pools.setdefault((view.driver, view.pool), {})[view.name] = view
+
+    def remove(self, name: str) -> None:
+        """Remove a slice, if it is there."""
+        view = self._by_name.pop(name, None)
+        if view is None:
+            return
+        self._home(view).pop(name)
+        if not self._local.get(view.nodes.node_name, True):
+            del self._local[view.nodes.node_name]
+        pool = self._pools[view.driver, view.pool]
+        del pool[name]
+        if not pool:
+            del self._pools[view.driver, view.pool]
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def for_node(self, name: str) -> Iterator[SliceView]:
+        """Yield the slices of a node, and those that may concern any."""
+        yield from self._local.get(name, {}).values()
+        yield from self._shared.values()
+
+    def of_pool(self, key: PoolKey) -> Iterable[SliceView]:
+        """Return all slices of a pool."""
+        return self._pools.get(key, {}).values()
+
+    def _home(self, view: SliceView) -> dict[str, SliceView]:
+        if view.nodes.node_name and not view.counters:
+            return self._local.setdefault(view.nodes.node_name, {})
+        return self._shared
+
+
+def gather_pools(index: SliceIndex, node: Node, features: Features) -> list[Pool]:
+    """Return the pools that a node reaches, in the order of allocation.
+
+    Raises `AllocationError` for an invalid node selector.
+    """
+    relevant: dict[PoolKey, list[SliceView]] = {}
+    for view in index.for_node(node.metadata.name):
+        if _is_relevant(view, node, features):
+            relevant.setdefault((view.driver, view.pool), []).append(view)
+    pools = []
+    last = set()
+    for key, views in relevant.items():
+        if any(each.has_conditions for each in views):
+            # Devices that take part at once come first.
+            last.add(key)
+        newest = max(each.generation for each in views)
+        kept = [each for each in views if each.generation == newest]
+        pool = _build(index, key, kept)
+        if pool is not None:
+            pools.append(pool)
+    pools.sort(key=lambda each: ((each.driver, each.name) in last, each.driver, each.name))
+    return pools
+
+
+def _is_relevant(view: SliceView, node: Node, features: Features) -> bool:
+    try:
+        if not features.partitionable_devices and (view.counters or view.per_device):
+            return False
+        if view.counters:
+            return True
+        if view.nodes:
+            return view.nodes.matches(node)
+        return view.per_device and any(each.nodes.matches(node) for each in view.devices)
+    except SelectorError as error:
+        raise AllocationError(
+            "gather pool information: failed to perform node selection for slice "
+            f"{view.name}: {error}"
+        ) from None
+
+
+def _build(index: SliceIndex, key: PoolKey, kept: list[SliceView]) -> Pool | None:
+    """Return the pool of these slices, None if it is obsolete."""
+    pool = Pool(*key)
+    kept.sort(key=lambda each: each.name)
+    announced = kept[0].slice_count
+    others: list[SliceView] = []
+    if len(kept) != announced:
+        generation = kept[0].generation
+        everywhere = list(index.of_pool(key))
+        if any(each.generation > generation for each in everywhere):
+            return None
+        same = [each for each in everywhere if each.generation == generation]
+        names = {each.name for each in kept}
+        others = sorted(
+            (each for each in same if each.name not in names), key=lambda each: each.name
+        )
+        if len(same) != announced:
+            pool.is_incomplete = True
+            return pool
+    pool.counter_slices = [each for each in (*kept, *others) if each.counters]
+    device_slices = [each for each in kept if not each.counters]
+    pool.devices = [device for each in device_slices for device in each.devices]
+    pool.other_devices = [device for each in others for device in each.devices]
+    pool.invalid_reason = _contradiction(pool)
+    return pool
+
+
+def _contradiction(pool: Pool) -> str:
+    names: set[str] = set()
+    for device in pool.devices:
+        if device.spec.name in names:
+            return f"duplicate device name {device.spec.name}"
+        names.add(device.spec.name)
+    counter_sets: dict[str, Mapping[str, int]] = {}
+    for view in pool.counter_slices:
+        for name, amounts in view.counters:
+            if name in counter_sets:
+                return f"duplicate counter set name {name}"
+            counter_sets[name] = amounts
+    for device in (*pool.devices, *pool.other_devices):
+        for name, consumed in device.consumption.items():
+            if name not in counter_sets:
+                return f"counter set {name} not found"
+            for counter in consumed:
+                if counter not in counter_sets[name]:
+                    return f"counter {counter} not found in counter set {name}"
+    return ""

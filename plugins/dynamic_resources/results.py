@@ -1,0 +1,139 @@
+"""The result of an allocation, as it is stored in the status of a claim.
+
+Upstream: `allocator_incubating.go: Allocate` (its second half) and `createNodeSelector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from plugins.dynamic_resources.errors import AllocationError
+from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.requests import ClaimView
+from plugins.dynamic_resources.search import Taken
+from scheduler.api.devices import (
+    AllocationResult,
+    ClaimConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
+from scheduler.api.node_selectors import METADATA_NAME
+from scheduler.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from scheduler.api.selectors import IN
+
+
+def allocation_result(
+    claim: ClaimView,
+    taken: list[Taken],
+    node: str,
+    features: Features,
+    new_share_id: Callable[[], str],
+) -> AllocationResult:
+    """Return the allocation of a claim; raises `AllocationError` for an unknown node selector."""
+    results = tuple(_device_result(each, features, new_share_id) for each in taken)
+    return AllocationResult(
+        devices=DeviceAllocationResult(results=results, config=tuple(_configuration(claim, taken))),
+        node_selector=_node_selector(claim, taken, node, features),
+    )
+
+
+def _device_result(
+    taken: Taken, features: Features, new_share_id: Callable[[], str]
+) -> DeviceRequestAllocationResult:
+    spec, device = taken.device.spec, taken.device.id
+    conditions = spec.binding_conditions if features.binding_conditions else None
+    failures = spec.binding_failure_conditions if features.binding_conditions else None
+    return DeviceRequestAllocationResult(
+        request=taken.request.qualified_name,
+        driver=device.driver,
+        pool=device.pool,
+        device=device.device,
+        admin_access=True if taken.request.admin_access else None,
+        tolerations=taken.request.tolerations,
+        binding_conditions=conditions or (),
+        binding_failure_conditions=failures or (),
+        share_id=new_share_id() if taken.is_shared else None,
+        consumed_capacity={name: str(each) for name, each in taken.consumed.items()},
+    )
+
+
+def _node_selector(
+    claim: ClaimView, taken: list[Taken], node: str, features: Features
+) -> NodeSelector | None:
+    labels: list[NodeSelectorRequirement] = []
+    fields: list[NodeSelectorRequirement] = []
+    for each in taken:
+        nodes = each.device.nodes
+        bound = features.binding_conditions and each.device.spec.binds_to_node is True
+        if nodes.node_name or bound:
+            requirement = NodeSelectorRequirement(key=METADATA_NAME, operator=IN, values=(node,))
+            return NodeSelector(
+                node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),)
+            )
+        if nodes.selector is None or nodes.all_nodes:
+            continue
+        terms = nodes.selector.node_selector_terms
+        if len(terms) != 1:
+            raise AllocationError(
+                f"create NodeSelector for claim {claim.claim.metadata.name}: unsupported "
+                f"ResourceSlice.NodeSelector with {len(terms)} terms"
+            )
+        _append(labels, terms[0].match_expressions)
+        _append(fields, terms[0].match_fields)
+    if not labels and not fields:
+        return None
+    term = NodeSelectorTerm(match_expressions=tuple(labels), match_fields=tuple(fields))
+    return NodeSelector(node_selector_terms=(term,))
+
+
+def _append(known: list[NodeSelectorRequirement], added: Iterable[NodeSelectorRequirement]) -> None:
+    for each in added:
+        if not any(_same(each, other) for other in known):
+            known.append(each)
+
+
+def _same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
+    return (one.key, one.operator, frozenset(one.values)) == (
+        other.key,
+        other.operator,
+        frozenset(other.values),
+    )
+
+
+def _configuration(claim: ClaimView, taken: list[Taken]) -> Iterator[ClaimConfiguration]:
+    chosen = {each.request.parent: each.request for each in taken}
+    # The class's configuration, once per class, with all requests that refer to it.
+    names: dict[str, list[str]] = {}
+    classes = {}
+    for request in claim.requests:
+        used = chosen.get(request.parent, request) if request.alternatives else request
+        if used.device_class is not None:
+            name = used.device_class.metadata.name
+            classes[name] = used.device_class
+            names.setdefault(name, []).append(used.qualified_name)
+    for name, device_class in classes.items():
+        for each in device_class.spec.config:
+            yield ClaimConfiguration(
+                source="FromClass", requests=tuple(names[name]), opaque=each.opaque
+            )
+    for config in claim.claim.spec.devices.config:
+        for _ in range(_times(config, claim, chosen.values())):
+            yield ClaimConfiguration(
+                source="FromClaim", requests=config.requests, opaque=config.opaque
+            )
+
+
+def _times(config: ClaimConfiguration, claim: ClaimView, chosen: Iterable[object]) -> int:
+    """Return how often upstream repeats an entry: once for each request that it names."""
+    if not config.requests:
+        return 1
+    named = set(config.requests)
+    used = {each.qualified_name for each in chosen}  # type: ignore[attr-defined]
+    return sum(
+        request.parent in named
+        or any(
+            each.qualified_name in named and each.qualified_name in used
+            for each in request.alternatives
+        )
+        for request in claim.requests
+    )

@@ -1,0 +1,316 @@
+"""The search for devices: depth first, the first solution wins.
+
+Upstream: `allocator_incubating.go: allocateOne`. Order of the candidates and of the checks are
+upstream's, since they decide which devices a claim gets. The levels of the search are generators on
+a stack of their own: a pod may have more claims than the interpreter has frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from plugins.dynamic_resources import capacity
+from plugins.dynamic_resources.capacity import Amounts
+from plugins.dynamic_resources.counters import CounterTable
+from plugins.dynamic_resources.devices import DeviceID, DeviceView
+from plugins.dynamic_resources.errors import AllocationError, TooManyDevicesError
+from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.pools import Pool
+from plugins.dynamic_resources.requests import MAX_DEVICES, ClaimView, RequestView, Selects
+from scheduler.api.quantity import Quantity
+from scheduler.api.tolerations import tolerates
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """Devices that claims have already, those of allocations in flight included."""
+
+    #: Held by one claim each.
+    exclusive: AbstractSet[DeviceID] = frozenset()
+    #: Held by several claims.
+    shared: AbstractSet[DeviceID] = frozenset()
+    #: What the claims take of the capacities of shared devices.
+    consumed: Mapping[DeviceID, Mapping[str, Quantity]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A device that the search found for a request."""
+
+    request: RequestView
+    device: DeviceView
+    is_shared: bool
+    consumed: Amounts
+
+
+class Check(Protocol):
+    """Raises an error of its own if the search must end."""
+
+    def __call__(self) -> None:
+        """Called for each step."""
+        ...
+
+
+Step = Generator["Step", bool, bool]
+"""One level of the search: yields the level below, gets its result, returns its own."""
+
+
+class Search:
+    """One search: `run` may be called once."""
+
+    def __init__(
+        self,
+        features: Features,
+        claims: list[ClaimView],
+        pools: list[Pool],
+        allocated: Allocated,
+        selects: Selects,
+        check: Check | None = None,
+        *,
+        exhaustive: bool = False,
+    ) -> None:
+        """With `exhaustive` it takes all of upstream's steps, else not those that must fail."""
+        self._features = features
+        self._exhaustive = exhaustive
+        self._claims = claims
+        self._candidates = [
+            (pool, device) for pool in pools if pool.is_usable for device in pool.devices
+        ]
+        self._has_counters = any(device.consumption for _, device in self._candidates)
+        # Whether the candidates ran out, so that a request cannot be satisfied.
+        self._ran_out = False
+        self._allocated = allocated
+        self._selects = selects
+        self._check = check
+        #: The devices found, by claim.
+        self.results: list[list[Taken]] = [[] for _ in claims]
+        #: Steps so far: calls of upstream's recursive function.
+        self.steps = 0
+        self._taken: dict[DeviceID, set[int]] = {}
+        self._consumed: dict[DeviceID, list[Amounts]] = {}
+        self._counters = CounterTable(
+            lambda device: device in allocated.exclusive or device in allocated.shared
+        )
+
+    def run(self) -> bool:
+        """Whether there are devices for all claims; raises `AllocationError`, as `check` may."""
+        stack = [self._claim(0, 0)]
+        result: bool | None = None
+        failure: BaseException | None = None
+        while stack:
+            level = stack[-1]
+            try:
+                if failure is not None:
+                    error, failure = failure, None
+                    below = level.throw(error)
+                else:
+                    below = level.send(result)  # type: ignore[arg-type]
+            except StopIteration as stop:
+                stack.pop()
+                result = stop.value
+            except (AllocationError, TooManyDevicesError) as error:
+                stack.pop()
+                failure = error
+            else:
+                stack.append(below)
+                result = None
+        if failure is not None:
+            raise failure
+        return bool(result)
+
+    def _count(self) -> None:
+        self.steps += 1
+        if self._check is not None:
+            self._check()
+
+    def _claim(self, claim: int, number: int) -> Step:
+        """Search for the requests of a claim from `number` on, and for all claims after it."""
+        self._count()
+        if claim == len(self._claims):
+            return True
+        requests = self._claims[claim].requests
+        if number == len(requests):
+            try:
+                return (yield self._claim(claim + 1, 0))
+            except TooManyDevicesError:
+                return False
+        request = requests[number]
+        if request.alternatives:
+            return (yield from self._alternatives(claim, number, request))
+        return (yield from self._devices(claim, number, request, 0, 0))
+
+    def _alternatives(self, claim: int, number: int, request: RequestView) -> Step:
+        all_too_many = True
+        for alternative in request.alternatives:
+            try:
+                found = yield self._device(claim, number, alternative, 0, 0)
+            except TooManyDevicesError:
+                continue
+            all_too_many = False
+            if found:
+                return True
+        if all_too_many:
+            raise TooManyDevicesError
+        return False
+
+    def _device(
+        self, claim: int, number: int, request: RequestView, device: int, start: int
+    ) -> Step:
+        """Search for the devices of a request from the one with index `device` on."""
+        self._count()
+        return (yield from self._devices(claim, number, request, device, start))
+
+    def _devices(
+        self, claim: int, number: int, request: RequestView, device: int, start: int
+    ) -> Step:
+        if request.is_all and not request.all_devices:
+            return False
+        if device >= request.number:
+            return (yield self._claim(claim, number + 1))
+        if len(self.results[claim]) + request.number - device > MAX_DEVICES:
+            raise TooManyDevicesError
+        if request.is_all:
+            pool, view = request.all_devices[device]
+            if not self._take(claim, request, pool, view):
+                return False
+            return (yield from self._below(claim, number, request, device, 0, pool, view))
+        return (yield from self._first_fitting(claim, number, request, device, start))
+
+    def _first_fitting(
+        self, claim: int, number: int, request: RequestView, device: int, start: int
+    ) -> Step:
+        """Try each candidate from `start` on.
+
+        If no candidate is left for the level below, none is left for it either after a later
+        candidate on this level: the rest is skipped. Upstream tries it, which takes 2^n steps if n
+        equal devices are free and one more is wanted. Constraints and counters do depend on what is
+        taken.
+        """
+        took_one = False
+        for position in range(start, len(self._candidates)):
+            pool, view = self._candidates[position]
+            if not self._take(claim, request, pool, view):
+                continue
+            took_one = True
+            following = position + 1
+            if (yield from self._below(claim, number, request, device, following, pool, view)):
+                return True
+            if self._ran_out:
+                self._ran_out = device > 0
+                return False
+        self._ran_out = (
+            not took_one
+            and device > 0
+            and not (self._exhaustive or self._has_counters or self._claims[claim].constraints)
+        )
+        return False
+
+    def _below(
+        self,
+        claim: int,
+        number: int,
+        request: RequestView,
+        device: int,
+        start: int,
+        pool: Pool,
+        view: DeviceView,
+    ) -> Step:
+        try:
+            found = yield self._device(claim, number, request, device + 1, start)
+        except (AllocationError, TooManyDevicesError):
+            self._give_back(claim, pool, view)
+            raise
+        if not found:
+            self._give_back(claim, pool, view)
+        return found
+
+    def _take(self, claim: int, request: RequestView, pool: Pool, device: DeviceView) -> bool:
+        """Take a device for a request if it can be used; see the class for the order of checks."""
+        features = self._features
+        is_shared = features.consumable_capacity and device.shareable
+        if self._in_use(claim, request, device):
+            return False
+        if not request.is_all and not self._selects(request, device):
+            return False
+        amounts: Amounts = {}
+        if features.consumable_capacity:
+            found = self._capacity(request, device)
+            if found is None:
+                return False
+            amounts = found
+        if not self._counted(pool, device, is_shared=is_shared):
+            return False
+        if features.device_taints and not _tolerated(request, device):
+            return False
+        if not self._constrained(claim, request, device):
+            return False
+        if is_shared:
+            self._consumed.setdefault(device.id, []).append(amounts)
+        else:
+            self._taken.setdefault(device.id, set()).add(claim)
+        self.results[claim].append(Taken(request, device, is_shared, amounts if is_shared else {}))
+        return True
+
+    def _in_use(self, claim: int, request: RequestView, device: DeviceView) -> bool:
+        taken = self._taken.get(device.id, ())
+        if request.admin_access:
+            return claim in taken
+        return bool(taken) or device.id in self._allocated.exclusive
+
+    def _capacity(self, request: RequestView, device: DeviceView) -> Amounts | None:
+        """Return what the device loses; a device for all of them was looked at when validating."""
+        consumed = (
+            self._allocated.consumed.get(device.id, {}),
+            *self._consumed.get(device.id, ()),
+        )
+        return capacity.consumption(device, request.requested, consumed)
+
+    def _counted(self, pool: Pool, device: DeviceView, *, is_shared: bool) -> bool:
+        if not device.consumption:
+            return True
+        if not self._features.partitionable_devices:
+            return False
+        if is_shared and (device.id in self._allocated.shared or self._consumed.get(device.id)):
+            # Its counters are taken already.
+            return True
+        return self._counters.take(pool, device)
+
+    def _constrained(self, claim: int, request: RequestView, device: DeviceView) -> bool:
+        constraints = self._claims[claim].constraints
+        for i, each in enumerate(constraints):
+            if each.add(request.parent, request.alternative, device):
+                continue
+            for added in constraints[:i]:
+                added.remove(request.parent, request.alternative)
+            if request.is_all:
+                raise AllocationError(
+                    f"{request.claim}, request {request.name}: cannot add device {device.id} "
+                    "because a claim constraint would not be satisfied"
+                )
+            return False
+        return True
+
+    def _give_back(self, claim: int, pool: Pool, device: DeviceView) -> None:
+        taken = self.results[claim].pop()
+        request = taken.request
+        for each in self._claims[claim].constraints:
+            each.remove(request.parent, request.alternative)
+        if taken.is_shared:
+            # Its counters stay taken, as upstream.
+            self._consumed[device.id].pop()
+            return
+        self._counters.give_back(pool, device)
+        holders = self._taken[device.id]
+        holders.discard(claim)
+        if not holders:
+            del self._taken[device.id]
+
+
+def _tolerated(request: RequestView, device: DeviceView) -> bool:
+    return all(
+        any(tolerates(each, taint) for each in request.tolerations)
+        for taint in device.blocking_taints
+    )

@@ -1,0 +1,150 @@
+"""Selection of devices by CEL expressions, compiled once and evaluated once per version of a slice.
+
+A pool of 10,000 devices is evaluated once for an expression, however many pods and nodes ask.
+Claims come and go with expressions of their own, so the caches are bounded, and the expressions
+that were not used for longest leave first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from plugins.dynamic_resources.devices import DeviceView, SliceView
+from scheduler.cel import (
+    CompileError,
+    DeviceSelector,
+    EvaluationCancelledError,
+    EvaluationError,
+    device_value,
+)
+from scheduler.cel.evaluation import Check
+
+MAX_RESULTS: Final = 2_000_000
+"""Cached results of all expressions together, 8 bytes each."""
+MAX_EXPRESSIONS: Final = 2000
+"""Cached expressions, up to 100 kB each if they are as long as they may be; usually 2 kB."""
+
+
+class SelectorError(Exception):
+    """An expression that cannot be compiled or evaluated; the text says which of the two."""
+
+
+class _Results:
+    """An expression with its results, a list per slice: None where it was not evaluated."""
+
+    __slots__ = ("error", "selector", "slices")
+
+    def __init__(self, expression: str) -> None:
+        self.error = ""
+        self.selector: DeviceSelector | None = None
+        self.slices: WeakKeyDictionary[SliceView, list[bool | str | None]] = WeakKeyDictionary()
+        try:
+            self.selector = DeviceSelector(expression)
+        except CompileError as error:
+            self.error = f"CEL compile error: {error}"
+
+
+class Selectors:
+    """Evaluates expressions for devices, and remembers the results."""
+
+    def __init__(
+        self,
+        *,
+        list_attributes: bool = False,
+        max_results: int = MAX_RESULTS,
+        max_expressions: int = MAX_EXPRESSIONS,
+    ) -> None:
+        self._list_attributes = list_attributes
+        self._max_results = max_results
+        self._max_expressions = max_expressions
+        self._expressions: OrderedDict[str, _Results] = OrderedDict()
+        self._results = 0
+        # The variable `device` of each device of the slice that was looked at last.
+        self._values: WeakKeyDictionary[SliceView, list[dict[str, Any] | str | None]] = (
+            WeakKeyDictionary()
+        )
+        #: Evaluations that were needed so far.
+        self.evaluations = 0
+
+    @property
+    def cached_expressions(self) -> int:
+        """Expressions that are kept."""
+        return len(self._expressions)
+
+    @property
+    def cached_results(self) -> int:
+        """Results that are kept, an upper bound."""
+        return self._results
+
+    def matches(self, expression: str, device: DeviceView, check: Check | None = None) -> bool:
+        """Whether an expression selects a device.
+
+        Raises `SelectorError` for a failure, and whatever `check` raises to end the evaluation.
+        """
+        results = self._of(expression)
+        if results.selector is None:
+            raise SelectorError(results.error)
+        known = results.slices.get(device.slice)
+        if known is None:
+            known = results.slices[device.slice] = self._reserved(device.slice)
+        result = known[device.position]
+        if result is None:
+            result = known[device.position] = self._evaluated(results.selector, device, check)
+        if isinstance(result, str):
+            raise SelectorError(result)
+        return result
+
+    def _of(self, expression: str) -> _Results:
+        results = self._expressions.get(expression)
+        if results is not None:
+            self._expressions.move_to_end(expression)
+            return results
+        results = self._expressions[expression] = _Results(expression)
+        if len(self._expressions) > self._max_expressions:
+            self._forget_oldest()
+        return results
+
+    def _reserved(self, view: SliceView) -> list[bool | str | None]:
+        self._results += len(view.devices)
+        if self._results > self._max_results:
+            # Slices that are gone took their results with them.
+            self._results = len(view.devices) + sum(
+                len(known) for each in self._expressions.values() for known in each.slices.values()
+            )
+            # Well below the limit, so that the next slice does not count them all again.
+            while self._results > self._max_results * 3 // 4 and len(self._expressions) > 1:
+                self._forget_oldest()
+        return [None] * len(view.devices)
+
+    def _forget_oldest(self) -> None:
+        _, results = self._expressions.popitem(last=False)
+        self._results -= sum(map(len, results.slices.values()))
+
+    def _evaluated(
+        self, selector: DeviceSelector, device: DeviceView, check: Check | None
+    ) -> bool | str:
+        self.evaluations += 1
+        try:
+            value = self._value(device)
+            return selector.matches(value, check)
+        except (EvaluationError, EvaluationCancelledError) as error:
+            return f"CEL runtime error: {error}"
+
+    def _value(self, device: DeviceView) -> dict[str, Any]:
+        values = self._values.get(device.slice)
+        if values is None:
+            values = self._values[device.slice] = [None] * len(device.slice.devices)
+        value = values[device.position]
+        if value is None:
+            try:
+                value = device_value(
+                    device.id.driver, device.spec, list_attributes=self._list_attributes
+                )
+            except EvaluationError as error:
+                value = str(error)
+            values[device.position] = value
+        if isinstance(value, str):
+            raise EvaluationError(value)
+        return value

@@ -1,0 +1,91 @@
+"""Objects of custom resources as they go into a bundle.
+
+A built-in object has the fields that the scheduler declares, and so has one of a type that a plugin
+declares (`resource_types`). Of an object without such a type only numbers, booleans, amounts and
+times are kept: what else it may hold, nobody knows. Fields with the names of credentials are
+dropped from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.api.custom import CustomObject
+from scheduler.bundle.objects import kept_metadata
+from scheduler.bundle.redaction_words import AMOUNT_OR_TIME
+from scheduler.client.resources import Resource
+from scheduler.text.redaction import is_secret_name, redact_message
+
+MAX_BYTES: Final = 64 * 1024
+"""JSON of a custom object: looking at each value takes milliseconds then."""
+
+TEXTS_LEFT_OUT: Final = (
+    "of {resource} texts are left out, but for amounts and times, because no plugin declares their "
+    "type: a plugin that reads others decides differently"
+)
+LARGE_LEFT_OUT: Final = (
+    f"custom objects of more than {MAX_BYTES // 1024} KiB, and fields of custom objects with names "
+    "of credentials, are left out: a plugin that reads them decides differently"
+)
+
+
+def left_out(resources: Iterable[Resource[Any]]) -> list[str]:
+    """Return what a bundle of objects of these custom resources does not have, in sentences."""
+    chosen = list(resources)
+    found = [TEXTS_LEFT_OUT.format(resource=each.plural) for each in chosen if _plain(each)]
+    return [*found, LARGE_LEFT_OUT] if chosen else []
+
+
+def encode_custom(
+    resource: Resource[Any], item: Any, kept_annotations: Collection[str] = ()
+) -> bytes | None:
+    """Return the JSON of a custom object without what must not leave the cluster; None: nothing.
+
+    An object that cannot be encoded, or is too large, is left out.
+    """
+    metadata = msgspec.to_builtins(kept_metadata(item.metadata, kept_annotations))
+    try:
+        whole = msgspec.json.encode(item)
+        if len(whole) > MAX_BYTES:
+            return None
+        fields = msgspec.json.decode(whole)
+        del fields["metadata"]
+        kept = _without_secrets(fields, texts=not _plain(resource))
+    except (TypeError, ValueError, RecursionError, KeyError):
+        return None
+    return msgspec.json.encode(_head(resource) | kept | {"metadata": metadata})
+
+
+def encode_identity(resource: Resource[Any], item: Any) -> bytes:
+    """Return the JSON of nothing but the name, namespace and UID of a custom object."""
+    metadata = item.metadata
+    names = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
+    return msgspec.json.encode(_head(resource) | {"metadata": names})
+
+
+def _head(resource: Resource[Any]) -> dict[str, Any]:
+    return {"apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _plain(resource: Resource[Any]) -> bool:
+    return resource.type is CustomObject
+
+
+def _without_secrets(value: Any, *, texts: bool) -> Any:
+    """Return JSON without fields of credentials; without `texts` of these only amounts stay."""
+    if isinstance(value, dict):
+        return {
+            key: _without_secrets(each, texts=texts)
+            for key, each in value.items()
+            if not is_secret_name(key) and _stays(each, texts)
+        }
+    if isinstance(value, list):
+        return [_without_secrets(each, texts=texts) for each in value if _stays(each, texts)]
+    return redact_message(value) if isinstance(value, str) else value
+
+
+def _stays(value: Any, texts: bool) -> bool:
+    return texts or not isinstance(value, str) or bool(AMOUNT_OR_TIME.fullmatch(value))

@@ -1,0 +1,17 @@
+"""CEL, the Common Expression Language, as Kubernetes offers it to selectors of devices.
+
+Expressions are parsed (`parser`), checked and compiled to nested functions (`compiler`), and
+evaluated under the API server's cost limit (`evaluation`). Nothing here does I/O; time and memory
+of an evaluation are bounded by its cost. Everything public is named in `__all__`.
+"""
+
+from scheduler.cel.devices import DeviceSelector, device_value
+from scheduler.cel.errors import CompileError, EvaluationCancelledError, EvaluationError
+
+__all__ = [
+    "CompileError",
+    "DeviceSelector",
+    "EvaluationCancelledError",
+    "EvaluationError",
+    "device_value",
+]

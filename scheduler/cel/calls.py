@@ -1,0 +1,204 @@
+"""Compiles calls: finds the overloads that fit, and chooses among them at run time if need be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.cel.compiled import NOTHING, Compiled
+from scheduler.cel.declarations import STRING_FACTOR, Overload
+from scheduler.cel.errors import CompileError, EvaluationError, no_such_overload
+from scheduler.cel.evaluation import Code, Evaluation
+from scheduler.cel.libraries.regular_expressions import compiled as compiled_pattern
+from scheduler.cel.libraries.standard import CONVERSIONS
+from scheduler.cel.syntax import Call, Identifier, Node
+from scheduler.cel.types import DYN, Type
+from scheduler.cel.values import LISTS, Optional, type_name
+
+if TYPE_CHECKING:
+    from scheduler.cel.compiler import Compiler
+
+_LAZY: Final = frozenset({"or", "orValue"})
+"""Methods that evaluate their argument only if the target has no value."""
+
+
+def compile_call(compiler: Compiler, node: Call) -> Compiled:
+    """Compile a call of a function, method or operator."""
+    name, nodes, is_member = _callee(compiler, node)
+    if name not in compiler.environment.functions:
+        raise CompileError(f"undeclared reference to '{node.function}'", node.offset)
+    arguments = [compiler.compile(each) for each in nodes]
+    overloads, result, is_static = _resolve(compiler, node, name, arguments, is_member)
+    _validate_constants(name, arguments, node)
+    if name in _LAZY and is_member:
+        return Compiled(result, _or(arguments[0].code, arguments[1].code, unwrap=name == "orValue"))
+    codes = [each.code for each in arguments]
+    if name == "_in_" and arguments[1].is_constant and type(_value(arguments[1])) is list:
+        return Compiled(result, _membership(codes, overloads[0]))
+    if name == "_==_" and arguments[1].is_constant:
+        text = _value(arguments[1])
+        if type(text) is str:
+            return Compiled(result, _equals_text(codes[0], text, _direct(overloads[0], codes)))
+    # Operators look at the types of their operands themselves.
+    chosen = overloads[0] if is_static or name.startswith(("_", "-", "!")) else None
+    code = _direct(chosen, codes) if chosen else _dispatched(name, overloads, codes)
+    if name in CONVERSIONS and len(arguments) == 1 and arguments[0].is_constant:
+        return _folded(result, code, node)
+    return Compiled(result, code)
+
+
+def _value(argument: Compiled) -> Any:
+    return argument.code(NOTHING)
+
+
+def _callee(compiler: Compiler, node: Call) -> tuple[str, list[Node], bool]:
+    """Return name and arguments; `lists.range(3)` is a function although it looks like a method."""
+    if node.is_member:
+        target = node.arguments[0]
+        if isinstance(target, Identifier) and target.name not in compiler.scope:
+            qualified = f"{target.name}.{node.function}"
+            if qualified in compiler.environment.functions:
+                return (qualified, node.arguments[1:], False)
+    return (node.function, node.arguments, node.is_member)
+
+
+def _resolve(
+    compiler: Compiler, node: Call, name: str, arguments: list[Compiled], is_member: bool
+) -> tuple[list[Overload], Type, bool]:
+    """Return the overloads that fit, the type of the result, and whether no type is dynamic."""
+    unifier = compiler.unifier
+    types = [each.type for each in arguments]
+    matched: list[Overload] = []
+    results: list[Type] = []
+    for each in compiler.environment.functions[name]:
+        if each.is_member != is_member or len(each.parameters) != len(types):
+            continue
+        *parameters, result = unifier.instantiate((*each.parameters, each.result))
+        if unifier.all_assignable(types, parameters):
+            matched.append(each)
+            results.append(result)
+    if not matched:
+        raise compiler.mismatch(name, types, node.offset, is_member=is_member)
+    resolved = [unifier.resolve(each) for each in results]
+    result = results[0] if all(each == resolved[0] for each in resolved) else DYN
+    is_static = len(matched) == 1 and not any(unifier.resolve(each).is_dynamic for each in types)
+    return (matched, result, is_static)
+
+
+def _validate_constants(name: str, arguments: list[Compiled], node: Call) -> None:
+    if name == "matches" and len(arguments) == 2 and arguments[1].is_constant:
+        pattern = _value(arguments[1])
+        try:
+            if type(pattern) is str:
+                compiled_pattern(pattern)
+        except EvaluationError as error:
+            raise CompileError(f"invalid matches argument: {error}", node.offset) from None
+
+
+def _folded(result: Type, code: Code, node: Call) -> Compiled:
+    try:
+        value = code(NOTHING)
+    except EvaluationError as error:
+        raise CompileError(f"invalid {node.function} argument: {error}", node.offset) from None
+    return Compiled(result, lambda evaluation: value, is_constant=True)
+
+
+def _direct(overload: Overload, codes: list[Code]) -> Code:
+    body, cost = overload.body, overload.cost
+    if len(codes) == 2 and cost is not None:
+        left_code, right_code = codes
+
+        def binary(evaluation: Evaluation) -> Any:
+            try:
+                left = left_code(evaluation)
+                right = right_code(evaluation)
+                value = body(left, right)
+            except EvaluationError:
+                evaluation.cost += 1
+                raise
+            evaluation.charge(cost((left, right), value))
+            return value
+
+        return binary
+
+    def code(evaluation: Evaluation) -> Any:
+        values = [each(evaluation) for each in codes]
+        value = body(*values)
+        evaluation.charge(1 if cost is None else cost(values, value))
+        return value
+
+    return code
+
+
+def _equals_text(read: Code, text: str, otherwise: Code) -> Code:
+    """Return code for what most selectors do: compare an attribute with a constant."""
+    size = len(text)
+
+    def code(evaluation: Evaluation) -> Any:
+        before = evaluation.cost
+        try:
+            value = read(evaluation)
+        except EvaluationError:
+            evaluation.cost += 1
+            raise
+        if type(value) is str:
+            evaluation.charge(math.ceil(min(len(value), size) * STRING_FACTOR))
+            return value == text
+        evaluation.cost = before
+        return otherwise(evaluation)
+
+    return code
+
+
+def _membership(codes: list[Code], overload: Overload) -> Code:
+    """`in` a constant list, which costs nothing as cel-go makes it a set."""
+    element, container = codes
+    body = overload.body
+
+    def code(evaluation: Evaluation) -> Any:
+        return body(element(evaluation), container(evaluation))
+
+    return code
+
+
+def _or(target: Code, alternative: Code, *, unwrap: bool) -> Code:
+    def code(evaluation: Evaluation) -> Any:
+        optional = target(evaluation)
+        if type(optional) is not Optional:
+            raise no_such_overload()
+        if not optional.has_value:
+            return alternative(evaluation)
+        return optional.value if unwrap else optional
+
+    return code
+
+
+def _dispatched(name: str, overloads: list[Overload], codes: list[Code]) -> Code:
+    accepting = [
+        (tuple(map(_acceptor, each.parameters)), each.body, each.cost) for each in overloads
+    ]
+
+    def code(evaluation: Evaluation) -> Any:
+        values = [each(evaluation) for each in codes]
+        for acceptors, body, cost in accepting:
+            if all(accepts(value) for accepts, value in zip(acceptors, values, strict=True)):
+                result = body(*values)
+                evaluation.charge(1 if cost is None else cost(values, result))
+                return result
+        shown = ", ".join(map(type_name, values))
+        raise EvaluationError(f"no such overload: {name}({shown})")
+
+    return code
+
+
+def _acceptor(parameter: Type) -> Callable[[Any], bool]:
+    if parameter.is_dynamic or parameter.is_variable:
+        return lambda value: True
+    name = parameter.name
+    if name == "list" and not (
+        parameter.parameters[0].is_variable or parameter.parameters[0] == DYN
+    ):
+        element = _acceptor(parameter.parameters[0])
+        return lambda value: type(value) in LISTS and (not value or element(value[0]))
+    return lambda value: type_name(value) == name

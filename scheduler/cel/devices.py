@@ -1,0 +1,165 @@
+"""Selectors of devices: CEL expressions over the variable `device`.
+
+Source: `dynamic-resource-allocation/cel/compile.go` of Kubernetes v1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from scheduler.api.devices import Device, DeviceAttribute
+from scheduler.api.meta import RawQuantity
+from scheduler.api.quantity import Quantity, QuantityError
+from scheduler.api.quantity import parse as parse_quantity
+from scheduler.cel.compiler import Compiler, Environment
+from scheduler.cel.declarations import merged
+from scheduler.cel.errors import (
+    COST_LIMIT_EXCEEDED,
+    CompileError,
+    EvaluationCancelledError,
+    EvaluationError,
+)
+from scheduler.cel.evaluation import COST_LIMIT, Check, Evaluation, MapWithDefault
+from scheduler.cel.libraries import (
+    lists,
+    named_formats,
+    networks,
+    optionals,
+    quantities,
+    regular_expressions,
+    standard,
+    strings,
+    versions,
+)
+from scheduler.cel.parser import parse
+from scheduler.cel.types import ANY, BOOL, STRING, Type, map_of
+from scheduler.cel.values import type_name
+
+_ATTRIBUTES: Final = map_of(STRING, map_of(STRING, ANY))
+_CAPACITY: Final = map_of(STRING, map_of(STRING, quantities.QUANTITY))
+_DEVICE: Final = Type("kubernetes.DRADevice")
+_FIELDS: Final = {
+    "driver": STRING,
+    "attributes": _ATTRIBUTES,
+    "capacity": _CAPACITY,
+    "allowMultipleAllocations": BOOL,
+}
+
+
+@cache
+def environment() -> Environment:
+    """Return what a selector may refer to."""
+    libraries = (
+        standard, strings, lists, optionals, regular_expressions, quantities, versions, networks,
+        named_formats,
+    )  # fmt: skip
+    return Environment(
+        merged(*(each.FUNCTIONS for each in libraries)),
+        standard.TYPES,
+        {"device": _DEVICE},
+        {_DEVICE.name: _FIELDS},
+    )
+
+
+class DeviceSelector:
+    """A compiled expression. Immutable: to be shared and cached."""
+
+    __slots__ = ("_code", "_size", "expression")
+
+    def __init__(self, expression: str) -> None:
+        """Compile the expression; raises `CompileError`."""
+        compiler = Compiler(environment())
+        compiled = compiler.compile(parse(expression))
+        compiler.finish()
+        result = compiler.unifier.resolve(compiled.type)
+        if result != BOOL and result.name != "any":
+            raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
+        self.expression = expression
+        self._code = compiled.code
+        self._size = compiler.size
+
+    def matches(self, device: Mapping[str, Any], check: Check | None = None) -> bool:
+        """Whether the expression is true for a device, which `device_value` made.
+
+        Raises `EvaluationError` for a failure, and `EvaluationCancelledError` if the cost exceeds
+        the limit or `check` raised it.
+        """
+        return self.evaluate(device, check)[0]
+
+    def evaluate(self, device: Mapping[str, Any], check: Check | None = None) -> tuple[bool, int]:
+        """Return the result and its cost; raises as `matches`."""
+        evaluation = Evaluation([device, *([None] * (self._size - 1))], check)
+        value = self._code(evaluation)
+        if evaluation.cost > COST_LIMIT:
+            raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)
+        if type(value) is not bool:
+            raise EvaluationError(_not_bool(type_name(value)))
+        return (value, evaluation.cost)
+
+
+def _not_bool(name: str) -> str:
+    reason = f"unsupported type conversion from '{name}' to bool"
+    if name == "string":
+        reason = "unsupported native conversion from string to 'bool'"
+    return f"CEL result of type {name} could not be converted to bool: {reason}"
+
+
+def device_value(driver: str, device: Device, *, list_attributes: bool = False) -> dict[str, Any]:
+    """Return the value of the variable `device`.
+
+    Raises `EvaluationError` for an attribute of an unknown kind (lists are known only with
+    `list_attributes`) and for a version that cannot be parsed: no expression can be evaluated then.
+    """
+    return {
+        "driver": driver,
+        "attributes": _by_domain(
+            driver,
+            {
+                name: attribute_value(name, each, list_attributes=list_attributes)
+                for name, each in device.attributes.items()
+            },
+        ),
+        "capacity": _by_domain(
+            driver, {name: _amount(name, each.value) for name, each in device.capacity.items()}
+        ),
+        "allowMultipleAllocations": device.allow_multiple_allocations is True,
+    }
+
+
+def attribute_value(name: str, attribute: DeviceAttribute, *, list_attributes: bool) -> Any:
+    """Return the CEL value of an attribute; raises as `device_value`."""
+    for value in (attribute.integer, attribute.boolean, attribute.string):
+        if value is not None:
+            return value
+    try:
+        if attribute.version is not None:
+            return versions.parse(attribute.version)
+        if list_attributes:
+            for values in (attribute.ints, attribute.bools, attribute.strings):
+                if values is not None:
+                    return list(values)
+            if attribute.versions is not None:
+                return [versions.parse(each) for each in attribute.versions]
+    except EvaluationError as error:
+        raise EvaluationError(f"attribute {name}: parse semantic version: {error}") from None
+    raise EvaluationError(f"attribute {name}: unsupported attribute value")
+
+
+def _amount(name: str, raw: RawQuantity) -> Quantity:
+    try:
+        return parse_quantity(raw)
+    except QuantityError as error:
+        # The API server does not store such a value.
+        raise EvaluationError(f"capacity {name}: {error}") from None
+
+
+def _by_domain(driver: str, values: Mapping[str, Any]) -> MapWithDefault:
+    domains = MapWithDefault()
+    for name, value in values.items():
+        domain, slash, identifier = name.partition("/")
+        if not slash:
+            domain, identifier = driver, name
+        domains.setdefault(domain, {})[identifier] = value
+    return domains

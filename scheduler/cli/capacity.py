@@ -1,0 +1,204 @@
+"""The questions of `kubestow simulate` about capacity, and how their answers are printed."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from scheduler.cli.pod_format import one_line
+from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
+from scheduler.cli.whatif import MAX_MANIFEST_BYTES, pod_manifest
+from scheduler.pages.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from simulator.offline import Capacity, Consolidation, NodeKind, NodesNeeded, World
+
+QUESTIONS: Final = ("how_many_fit", "nodes_needed", "consolidate")
+"""The options that ask, in the order of the help."""
+
+MAX_SHOWN: Final = 1000
+"""Rows of one table; JSON has all."""
+MAX_MOVES: Final = 3
+"""Moves of one node that a table shows."""
+
+
+def answer(question: str, world: World, asked: dict[str, Any], *, as_json: bool) -> bool:
+    """Answer one question and print the answer; return whether it is yes.
+
+    Raises:
+        WorldError: a manifest is malformed, or there is no such node.
+        click.BadParameter: a file cannot be read as a manifest.
+    """
+    from simulator import offline
+
+    found: Capacity | NodesNeeded | Consolidation
+    console = wide_console()
+    if question == "how_many_fit":
+        pod = _pod(asked["how_many_fit"])
+        world.schedule()
+        found = world.how_many_fit(pod)
+        if not as_json:
+            show_capacity(found, console)
+        good = found.total > 0
+    elif question == "nodes_needed":
+        kind = _kind(world, asked["nodes_needed"])
+        found = offline.nodes_needed(world, kind, limit=asked["max_nodes"])
+        if not as_json:
+            show_needed(found, console)
+        good = not found.hopeless
+    else:
+        found = offline.consolidate(
+            world, force=asked["force"], delete_emptydir_data=asked["delete_emptydir_data"]
+        )
+        if not as_json:
+            show_consolidation(found, console)
+        good = bool(found.emptied)
+    if as_json:
+        echo_json(found)
+    return good
+
+
+def echo_json(record: Any) -> None:
+    """Print a record as one line of JSON, in ASCII: nothing in it controls a terminal."""
+    from simulator.offline import to_json
+
+    click.echo(json.dumps(json.loads(to_json(record))))
+
+
+# -- input ---------------------------------------------------------------------------------------
+
+
+def _pod(file: str) -> dict[str, Any]:
+    found = pod_manifest(_manifest(file, "--how-many-fit"), "default", Path(file).name)
+    return {**found, "apiVersion": "v1", "kind": "Pod"}
+
+
+def _kind(world: World, node: str) -> NodeKind:
+    from simulator.offline import NodeKind, node_like
+
+    if "\0" in node or not Path(node).is_file():
+        if Path(node).suffix in (".yaml", ".yml", ".json"):
+            raise click.BadParameter(f"{node}: no such file", param_hint="'--nodes-needed'")
+        return node_like(world, node)
+    manifest = _manifest(node, "--nodes-needed")
+    if not isinstance(manifest, dict) or manifest.get("kind") != "Node":
+        raise click.BadParameter(f"{node} has no manifest of a Node", param_hint="'--nodes-needed'")
+    return NodeKind(manifest)
+
+
+def _manifest(file: str, option: str) -> Any:
+    import yaml
+
+    from scheduler.text.yaml_limits import Loader, check_limits
+
+    try:
+        with Path(file).open("rb") as stream:
+            text = stream.read(MAX_MANIFEST_BYTES + 1)
+        if len(text) > MAX_MANIFEST_BYTES:
+            raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
+        if text.lstrip()[:1] == b"{":
+            with suppress(json.JSONDecodeError):  # YAML in braces looks the same
+                return json.loads(text)
+        check_limits(text)
+        return yaml.load(text, Loader=Loader)  # noqa: S506 - a safe loader with limits
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise click.BadParameter(
+            f"{file}: {one_line(str(error))}", param_hint=f"'{option}'"
+        ) from error
+
+
+# -- output --------------------------------------------------------------------------------------
+
+
+def show_capacity(found: Capacity, console: Console) -> None:
+    """Print how many copies fit, and where."""
+    if found.by_node:
+        rows = [(node, str(count)) for node, count in found.by_node.items()]
+        _table(console, {"NODE": FOLDED, "COPIES": NUMBER}, rows)
+    copies = "1 copy fits" if found.total == 1 else f"{found.total} copies fit"
+    text = copies if found.total else "no copy fits"
+    say(console, text, "bold")
+    if found.reason:
+        say(console, f"the next one does not: {_reason(found.reason)}")
+
+
+def show_needed(found: NodesNeeded, console: Console) -> None:
+    """Print how many nodes are needed, and whom no number helps."""
+    rest = counted(len(found.placed), "pod")
+    if found.nodes:
+        say(
+            console,
+            f"{counted(found.nodes, 'more node')}: {rest} placed, {found.on_added} on added nodes",
+            "bold",
+        )
+        _show_one_less(found, console)
+    elif found.placed or not found.hopeless:
+        say(console, f"no node is needed: {rest} placed", "bold")
+    if found.hopeless:
+        pods = counted(len(found.hopeless), "pod")
+        hopeless = f"no number of such nodes helps {pods}:"
+        if found.limited:
+            hopeless = f"so many nodes, which are the limit, do not help {pods}:"
+        say(console, hopeless, "bold")
+        rows = [(each.pod, _reason(each.reason)) for each in found.hopeless]
+        _table(console, {"POD": FOLDED, "REASON": FOLDED}, rows)
+    if found.gated:
+        say(console, f"{counted(len(found.gated), 'gated pod')} left out")
+
+
+def _show_one_less(found: NodesNeeded, console: Console) -> None:
+    waiting, evicted = found.with_one_less, found.evicted_with_one_less
+    if waiting:
+        say(
+            console,
+            f"with one less {counted(len(waiting), 'pod')} would wait, such as {waiting[0].pod}: "
+            f"{_reason(waiting[0].reason)}",
+        )
+    elif evicted:
+        say(
+            console,
+            f"with one less {counted(len(evicted), 'pod')} would be evicted, such as {evicted[0]}",
+        )
+
+
+def show_consolidation(found: Consolidation, console: Console) -> None:
+    """Print which nodes could be emptied, and why the others are kept."""
+    total = len(found.emptied) + len(found.kept)
+    if found.emptied:
+        rows = [
+            (each.node, f"{each.used:.0%}", str(len(each.moves)), _moves(each.moves))
+            for each in found.emptied
+        ]
+        columns = {"EMPTIED": FOLDED, "USED": NUMBER, "MOVES": NUMBER, "SUCH AS": FOLDED}
+        _table(console, columns, rows)
+    if found.kept:
+        kept = [(each.node, f"{each.used:.0%}", one_line(each.reason)) for each in found.kept]
+        _table(console, {"KEPT": FOLDED, "USED": NUMBER, "REASON": FOLDED}, kept)
+    say(
+        console,
+        f"{len(found.emptied)} of {counted(total, 'node')} could be emptied in this order, with "
+        f"{counted(found.moves, 'move')}",
+        "bold",
+    )
+
+
+def _reason(message: str) -> str:
+    """Return the first sentence of a message: without what preemption could not do."""
+    return one_line(message).split(". ")[0].rstrip(".")
+
+
+def _moves(moves: dict[str, str]) -> str:
+    shown = [f"{pod} to {node}" for pod, node in list(moves.items())[:MAX_MOVES]]
+    return ", ".join(shown) + (", …" if len(moves) > MAX_MOVES else "")
+
+
+def _table(console: Console, columns: dict[str, Any], rows: list[Any]) -> None:
+    put(console, listing(columns, rows[:MAX_SHOWN]))
+    if len(rows) > MAX_SHOWN:
+        say(console, f"and {len(rows) - MAX_SHOWN} more; -o json has all")

@@ -1,0 +1,441 @@
+"""The runs of `kubestow simulate`: what is asked, how they advance, and how they are printed."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.pod_format import one_line
+from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
+from scheduler.pages.wording import counted, span
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from simulator.offline import Result
+    from simulator.offline.assertions import Assertion
+    from simulator.offline.comparison import Comparison
+    from simulator.offline.experiment import Sample, Scenario, SimulatedRun, Simulation
+
+MAX_SEEDS: Final = 1000
+MAX_SHOWN: Final = 1000
+"""Rows of one table; JSON has all."""
+
+SEEDS: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+CSV_COLUMNS: Final = (
+    "run", "seed", "event", "pod", "node", "time", "waited", "attempts", "reason"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One assertion about one run, or about a pair of runs of one seed."""
+
+    text: str
+    run: str
+    seed: int
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that was simulated."""
+
+    runs: tuple[SimulatedRun, ...]
+    comparisons: tuple[Comparison, ...]
+    assertions: tuple[Check, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether no run ended early, and every assertion holds; without any, all were placed."""
+        if any(each.error for each in self.runs):
+            return False
+        if self.assertions:
+            return all(each.holds for each in self.assertions)
+        return not any(each.result.waiting for each in self.runs)
+
+
+# -- what is asked -------------------------------------------------------------------------------
+
+
+def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
+    """Build the scenario of the options. Raises WorldError or click.BadParameter."""
+    from scheduler.cli.whatif import node_of
+    from simulator.offline.experiment import Scenario
+    from simulator.offline.workload_files import read_templates, read_workload
+
+    workload = None
+    if asked["workload"]:
+        workload = read_workload(asked["workload"], read_templates(asked["templates"]))
+    elif asked["templates"]:
+        raise click.UsageError("--template names pods of a workload; give --workload too")
+    return Scenario(
+        dumps,
+        plugin_dirs=tuple(asked["plugin_dirs"]),
+        adopt=asked["config"] is None if asked["adopt"] is None else asked["adopt"],
+        add_nodes=tuple(node_of(each) for each in asked["add_node"]),
+        drop_nodes=tuple(asked["drop_node"]),
+        cordon=tuple(asked["cordon"]),
+        workload=workload,
+        until=_until(asked["until"]),
+    )
+
+
+def _until(text: str | None) -> float | None:
+    from simulator.offline.rows import seconds
+
+    try:
+        return None if text is None else seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="'--until'") from error
+
+
+def seeds_of(asked: Mapping[str, Any]) -> range:
+    """Return the seeds of --seed or --seeds. Raises click.BadParameter."""
+    if asked["seeds"] is None:
+        return range(asked["seed"], asked["seed"] + 1)
+    matched = SEEDS.fullmatch(asked["seeds"])
+    first, last = (int(matched[1]), int(matched[2])) if matched else (1, 0)
+    if first > last or last - first >= MAX_SEEDS:
+        raise click.BadParameter(
+            f"{asked['seeds'][:40]!r}: write FIRST-LAST, at most {MAX_SEEDS} seeds",
+            param_hint="'--seeds'",
+        )
+    return range(first, last + 1)
+
+
+def parsed(texts: Sequence[str]) -> list[Assertion]:
+    """Parse the assertions. Raises click.BadParameter."""
+    from simulator.offline.assertions import Assertion, AssertionSyntaxError
+
+    try:
+        return [Assertion.parse(each) for each in texts]
+    except AssertionSyntaxError as error:
+        raise click.BadParameter(str(error), param_hint="'--assert'") from error
+
+
+# -- the runs ------------------------------------------------------------------------------------
+
+
+def simulate(simulation: Simulation, asked: Mapping[str, Any]) -> Answer:
+    """Run everything that is asked for.
+
+    Raises:
+        WorldError, ConfigurationError, BundleError: the input is bad.
+        click.BadParameter: an assertion names a figure that does not exist.
+    """
+    from simulator.offline.comparison import compare
+
+    assertions, seeds = parsed(asked["assertions"]), seeds_of(asked)
+    configs = _named((asked["config"], *asked["compare"]))
+    runs: list[SimulatedRun] = []
+    comparisons: list[Comparison] = []
+    checks: list[Check] = []
+    total = len(configs) * len(seeds)
+    with _progress(total) as watch:
+        for seed in seeds:
+            own = [
+                simulation.run(name, config, seed, on_sample=watch(name, seed))
+                for name, config in configs.items()
+            ]
+            pairs = [compare(own[0], each) for each in own[1:]]
+            checks += _checked(assertions, own)
+            runs += own
+            comparisons += pairs
+    return Answer(tuple(runs), tuple(comparisons), tuple(checks))
+
+
+def _named(configs: Sequence[str | None]) -> dict[str, str | None]:
+    """Return the configurations by a name of each: the file's, or the path where names repeat."""
+    found: dict[str, str | None] = {}
+    for each in configs:
+        if each in found.values():
+            raise click.UsageError(f"{each} is compared with itself; give another configuration")
+        name = "default" if each is None else Path(each).stem
+        found[str(each) if name in found else name] = each
+    return found
+
+
+def _checked(assertions: Sequence[Assertion], runs: Sequence[SimulatedRun]) -> Iterator[Check]:
+    """Yield the outcome of each assertion: for each run, or once where it compares runs."""
+    from simulator.offline.assertions import AssertionSyntaxError
+
+    whole = [each for each in runs if not each.error]
+    pair = (
+        {f"base.{name}": value for name, value in runs[0].figures.items()}
+        | {f"compared.{name}": value for name, value in runs[1].figures.items()}
+        if len(runs) == 2 and len(whole) == 2
+        else {}
+    )
+    for assertion in assertions:
+        joint = any("." in name for name in assertion.names)
+        if joint and len(runs) != 2:
+            raise click.BadParameter(
+                f"{assertion.text!r}: base. and compared. need one --compare",
+                param_hint="'--assert'",
+            )
+        try:
+            if joint:
+                held = bool(pair) and assertion.holds({**runs[0].figures, **pair})
+                yield Check(assertion.text, runs[1].name, runs[1].seed, held)
+                continue
+            for each in runs:
+                held = not each.error and assertion.holds(each.figures)
+                yield Check(assertion.text, each.name, each.seed, held)
+        except AssertionSyntaxError as error:
+            raise click.BadParameter(str(error), param_hint="'--assert'") from error
+
+
+Watch = Callable[[str, int], "Callable[[Sample], None] | None"]
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Watch]:
+    """Show a line about the run that is under way; nothing where nobody looks."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _name, _seed: None
+        return
+    done = 0
+    with console.status("reading") as status:
+
+        def watch(name: str, seed: int) -> Callable[[Sample], None]:
+            nonlocal done
+            done += 1
+            head, began = f"run {done} of {total}, {one_line(name)}, seed {seed}", time.monotonic()
+
+            def show(sample: Sample) -> None:
+                passed = max(time.monotonic() - began, 1e-3)
+                status.update(
+                    f"{head}: virtual time {span(sample['time'])}, "
+                    f"{sample['time'] / passed:.0f} times as fast as the clock, "
+                    f"{sample['waiting']:.0f} waiting"
+                )
+
+            status.update(head)
+            return show
+
+        yield watch
+
+
+# -- output --------------------------------------------------------------------------------------
+
+
+def echo(answer: Answer, output: str) -> None:
+    """Print everything: `table`, `json`, `jsonl` or `csv`."""
+    if output == "json":
+        click.echo(json.dumps(_plain(answer)))
+    elif output == "jsonl":
+        for record in records(answer):
+            click.echo(json.dumps(record))
+    elif output == "csv":
+        _echo_csv(answer)
+    else:
+        _show(answer, wide_console())
+
+
+def _plain(record: Any) -> Any:
+    from simulator.offline import to_json
+
+    return json.loads(to_json(record))
+
+
+def records(answer: Answer) -> Iterator[dict[str, Any]]:
+    """Yield one flat record for each thing that happened."""
+    for run in answer.runs:
+        about = {"run": run.name, "seed": run.seed}
+        if run.error:
+            yield {"type": "error", **about, "error": run.error}
+        result = run.result
+        for kind, found in (
+            ("placed", result.placed), ("waiting", result.waiting), ("evicted", result.evicted)
+        ):  # fmt: skip
+            for each in found:
+                yield {"type": kind, **about, **_plain(each)}
+        for sample in run.samples:
+            yield {"type": "sample", **about, **sample}
+        yield {"type": "figures", **about, **run.figures}
+    for comparison in answer.comparisons:
+        about = {"run": comparison.compared, "base": comparison.base, "seed": comparison.seed}
+        for difference in comparison.differences:
+            yield {"type": "difference", **about, **_plain(difference)}
+    for check in answer.assertions:
+        yield {"type": "assertion", **_plain(check)}
+
+
+def _echo_csv(answer: Answer) -> None:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for run in answer.runs:
+        result, end = run.result, run.result.ended
+        rows: list[tuple[object, ...]] = [
+            ("placed", each.pod, each.node, each.time, each.waited, each.attempts, "")
+            for each in result.placed
+        ]
+        rows += [("evicted", each.pod, each.node, each.time, "", "", "") for each in result.evicted]
+        rows += [
+            (each.state, each.pod, each.nominated, end, each.waited, each.attempts, each.reason)
+            for each in result.waiting
+        ]
+        for row in rows:
+            writer.writerow([_cell(each) for each in (run.name, run.seed, *row)])
+    click.echo(stream.getvalue(), nl=False)
+
+
+def _cell(value: object) -> object:
+    """Return what a spreadsheet takes for data: no control character, no formula."""
+    if not isinstance(value, str):
+        return value
+    text = one_line(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def _show(answer: Answer, console: Console) -> None:
+    runs = answer.runs
+    for run in runs if len(runs) == 1 else ():
+        show_result(run.result, console)
+    for comparison in answer.comparisons:
+        if comparison.seed == runs[0].seed:
+            _show_comparison(comparison, console)
+    if len(runs) > 1 or len(runs[0].samples) > 1 or answer.assertions:
+        _show_figures(runs, console)
+    for run in runs:
+        if run.error:
+            head = f"run {one_line(run.name)}, seed {run.seed}, ended: "
+            say(console, head + one_line(run.error), "red")
+    _show_assertions(answer, console)
+    if len(runs) == 1:
+        result = runs[0].result
+        say(
+            console,
+            f"{counted(len(result.placed), 'pod')} placed, {len(result.evicted)} evicted, "
+            f"{len(result.waiting)} waiting",
+        )
+
+
+def show_result(result: Result, console: Console) -> None:
+    """Print where pods went, which were evicted, and which wait."""
+    if result.placed:
+        _table(console, ("POD", "NODE"), [(each.pod, each.node) for each in result.placed])
+    if result.evicted:
+        say(console, "evicted to make room:", "bold")
+        _table(console, ("POD", "NODE"), [(each.pod, each.node) for each in result.evicted])
+    if result.waiting:
+        say(console, "waiting:", "bold")
+        rows = [(each.pod, each.state, one_line(each.reason)) for each in result.waiting]
+        _table(console, ("POD", "STATE", "REASON"), rows)
+
+
+def _show_comparison(comparison: Comparison, console: Console) -> None:
+    names = f"{one_line(comparison.compared)} compared to {one_line(comparison.base)}"
+    count = len(comparison.differences)
+    say(console, f"{names}, seed {comparison.seed}: {counted(count, 'difference')}", "bold")
+    rows = [
+        (each.pod, each.change, each.before or "-", each.after or "-", one_line(each.cause))
+        for each in comparison.differences
+    ]
+    if rows:
+        _table(console, ("POD", "CHANGE", "BEFORE", "AFTER", "CAUSE"), rows)
+
+
+def _show_figures(runs: Sequence[SimulatedRun], console: Console) -> None:
+    by_name = figures_by_name(runs)
+    columns: dict[str, Any] = {"FIGURE": FOLDED}
+    columns |= {one_line(name).upper(): NUMBER for name in by_name}
+    figures = next(iter(by_name.values()))
+    rows = [
+        (figure, *(spread(each.get(figure, ())) for each in by_name.values())) for figure in figures
+    ]
+    if rows:
+        put(console, listing(columns, rows))
+
+
+def figures_by_name(runs: Sequence[SimulatedRun]) -> dict[str, dict[str, list[float]]]:
+    """Return the values of all seeds by configuration and figure."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for run in runs:
+        own = found.setdefault(run.name, {})
+        for figure, value in run.figures.items():
+            own.setdefault(figure, []).append(value)
+    return found
+
+
+def spread(values: Sequence[float]) -> str:
+    """Write a figure; of several seeds mean and standard deviation.
+
+    >>> spread([2.0]), spread([1.0, 2.0]), spread([])
+    ('2', '1.5 ± 0.71', '-')
+    """
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return f"{round(values[0], 2):.12g}"
+    return f"{round(mean(values), 2):.12g} ± {round(stdev(values), 2):.12g}"
+
+
+def _show_assertions(answer: Answer, console: Console) -> None:
+    for check in answer.assertions:
+        where = f" ({one_line(check.run)}, seed {check.seed})" if len(answer.runs) > 1 else ""
+        text = f"{'holds' if check.holds else 'fails'}: {one_line(check.text)}{where}"
+        say(console, text, "" if check.holds else "red")
+
+
+def _table(console: Console, headings: tuple[str, ...], rows: list[Any]) -> None:
+    put(console, listing(dict.fromkeys(headings, FOLDED), rows[:MAX_SHOWN]))
+    if len(rows) > MAX_SHOWN:
+        say(console, f"and {len(rows) - MAX_SHOWN} more; -o json has all")
+
+
+def write_report(
+    path: str, answer: Answer, asked: Mapping[str, Any], command: Sequence[str]
+) -> None:
+    """Write the report as a whole, or not at all. Raises CommandError."""
+    from simulator.offline.report import ReportInput, report
+
+    texts = {
+        name: "" if file is None else Path(file).read_text(errors="replace")
+        for name, file in _named((asked["config"], *asked["compare"])).items()
+    }
+    checks = [
+        (each.text, f"{each.run}, seed {each.seed}", each.holds) for each in answer.assertions
+    ]
+    given = ReportInput(answer.runs, answer.comparisons, checks, texts, shlex.join(command))
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        beside.write_text(report(given), encoding="utf-8")
+        beside.replace(target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def refuse_report_without_plots() -> None:
+    """Refuse --report before anything runs if matplotlib is missing. Raises CommandError."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise CommandError("--report draws with matplotlib: pip install 'kubestow[report]'")
+
+
+def echo_notes(answer: Answer) -> None:
+    """Print what was left out, once, beside the answer."""
+    for text in dict.fromkeys(each for run in answer.runs for each in run.notes):
+        click.echo(one_line(text), err=True)

@@ -1,0 +1,235 @@
+"""Experiments: one scenario, run under one or more configurations and seeds.
+
+A scenario is what `kubestow simulate` is given: dumps, changes of their nodes, a workload and a
+length of time. Each run builds a world of its own, and figures and samples are taken from it. For
+equal scenario, configuration, seed and version, runs are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from scheduler.bundle.reading import is_bundle
+from scheduler.pages import NodeToAdd
+from scheduler.service.what_if.changes import ChangeError
+from scheduler.service.what_if.questions import label_selector
+from simulator.offline import builders
+from simulator.offline.editing import WorldError
+from simulator.offline.figures import Gauge, figures
+from simulator.offline.growth import node_like
+from simulator.offline.reading import Objects
+from simulator.offline.records import Result
+from simulator.offline.trace import Arrival
+from simulator.offline.world import World
+
+SAMPLES: Final = 200
+"""Samples of a run with a workload or a length, at equal distances."""
+
+Sample = dict[str, float]
+"""Measures at one time; see `Gauge.sample`. `placed` are the pods placed so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The subject of a simulation."""
+
+    dumps: tuple[str, ...]
+    """Files and folders, see `Objects.read`, or one bundle."""
+    plugin_dirs: tuple[str, ...] = ()
+    adopt: bool = False
+    add_nodes: tuple[NodeToAdd, ...] = ()
+    drop_nodes: tuple[str, ...] = ()
+    """Names, patterns such as `gpu-*`, or label selectors; their pods are pending again."""
+    cordon: tuple[str, ...] = ()
+    workload: Callable[[int], Sequence[Arrival]] | None = None
+    """Returns the arrivals of a seed."""
+    until: float | None = None
+    """Virtual second of the end; None: when nothing is on its way any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """One run."""
+
+    name: str
+    """Of the configuration."""
+    seed: int
+    figures: Mapping[str, float]
+    """By name; empty after an error."""
+    result: Result
+    samples: tuple[Sample, ...] = ()
+    error: str = ""
+    """The plugin whose exception ended the run, where and what; empty: it was completed."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+class Simulation:
+    """Runs a scenario; the dumps are read once."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        """Read the dumps. Raises WorldError."""
+        self.scenario = scenario
+        dumps = scenario.dumps
+        bundle = len(dumps) == 1 and is_bundle(dumps[0])
+        self._objects = None if bundle else Objects.read(*dumps)
+
+    def world(self, config: str | None = None, seed: int = 0) -> World:
+        """Build a world with the changes of the scenario.
+
+        Raises:
+            WorldError: an object is malformed, or a change names no node.
+            ConfigurationError: lists every problem of the configuration.
+            BundleError: the bundle cannot be used.
+        """
+        given = self.scenario
+        options: dict[str, Any] = {
+            "config": config,
+            "plugin_dirs": given.plugin_dirs,
+            "seed": seed,
+            "adopt": given.adopt,
+        }
+        if self._objects is None:
+            world = World.load(given.dumps[0], **options)
+        else:
+            world = World(self._objects, **options)
+        # Before anything is changed: a selector selects the nodes that there are.
+        dropped = [name for each in given.drop_nodes for name in _selected(world, each)]
+        cordoned = [name for each in given.cordon for name in _selected(world, each)]
+        for name in dict.fromkeys(dropped):
+            world.drop_node(name)
+        for node in given.add_nodes:
+            _add(world, node)
+        for name in dict.fromkeys(cordoned):
+            if name not in dropped:
+                world.cordon(name)
+        return world
+
+    def run(
+        self,
+        name: str,
+        config: str | None = None,
+        seed: int = 0,
+        *,
+        on_sample: Callable[[Sample], None] | None = None,
+    ) -> SimulatedRun:
+        """Run the scenario once.
+
+        A plugin that raises ends the run: its record has the error, and no figures.
+
+        Args:
+            name: of the configuration, for the record.
+            config: a KubeSchedulerConfiguration; None: the default one, or that of the bundle.
+            seed: of ties, retries and the workload.
+            on_sample: is called with each sample, for progress.
+
+        Raises:
+            WorldError, ConfigurationError, BundleError: see `world`.
+        """
+        given = self.scenario
+        arrivals = () if given.workload is None else given.workload(seed)
+        with self.world(config, seed) as world:
+            world.settle()
+            gauge = Gauge(world, arrivals)
+            sampler = _Sampler(world, gauge, _interval(arrivals, given.until), on_sample)
+            if arrivals or given.until is not None:
+                sampler.begin()
+                result = world.run(given.until, arrivals)
+            else:
+                result = world.schedule()
+            sampler.take()
+            error = _plugin_error(world)
+            found = {} if error else figures(world, gauge, result, sampler.samples)
+            samples, notes = tuple(sampler.samples), tuple(world.notes)
+        return SimulatedRun(name, seed, found, result, samples, error, notes)
+
+
+class _Sampler:
+    """Takes a sample at equal distances as long as something is on the agenda."""
+
+    def __init__(
+        self,
+        world: World,
+        gauge: Gauge,
+        interval: float,
+        on_sample: Callable[[Sample], None] | None,
+    ) -> None:
+        self._world, self._gauge, self._interval = world, gauge, interval
+        self._on_sample = on_sample
+        self.samples: list[Sample] = []
+
+    def begin(self) -> None:
+        if self._interval > 0:
+            self._world.at(self._world.now + self._interval, self._next)
+
+    def _next(self) -> None:
+        self.take()
+        if self._world.busy:
+            self._world.at(self._world.now + self._interval, self._next)
+
+    def take(self) -> None:
+        sample = self._gauge.sample()
+        if self.samples and self.samples[-1]["time"] == sample["time"]:
+            self.samples.pop()
+        self.samples.append(sample)
+        if self._on_sample is not None:
+            self._on_sample(sample)
+
+
+def _interval(arrivals: Sequence[Arrival], until: float | None) -> float:
+    """Return the distance of samples: a part of the time in which something is known to happen."""
+    if until is None:
+        last = max((each.time for each in arrivals), default=0.0)
+        until = last + max((each.duration or 0.0 for each in arrivals), default=0.0)
+    return until / SAMPLES
+
+
+def _plugin_error(world: World) -> str:
+    plugins = {
+        name
+        for framework in world.scheduler.profiles.frameworks.values()
+        for name in framework.plugins
+    }
+    raised = world.scheduler.scheduling.exceptions.of_plugins(plugins)
+    return "; ".join(f"plugin {name} {line}" for name in sorted(raised) for line in raised[name])
+
+
+def _selected(world: World, text: str) -> list[str]:
+    """Return the nodes of a name, a pattern or a label selector, by name. Raises WorldError."""
+    nodes = sorted(world.scheduler.tables.stores["nodes"].list(), key=lambda each: each.name)
+    if "=" in text or "!" in text:
+        try:
+            matches = label_selector(text).matches
+        except ChangeError as error:
+            raise WorldError(str(error)) from error
+        found = [str(each.name) for each in nodes if matches(each.metadata.labels)]
+    else:
+        found = [str(each.name) for each in nodes if fnmatchcase(each.name, text)]
+    if not found:
+        raise WorldError(
+            f"no node is selected by {text[:200]!r}; give a name, a pattern such as gpu-*, or "
+            "labels, KEY=VALUE"
+        )
+    return found
+
+
+def _add(world: World, asked: NodeToAdd) -> None:
+    if asked.like:
+        kind = node_like(world, asked.like)
+        made = builders.renamed(kind.node, asked.name)
+        amounts = {**made["status"]["allocatable"], **asked.resources}
+        made["status"] = {**made["status"], "allocatable": amounts, "capacity": amounts}
+        labels = {**made["metadata"].get("labels", {}), **asked.labels}
+        made["metadata"] = {**made["metadata"], "labels": labels}
+    else:
+        amounts = {"cpu": "4", "memory": "16Gi", "pods": "110", **asked.resources}
+        made = builders.node(asked.name, labels=asked.labels)
+        made["status"] = {**made["status"], "allocatable": amounts, "capacity": amounts}
+    try:
+        taints = builders.node(taints=tuple(asked.taints))["spec"].get("taints", [])
+        made["spec"] = {**made["spec"], "taints": [*made["spec"].get("taints", []), *taints]}
+        world.add_nodes(made, asked.count)
+    except ValueError as error:
+        raise WorldError(f"node {asked.name}: {error}") from error

@@ -1,0 +1,202 @@
+"""Figures of a world: how full it is, how much of what is free is of no use, who waited how long.
+
+Percentages are of 100, times virtual seconds. `meanings` says what each figure means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.api.pod import Pod
+from scheduler.api.requests import Resources, incoming_requests
+from simulator.offline.records import Result
+from simulator.offline.trace import Arrival
+from simulator.offline.world import World
+
+ZONE: Final = "topology.kubernetes.io/zone"
+MAX_SIZES: Final = 64
+"""Distinct requests, the commonest ones, that fragmentation is measured with."""
+MAX_EXTENDED: Final = 8
+"""Extended resources that have figures: those of most nodes."""
+
+FIXED: Final[Mapping[str, str]] = {
+    "placed": "pods that were placed",
+    "waiting": "pods without a node at the end",
+    "evicted": "pods that were evicted to make room",
+    "finished": "pods whose duration was over",
+    "nodes": "nodes at the end",
+    "attempts": "scheduling attempts of the pods that were placed, on average",
+    "wait_mean": "seconds from the arrival of a placed pod to its binding, on average",
+    "wait_p50": "seconds that half of the placed pods waited at most",
+    "wait_p90": "seconds that nine of ten placed pods waited at most",
+    "wait_p99": "seconds that 99 of 100 placed pods waited at most",
+    "wait_max": "seconds that the placed pod with the longest wait waited",
+    "zone_skew": "pods of one owner in its fullest zone above those in its emptiest, on average",
+    "waiting_max": "pods that waited when most did, as far as samples show",
+    "time": "virtual second at the end",
+}
+"""The figures that every run has."""
+
+
+def meanings(names: Iterable[str]) -> dict[str, str]:
+    """Return what figures mean, by name."""
+    found = dict(FIXED)
+    for name in names:
+        if name.endswith("_mean") and name not in found:
+            found[name] = f"{name.removesuffix('_mean')}, on average over the time"
+        elif name not in found:
+            resource, _, kind = name.rpartition("_")
+            found[name] = (
+                f"per cent of allocatable {resource} that is requested"
+                if kind == "allocation"
+                else f"per cent of free {resource} where a random pod that requests it has no room"
+            )
+    return found
+
+
+class Gauge:
+    """Measures a world while it runs."""
+
+    def __init__(self, world: World, arrivals: Sequence[Arrival] = ()) -> None:
+        """Choose resources and pod sizes, which stay the same so that samples are comparable."""
+        self._world = world
+        self._table = world.scheduler.state.cache.table
+        self._extended = sorted(self._table.scalar_allocatable.most_widespread(MAX_EXTENDED))
+        sizes = _sizes(world, arrivals)
+        self._names = ["cpu", "memory", *(_identifier(each) for each in self._extended)]
+        self._sizes = np.array(
+            [
+                [size.milli_cpu, size.memory, *(size.scalar(each) for each in self._extended)]
+                for size, _ in sizes
+            ],
+            dtype=np.int64,
+        ).reshape(len(sizes), len(self._names))
+        self._counts = np.array([count for _, count in sizes], dtype=np.float64)
+
+    def sample(self) -> dict[str, float]:
+        """Return what can be measured at any time: usage, fragmentation, queue and nodes."""
+        table, rows = self._table, self._table.rows
+        total = self._amounts(table.allocatable, table.scalar_allocatable, rows)
+        free = np.maximum(total - self._amounts(table.requested, table.scalar_requested, rows), 0)
+        room = table.pod_limit[rows] > table.pod_count[rows]
+        queue = self._world.scheduler.scheduling.queue.statistics()
+        found = {
+            "time": self._world.now,
+            "waiting": float(queue.active + queue.backoff + queue.unschedulable + queue.gated),
+            "nodes": float(len(rows)),
+        }
+        unusable = self._unusable(free, room)
+        for index, name in enumerate(self._names):
+            all_of_it, left = int(total[index].sum()), int(free[index].sum())
+            found[f"{name}_allocation"] = _percent(all_of_it - left, all_of_it)
+            found[f"{name}_fragmentation"] = _percent(unusable[index], left)
+        pods = int(table.pod_limit[rows].sum())
+        found["pods_allocation"] = _percent(int(table.pod_count[rows].sum()), pods)
+        return found
+
+    def _amounts(
+        self, native: NDArray[np.int64], scalars: object, rows: NDArray[np.intp]
+    ) -> NDArray[np.int64]:
+        """Return the amounts (resources, nodes) of what is measured."""
+        extended = [scalars.of(each, rows) for each in self._extended]  # type: ignore[attr-defined]
+        return np.vstack([native[0][rows], native[1][rows], *extended])
+
+    def _unusable(self, free: NDArray[np.int64], room: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return how much of each resource is free where a random pod that requests it is not."""
+        lost = np.zeros(len(free), dtype=np.float64)
+        weights = np.zeros(len(free), dtype=np.float64)
+        for size, count in zip(self._sizes, self._counts, strict=True):
+            fits = room & np.all(free >= size[:, None], axis=0)
+            asked = size > 0
+            weights[asked] += count
+            lost[asked] += count * free[:, ~fits].sum(axis=1)[asked]
+        return np.divide(lost, weights, out=np.zeros_like(lost), where=weights > 0)
+
+
+def figures(
+    world: World, gauge: Gauge, result: Result, samples: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    """Return the figures of a run at its end, by name, in the order of `FIXED`."""
+    waits = np.array([each.waited for each in result.placed] or [0.0])
+    attempts = [each.attempts for each in result.placed]
+    at = {each: float(np.percentile(waits, each, method="higher")) for each in (50, 90, 99)}
+    found = {
+        "placed": float(len(result.placed)),
+        "waiting": float(len(result.waiting)),
+        "evicted": float(len(result.evicted)),
+        "finished": float(result.finished),
+        "attempts": sum(attempts) / len(attempts) if attempts else 0.0,
+        "wait_mean": float(waits.mean()),
+        **{f"wait_p{each}": value for each, value in at.items()},
+        "wait_max": float(waits.max()),
+        "zone_skew": _zone_skew(world),
+        "waiting_max": max(each["waiting"] for each in samples),
+    }
+    measured = gauge.sample()
+    means = {
+        f"{name}_mean": sum(each[name] for each in samples) / len(samples)
+        for name in measured
+        if name.endswith(("_allocation", "_fragmentation"))
+    }
+    found = {**measured, **means, **found}
+    order = {name: index for index, name in enumerate(FIXED)}
+    return {
+        name: found[name] for name in sorted(found, key=lambda each: (order.get(each, 99), each))
+    }
+
+
+def _sizes(world: World, arrivals: Sequence[Arrival]) -> list[tuple[Resources, int]]:
+    """Return the commonest requests of the pods that are there and that will come."""
+    counts: Counter[Resources] = Counter()
+    for pod in world.scheduler.tables.stores["pods"].list():
+        counts[pod.signature.requests] += 1
+    templates: Counter[int] = Counter()
+    by_id = {id(each.pod): each.pod for each in arrivals}
+    for each in arrivals:
+        templates[id(each.pod)] += each.count
+    for key, count in templates.items():
+        decoded: Pod = world.decoded(by_id[key])[1]
+        counts[incoming_requests(decoded)] += count
+    # Ties by amount, so that the order of the pods does not decide.
+    order = sorted(counts.items(), key=lambda each: (-each[1], repr(each[0])))
+    return order[:MAX_SIZES]
+
+
+def _zone_skew(world: World) -> float:
+    """Return the mean difference between fullest and emptiest zone of the pods of one owner."""
+    nodes = world.scheduler.tables.stores["nodes"].list()
+    zones = {each.metadata.name: each.metadata.labels.get(ZONE, "") for each in nodes}
+    known = sorted({each for each in zones.values() if each})
+    if len(known) < 2:
+        return 0.0
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for pod in world.scheduler.tables.stores["pods"].list():
+        owner = next((each.name for each in pod.metadata.owner_references if each.controller), "")
+        zone = zones.get(pod.spec.node_name, "")
+        if owner and zone:
+            counts[pod.metadata.namespace, owner][zone] += 1
+    skews = [
+        max(each.values()) - min(each[zone] for zone in known)
+        for each in counts.values()
+        if each.total() > 1
+    ]
+    return sum(skews) / len(skews) if skews else 0.0
+
+
+def _identifier(resource: str) -> str:
+    """Return the name of a resource as figures have it.
+
+    >>> _identifier("nvidia.com/gpu")
+    'nvidia_com_gpu'
+    """
+    return re.sub(r"\W", "_", resource, flags=re.ASCII)
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100.0 * float(part) / whole if whole else 0.0

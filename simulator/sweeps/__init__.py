@@ -1,0 +1,12 @@
+"""Sweeps: many runs of one function, on local processes or on a Dask cluster.
+
+Each result is a file of its own in a folder, written as soon as the run has ended, so that a sweep
+that was interrupted goes on where it was. The runner knows nothing of scheduling: a run is a name
+and parameters, and the function makes a JSON value of them. docs/sweeps.md has an example.
+"""
+
+from simulator.sweeps.runs import Function, Outcome, Run, SweepError, digest
+from simulator.sweeps.storage import read
+from simulator.sweeps.sweep import Summary, sweep
+
+__all__ = ["Function", "Outcome", "Run", "Summary", "SweepError", "digest", "read", "sweep"]

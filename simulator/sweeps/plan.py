@@ -1,0 +1,193 @@
+"""Plan: the file of `kubestow simulate --sweep`, read into runs, and the function that runs one.
+
+    dumps: [cluster.json]
+    policies: {spread: spread.yaml, pack: pack.yaml}   # null: the default configuration
+    seeds: 0-9
+    workloads: {monday: {file: monday.csv, templates: {web: web.yaml}}}
+    until: 86400
+    pluginDirs: [plugins]
+
+Every policy is run with every workload and every seed. Paths are relative to the file. A workload
+may be left out: then the pods that wait are scheduled once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from scheduler.text.yaml_limits import Loader, check_limits
+from simulator.offline import Result, World, read_csv
+from simulator.sweeps.runs import MAX_FAULTS, Run, SweepError, digest
+
+MAX_BYTES: Final = 1 << 20
+MAX_RUNS: Final = 100_000
+_SEEDS: Final = re.compile(r"(\d{1,9})-(\d{1,9})")
+
+
+class _Workload(msgspec.Struct, forbid_unknown_fields=True):
+    file: str
+    templates: dict[str, str] = {}
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    dumps: list[str]
+    policies: dict[str, str | None]
+    seeds: int | str | list[int] = 0
+    workloads: dict[str, _Workload] = {}
+    until: float | None = None
+    plugin_dirs: list[str] = []
+    adopt: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The runs of a sweep file, and the version of everything that they read."""
+
+    runs: tuple[Run, ...]
+    version: str
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read a sweep file.
+
+    Raises:
+        SweepError: it cannot be read, or is malformed, or a file that it names does not exist:
+            every such file, of very many the first.
+    """
+    where = Path(path)
+    try:
+        with where.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES >> 20} MiB")
+        check_limits(text)
+        found = msgspec.convert(yaml.load(text, Loader=Loader), _File)  # noqa: S506 - with limits
+        seeds = _seeds(found.seeds)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SweepError(f"{where}: {reason}") from error
+    if not found.dumps or not found.policies:
+        raise SweepError(f"{where}: give at least one of `dumps`, and one of `policies`")
+    count = len(found.policies) * len(seeds) * max(1, len(found.workloads))
+    if count > MAX_RUNS:
+        raise SweepError(f"{where}: {count} runs; at most {MAX_RUNS} are possible")
+    files = list(dict.fromkeys(where.parent / each for each in _paths(found)))
+    missing = [f"{each}: no such file or folder" for each in files if not each.exists()]
+    if missing:
+        raise SweepError("\n".join(missing[:MAX_FAULTS]))
+    return Plan(tuple(_runs(where.parent, found, seeds)), digest(*files))
+
+
+def _seeds(given: int | str | list[int]) -> list[int]:
+    if isinstance(given, int):
+        return [given]
+    if isinstance(given, list):
+        return list(dict.fromkeys(given))
+    interval = _SEEDS.fullmatch(given)
+    if interval is None or int(interval[1]) > int(interval[2]):
+        raise ValueError(f"`$.seeds` is {given!r:.40}; give a number, a list, or FIRST-LAST")
+    first, last = int(interval[1]), int(interval[2])
+    if last - first >= MAX_RUNS:
+        raise ValueError(f"`$.seeds` is {given}; at most {MAX_RUNS} runs are possible")
+    return list(range(first, last + 1))
+
+
+def _paths(found: _File) -> Iterator[str]:
+    yield from found.dumps
+    yield from (each for each in found.policies.values() if each)
+    yield from found.plugin_dirs
+    for workload in found.workloads.values():
+        yield workload.file
+        yield from workload.templates.values()
+
+
+def _runs(folder: Path, found: _File, seeds: list[int]) -> Iterator[Run]:
+    def path(name: str) -> str:
+        return str(folder / name)
+
+    workloads: list[tuple[str, _Workload | None]] = [*found.workloads.items()] or [("", None)]
+    for (policy, config), (name, workload), seed in product(
+        found.policies.items(), workloads, seeds
+    ):
+        parameters: dict[str, Any] = {
+            "dumps": [path(each) for each in found.dumps],
+            "policy": policy,
+            "config": path(config) if config else None,
+            "pluginDirs": [path(each) for each in found.plugin_dirs],
+            "adopt": not config if found.adopt is None else found.adopt,
+            "seed": seed,
+            "until": found.until,
+            "workload": name,
+        }
+        if workload is not None:
+            templates = {key: path(each) for key, each in workload.templates.items()}
+            parameters |= {"file": path(workload.file), "templates": templates}
+        yield Run("-".join(filter(None, (policy, name, str(seed)))), parameters)
+
+
+def simulated(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one policy with one workload and one seed; return its figures.
+
+    Raises:
+        WorldError: a dump or a workload is malformed.
+        ConfigurationError: the configuration is malformed.
+        RuntimeError: a plugin raised.
+    """
+    with World.load(
+        *parameters["dumps"],
+        config=parameters["config"],
+        plugin_dirs=parameters["pluginDirs"],
+        seed=parameters["seed"],
+        adopt=parameters["adopt"],
+    ) as world:
+        if "file" in parameters:
+            templates = {key: _template(each) for key, each in parameters["templates"].items()}
+            arrivals = read_csv(parameters["file"], templates)
+            result = world.run(parameters["until"], arrivals)
+        elif parameters["until"] is not None:
+            result = world.run(parameters["until"])
+        else:
+            result = world.schedule()
+        _check_plugins(world)
+        return _figures(world, result)
+
+
+def _check_plugins(world: World) -> None:
+    """Raise RuntimeError if a plugin has raised: what was decided without it is no result."""
+    frameworks = world.scheduler.profiles.frameworks.values()
+    plugins = {name for framework in frameworks for name in framework.plugins}
+    raised = world.scheduler.scheduling.exceptions.of_plugins(plugins)
+    if raised:
+        text = (f"plugin {name} {line}" for name in sorted(raised) for line in raised[name])
+        raise RuntimeError("; ".join(text))
+
+
+def _template(path: str) -> dict[str, Any]:
+    text = Path(path).read_bytes()
+    check_limits(text)
+    found = yaml.load(text, Loader=Loader)  # noqa: S506 - with limits
+    if not isinstance(found, dict) or found.get("kind") != "Pod":
+        raise ValueError(f"{path}: give a Pod")
+    return found
+
+
+def _figures(world: World, result: Result) -> dict[str, Any]:
+    waits = sorted(each.waited for each in result.placed)
+    return {
+        "placed": len(result.placed),
+        "waiting": len(result.waiting),
+        "evicted": len(result.evicted),
+        "finished": result.finished,
+        "meanWait": sum(waits) / len(waits) if waits else 0.0,
+        "maxWait": waits[-1] if waits else 0.0,
+        "nodesInUse": len(set(world.placements().values())),
+        "ended": result.ended,
+    }

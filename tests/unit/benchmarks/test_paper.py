@@ -1,0 +1,244 @@
+"""`make paper`: the experiment places pods as its rules say, and tells what differs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.paper import experiment, measures, report, traces
+from benchmarks.paper.__main__ import main
+from simulator import offline
+from simulator.offline import openb
+
+MODELS: Final = ("T4", "A10")
+LAST_LINE: Final = re.compile(
+    r"paper: largest difference (\S+) percentage points over (\d+) runs; "
+    r"FGD mean (\S+); Random mean (\S+)"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A trace of six nodes and forty pods, with two orders."""
+    source = random.Random(3)
+    nodes = [
+        (f"n-{number}", source.choice([32000, 64000]), 262144, source.choice([1, 2, 4]), model)
+        for number, model in enumerate(MODELS * 3)
+    ]
+    pods = []
+    for number in range(40):
+        gpus, milli = source.choice([(0, 0), (1, 300), (1, 460), (1, 810), (1, 1000), (2, 1000)])
+        spec = source.choice(["", "", "", "T4", "A10|T4"]) if gpus else ""
+        cpu = source.choice([2000, 4000, 8000])
+        pods.append((f"p-{number:02}", cpu, 4096, gpus, milli, spec))
+    (tmp_path / "orders").mkdir()
+    _write(tmp_path / "openb_node_list_all.csv", "sn,cpu_milli,memory_mib,gpu,model", nodes)
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
+    _write(tmp_path / "openb_pod_list_small.csv", header, pods)
+    rows = []
+    for seed in (1, 2):
+        arrivals = [*source.sample(range(40), 40), *source.choices(range(40), k=6)]
+        rows.append((seed, "arrivals", " ".join(map(str, arrivals))))
+        rows.append((seed, "nodes", " ".join(map(str, source.sample(range(6), 6)))))
+    with gzip.open(tmp_path / "orders" / "small.csv.gz", "wt") as file:
+        file.write("seed,kind,values\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
+    return tmp_path
+
+
+def _write(path: Path, header: str, rows: Sequence[Sequence[object]]) -> None:
+    lines = [header, *(",".join(map(str, each)) for each in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def invoke(folder: Path, *options: str) -> Any:
+    results = str(folder / "results")
+    return CliRunner().invoke(main, [str(folder), "--processes=0", "--results", results, *options])
+
+
+# -- decisions -----------------------------------------------------------------------------------
+
+
+class Reference:
+    """The rules of the paper, node by node and without any of the plugins."""
+
+    def __init__(self, trace: traces.Trace, policy: str) -> None:
+        self.trace, self.policy = trace, policy
+        self.cpu = [each.cpu_milli for each in trace.nodes]
+        self.left = [[1000] * each.gpus for each in trace.nodes]
+        self.typical = traces.typical_pods(trace.pods)
+
+    def fragmentation(self, cpu: int, left: list[int], model: str) -> float:
+        wasted = 0.0
+        for each in self.typical:
+            kind: Any = each
+            usable = [free for free in left if free >= kind["gpuMilli"]]
+            fits = (
+                kind["gpus"]
+                and len(usable) >= kind["gpus"]
+                and cpu >= kind["cpu"]
+                and (not kind["models"] or model in kind["models"])
+            )
+            wasted += kind["pods"] * (sum(left) - (sum(usable) if fits else 0))
+        total: Any = sum(int(str(each["pods"])) for each in self.typical)
+        return float(wasted / total)
+
+    def score(self, node: int, pod: openb.TracePod, devices: tuple[int, ...]) -> int:
+        cpu, left = self.cpu[node], self.left[node]
+        if self.policy == "BestFit":
+            rest = sum(left) - pod.gpus * pod.gpu_milli
+            return int(100 * (1 - (0.5 * (cpu - pod.cpu_milli) / 128000 + 0.5 * rest / 8000)))
+        model = self.trace.nodes[node].model
+        after = [free - pod.gpu_milli * (index in devices) for index, free in enumerate(left)]
+        decrease = self.fragmentation(cpu, left, model) - self.fragmentation(
+            cpu - pod.cpu_milli, after, model
+        )
+        return int(100 / (1 + math.exp(-decrease / 1000)))
+
+    def choices(self, node: int, pod: openb.TracePod) -> list[tuple[int, ...]]:
+        """The devices that the pod may get, the policy's favourite by rule first."""
+        models, left = pod.models, self.left[node]
+        fitting = [index for index, free in enumerate(left) if free >= pod.gpu_milli]
+        if self.cpu[node] < pod.cpu_milli or len(fitting) < pod.gpus:
+            return []
+        if models and self.trace.nodes[node].model not in models:
+            return []
+        if pod.gpu_milli in (0, 1000):
+            return [tuple(fitting[: pod.gpus])]
+        if self.policy == "FGD":
+            return [(index,) for index in fitting]
+        return [(min(fitting, key=left.__getitem__),)]
+
+    def play(self, order: openb.Order) -> list[tuple[int, tuple[int, ...]] | None]:
+        log: list[tuple[int, tuple[int, ...]] | None] = []
+        for index in order.arrivals:
+            pod = self.trace.pods[index]
+            best: Any = None
+            for node in sorted(range(len(self.cpu)), key=order.ranks.__getitem__):
+                for devices in self.choices(node, pod):
+                    score = self.score(node, pod, devices)
+                    if best is None or score > best[0]:
+                        best = score, node, devices
+            log.append(None if best is None else best[1:])
+            if best is not None:
+                self.cpu[best[1]] -= pod.cpu_milli
+                for device in best[2]:
+                    self.left[best[1]][device] -= pod.gpu_milli
+        return log
+
+
+@pytest.mark.parametrize("policy", ["BestFit", "FGD"])
+def test_each_pod_goes_where_the_rules_send_it(folder: Path, policy: str, tmp_path: Path) -> None:
+    trace = traces.read(folder, "small")
+    config = tmp_path / "config.json"
+    given = experiment.configuration(policy, traces.typical_pods(trace.pods))
+    config.write_text(json.dumps(given))
+    for order in trace.orders.values():
+        with offline.World(config=config, plugin_dirs=[experiment.EXAMPLE]) as world:
+            log = experiment.play(world, trace, order)
+        assert log == Reference(trace, policy).play(order)
+        assert 10 < sum(each is not None for each in log) < len(log)
+
+
+# -- measures ------------------------------------------------------------------------------------
+
+
+def test_curves_are_means_over_bins_and_empty_bins_borrow() -> None:
+    node = openb.TraceNode("n", 8000, 1024, 1, "T4")
+    pods = tuple(openb.TracePod(f"p{number}", 4000, 1, 1, 500) for number in range(2))
+    found = measures.curves(
+        traces.Trace((node,), pods, {}), [0, 1, 1], [(0, (0,)), None, (0, (0,))]
+    )
+    assert len(found["allocation"]) == 151
+    assert found["allocation"][50] == 50.0
+    assert found["allocation"][49] == 50.0
+    assert found["allocation"][100] == 50.0
+    assert found["allocation"][150] == 100.0
+    assert math.isnan(found["allocation"][20])
+    # Half of the node is free, and the typical pod can use it, then nothing is free.
+    assert found["fragmentation"][50] == 0.0
+    assert found["ratio"][150] == 0.0
+
+
+def test_typical_pods_are_the_most_frequent_ones() -> None:
+    pods = [openb.TracePod(f"a{number}", 1000, number, 1, 500) for number in range(60)]
+    pods += [openb.TracePod(f"b{number}", 2000, 1, 0, 0) for number in range(36)]
+    pods += [openb.TracePod(f"c{number}", 3000, 1, 1, 1000, "T4|A10") for number in range(4)]
+    found = traces.typical_pods(pods)
+    assert [(each["cpu"], each["pods"]) for each in found] == [(1000, 60), (2000, 36)]
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_compares_with_what_was_published_and_ends_with_a_summary(
+    folder: Path,
+) -> None:
+    first = invoke(folder, "--policies", "BestFit,FGD,Random")
+    assert first.exit_code == 0, first.output
+    matched = LAST_LINE.fullmatch(first.stdout.splitlines()[-1])
+    assert matched is not None
+    assert matched[1] == "-"
+    assert matched[2] == "6"
+    _publish(folder, 0.25)
+    again = invoke(folder, "--policies", "BestFit", "--seeds", "2")
+    assert again.stdout.splitlines()[-1] == (
+        "paper: largest difference 0.25 percentage points over 1 runs; FGD mean -; Random mean -"
+    )
+    assert "| small | BestFit | 1 |" in again.stdout
+    assert (folder / "results" / "paper-allocation.svg").read_text().startswith("<?xml")
+
+
+def _publish(folder: Path, difference: float) -> None:
+    """Publish the curve of BestFit, with one point that is off."""
+    parameters = {"folder": str(folder), "trace": "small", "policy": "BestFit", "seed": 2}
+    points = experiment.run(parameters)["allocation"]
+    points[50] += difference
+    (folder / "expected").mkdir()
+    with gzip.open(folder / "expected" / "alloc.csv.gz", "wt") as file:
+        header = ",".join(map(str, range(len(points))))
+        file.write(f"trace,policy,seed,{header}\nsmall,BestFit,2,{','.join(map(str, points))}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--policies", "Best"], "policy 'Best' is unknown; known are Random"),
+        (["--seeds", "9"], "seed '9' is unknown; known are 1, 2"),
+        (["--traces", "other"], "trace 'other' is unknown; known are small"),
+    ],
+)
+def test_what_is_unknown_is_named(folder: Path, options: list[str], text: str) -> None:
+    found = invoke(folder, *options)
+    assert found.exit_code == 1
+    assert text in found.output
+
+
+def test_a_folder_that_lacks_something_is_refused(folder: Path) -> None:
+    assert "there is no such folder" in invoke(folder / "absent").output
+    (folder / "orders" / "small.csv.gz").unlink()
+    assert "no trace has both a pod list" in invoke(folder).output
+    (folder / "openb_node_list_all.csv").unlink()
+    assert "exactly one file" in invoke(folder).output
+
+
+def test_faults_of_a_file_have_their_lines(folder: Path) -> None:
+    path = folder / "openb_pod_list_small.csv"
+    path.write_text(path.read_text().replace("p-03,", "p-03,-"))
+    found = invoke(folder)
+    assert found.exit_code == 1
+    assert "openb_pod_list_small.csv:5: cpu_milli" in found.output
+
+
+def test_a_curve_that_ends_early_differs() -> None:
+    found = report.Found("t", "BestFit", 1, {"allocation": [1.0, 2.0]})
+    assert report.difference(found, {("t", "BestFit", 1): {"allocation": [1.0, 2.0, 3.0]}}) == 100.0
+    assert report.difference(found, {}) is None

@@ -1,0 +1,135 @@
+"""`kubestow simulate` schedules dumps, and answers questions about capacity."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator import offline
+from tests.unit.cli.command_line import Shell
+
+NODES = [offline.node(f"node-{number}", cpu=4) for number in range(3)]
+
+
+def owned(name: str, cpu: float, node: str = "") -> dict[str, Any]:
+    pod = offline.pod(name, cpu=cpu, node=node, spec={"schedulerName": "default-scheduler"})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
+    pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return pod
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a dump and manifests, in which the commands run."""
+    items = [*NODES, owned("web-0", 1, "node-0"), owned("web-1", 1, "node-1")]
+    write(tmp_path / "dump.json", *items)
+    write(tmp_path / "waiting.json", *items, *(owned(f"batch-{each}", 3) for each in range(5)))
+    write(tmp_path / "giant.json", *items, owned("giant", 64))
+    (tmp_path / "pod.json").write_text(json.dumps(owned("extra", 2)))
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"template": owned("", 2)},
+    }
+    (tmp_path / "deployment.json").write_text(json.dumps(deployment))
+    (tmp_path / "node.yaml").write_text(json.dumps(offline.node("more", cpu=6)))
+    (tmp_path / "none.yaml").write_text("[")
+    (tmp_path / "config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: other}]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, *items: dict[str, Any]) -> None:
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "code", "last", "value"),
+    [
+        (["dump.json"], 0, "0 pods placed, 0 evicted, 0 waiting", {"comparisons": []}),
+        (["waiting.json"], 3, "3 pods placed, 0 evicted, 2 waiting", {}),
+        (["waiting.json", "--config", "config.yaml"], 0, "0 pods placed", {"assertions": []}),
+        (["waiting.json", "--config", "config.yaml", "--adopt"], 3, "3 pods placed", {}),
+        (["waiting.json", "--no-adopt"], 0, "0 pods placed", {}),
+        (["dump.json", "--how-many-fit", "pod.json"], 0, "4 copies fit", {"total": 4}),
+        (["dump.json", "--how-many-fit", "deployment.json"], 0, "4 copies fit", {"total": 4}),
+        (["waiting.json", "--how-many-fit", "pod.json"], 3, "no copy fits", {"total": 0}),
+        (["waiting.json", "--nodes-needed", "node.yaml"], 0, "1 more node: 5 pods", {"nodes": 1}),
+        (["waiting.json", "--nodes-needed", "node-2"], 0, "2 more nodes: 5 pods", {"nodes": 2}),
+        (["dump.json", "--nodes-needed", "node-2"], 0, "no node is needed", {"nodes": 0}),
+        (["giant.json", "--nodes-needed", "node-2"], 3, "no number of such nodes helps 1 pod", {}),
+        (
+            ["waiting.json", "--nodes-needed", "node-2", "--max-nodes", "1"],
+            3,
+            "so many nodes, which are the limit, do not help 1 pod",
+            {"limited": True},
+        ),
+        (["dump.json", "--consolidate"], 0, "2 of 3 nodes could be emptied in this order", {}),
+        (["waiting.json", "--consolidate"], 3, "0 of 3 nodes could be emptied", {"emptied": []}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_question_is_answered(
+    shell: Shell, arguments: list[str], code: int, last: str, value: dict[str, Any]
+) -> None:
+    ended = shell("simulate", *arguments)
+    assert ended.code == code, ended.err
+    assert last in ended.out
+    as_json = shell("simulate", *arguments, "-o", "json")
+    assert as_json.code == code
+    found = json.loads(as_json.out)
+    assert {key: found[key] for key in value} == value
+    assert shell("simulate", *arguments, "-o", "json").out == as_json.out
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "Missing argument 'DUMP...'"),
+        (["nothing.json"], "'nothing.json' does not exist"),
+        (["none.yaml"], "none.yaml:2: neither YAML nor JSON"),
+        (["dump.json", "--nodes-needed", "node-9"], "there is no Node node-9"),
+        (["dump.json", "--nodes-needed", "nothing.yaml"], "nothing.yaml: no such file"),
+        (["dump.json", "--nodes-needed", "pod.json"], "pod.json has no manifest of a Node"),
+        (["dump.json", "--how-many-fit", "node.yaml"], "node.yaml is a Node; give a Pod"),
+        (["dump.json", "--how-many-fit", "none.yaml"], "none.yaml: "),
+        (["dump.json", "--consolidate", "--nodes-needed", "x"], "ask one at a time"),
+        (["dump.json", "--config", "none.yaml"], ""),
+        (["dump.json", "--consolidate", "--until", "5"], "which takes no --until"),
+        (["dump.json", "--consolidate", "-o", "csv"], "which takes no --output csv"),
+        (["dump.json", "--template", "pod.json"], "give --workload too"),
+        (["dump.json", "--workload", "pod.json"], "column arrival is missing"),
+        (["dump.json", "--until", "5 weeks"], "unit 'weeks' is unknown"),
+        (["dump.json", "--seeds", "5-1"], "write FIRST-LAST"),
+        (["dump.json", "--seeds", "0-5000"], "at most 1000 seeds"),
+        (["dump.json", "--assert", "__import__('os')"], "column 1 is not allowed"),
+        (["dump.json", "--assert", "waitin == 0"], "did you mean waiting?"),
+        (["dump.json", "--assert", "base.placed > 1"], "need one --compare"),
+        (["dump.json", "--drop-node", "node-9"], "no node is selected by 'node-9'"),
+        (["dump.json", "--cordon", "zone=x"], "no node is selected by 'zone=x'"),
+        (["dump.json", "--add-node", "cpu=many"], "cpu"),
+        (["dump.json", "--add-node", "like=node-9"], "there is no Node node-9"),
+        (["dump.json", "--config", "config.yaml", "--compare", "config.yaml"], "with itself"),
+        (["dump.json", "--max-nodes", "-1"], "Invalid value for '--max-nodes'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_named(shell: Shell, arguments: list[str], error: str) -> None:
+    ended = shell("simulate", *arguments)
+    assert ended.code == 2, ended.out
+    assert error in ended.err
+    assert not ended.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_a_dump_lacks_is_said_beside_the_answer(shell: Shell) -> None:
+    ended = shell("simulate", "dump.json")
+    assert "no persistentvolumeclaims were read: pods with claims wait for them" in ended.err

@@ -1,0 +1,73 @@
+"""`kubestow simulate --sweep` prints figures, and goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.command_line import Shell
+from tests.unit.simulator.sweeps.sweep_files import CONFIG, prepare, sweep_file
+
+RAISING = """\
+class Raising:
+    name = "example.com/Raising"
+
+    def __init__(self, args: object, handle: object) -> None:
+        pass
+
+    def filter(self, state: object, pod: object, node: object) -> None:
+        raise ZeroDivisionError("by this policy")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return prepare(tmp_path)
+
+
+def test_the_command_prints_figures_and_goes_on_where_it_was(folder: Path, shell: Shell) -> None:
+    plugins = folder / "plugins"
+    plugins.mkdir()
+    (plugins / "raising.py").write_text(RAISING)
+    profile = "profiles: [{plugins: {multiPoint: {enabled: [{name: 'raising:Raising'}]}}}]\n"
+    (folder / "bad.yaml").write_text(CONFIG + profile)
+    file = sweep_file(folder, policies={"good": None, "bad": "bad.yaml"}, pluginDirs=["plugins"])
+    command = ["simulate", "--sweep", str(file), "--results", str(folder / "r"), "--processes", "0"]
+    ended = shell(*command)
+    assert ended.code == 3, ended.err
+    lines = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert "good placed 1 1 1 1" in lines
+    assert any(line.startswith("bad-0 failed: ") for line in lines)
+    assert lines[-1].startswith("2 runs, 0 of them from ")
+    again = shell(*command, "-o", "json")
+    records = [json.loads(line) for line in again.out.splitlines()]
+    assert [each["name"] for each in records] == ["good-0", "bad-0"]
+    assert records[0]["result"]["placed"] == 1
+    assert "plugin example.com/Raising" in records[1]["error"]
+    assert "ZeroDivisionError" in records[1]["error"]
+    assert "1 of them from" in shell(*command).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["cluster.json"], 2, "names the dumps"),
+        (["--dask", "tcp://127.0.0.1:1"], 1, "Dask cluster tcp://127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_begin_is_named(
+    folder: Path,
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    error: str,
+) -> None:
+    monkeypatch.setattr("simulator.sweeps.dask_cluster.CONNECT_SECONDS", 0.2)
+    monkeypatch.chdir(folder)
+    ended = shell("simulate", "--sweep", str(sweep_file(folder)), *arguments)
+    assert (ended.code, error in ended.err) == (code, True), ended.err
+    broken = sweep_file(folder, seeds="x")
+    assert shell("simulate", "--sweep", str(broken)).code == 2

@@ -1,0 +1,35 @@
+"""The tutorials about capacity do what they say; they need no cluster, and no kubectl."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from testing.markdown import blocks
+from testing.shell_session import ShellSession
+
+pytestmark = pytest.mark.slow
+
+ROOT: Final = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", ["capacity", "compare", "consolidation"])
+def test_a_tutorial_without_a_cluster(name: str, tmp_path: Path) -> None:
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    kubestow = commands / "kubestow"
+    kubestow.write_text(f'#!/bin/sh\nexec {sys.executable} -m scheduler "$@"\n')
+    kubestow.chmod(0o755)
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    work = tmp_path / "work"
+    work.mkdir()
+    with ShellSession(work, environment) as session:
+        session.follow(blocks(ROOT / "docs" / "tutorials" / f"{name}.md", ROOT))

@@ -1,0 +1,119 @@
+"""Extended resources become requests of a claim, which init containers share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.dynamic_resources.extended_resources import claim_requests, classes_by_resource
+from scheduler.api import Pod
+from scheduler.api.devices import DeviceClass
+from tests.unit.plugins.dynamic_resources.worlds import decoded
+
+GPU = "example.com/gpu"
+
+
+def device_class(name: str, resource: str | None = None, created: str = "") -> DeviceClass:
+    """Return a class."""
+    raw: dict[str, Any] = {"metadata": {"name": name}, "spec": {}}
+    if created:
+        raw["metadata"]["creationTimestamp"] = created
+    if resource:
+        raw["spec"]["extendedResourceName"] = resource
+    return decoded(raw, DeviceClass)
+
+
+def test_the_newest_class_serves_a_resource() -> None:
+    found = classes_by_resource(
+        [
+            device_class("new", GPU, "2026-02-01T00:00:00Z"),
+            device_class("old", GPU, "2026-01-01T00:00:00Z"),
+            device_class("plain"),
+        ]
+    )
+    assert {name: each.metadata.name for name, each in found.items()} == {
+        GPU: "new",
+        "deviceclass.resource.kubernetes.io/new": "new",
+        "deviceclass.resource.kubernetes.io/plain": "plain",
+    }
+
+
+def test_of_classes_of_one_age_the_first_by_name_serves_a_resource() -> None:
+    found = classes_by_resource([device_class("b", GPU), device_class("a", GPU)])
+    assert found[GPU].metadata.name == "a"
+
+
+def container(name: str, count: int, *, restartable: bool = False) -> dict[str, Any]:
+    """Return a container that asks for GPUs, and for CPU."""
+    requests = {"cpu": "1", GPU: str(count)} if count else {"cpu": "1"}
+    raw: dict[str, Any] = {"name": name, "resources": {"requests": requests}}
+    if restartable:
+        raw["restartPolicy"] = "Always"
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "requests", "mappings"),
+    [
+        ([], [("a", 2)], {"container-0-request-1": 2}, [("a", 0)]),
+        ([], [("a", 0)], {}, []),
+        (
+            [],
+            [("a", 1), ("b", 2)],
+            {"container-0-request-1": 1, "container-1-request-1": 2},
+            [("a", 0), ("b", 1)],
+        ),
+        # An init container uses the devices of those that run after it.
+        ([("i", 1)], [("a", 2)], {"container-1-request-1": 2}, [("a", 1), ("i", 1)]),
+        (
+            [("i", 3)],
+            [("a", 1), ("b", 1)],
+            {"container-0-request-1": 1, "container-1-request-1": 1, "container-2-request-1": 1},
+            [("a", 1), ("b", 2), ("i", 1), ("i", 2), ("i", 0)],
+        ),
+        # Init containers run one after the other: what they need beyond that is shared.
+        (
+            [("i", 1), ("j", 3), ("k", 2)],
+            [("a", 0)],
+            {"container-1-request-1": 3},
+            [("i", 1), ("j", 1), ("k", 1)],
+        ),
+    ],
+)
+def test_the_requests_of_a_pod(
+    init: list[tuple[str, int]],
+    main: list[tuple[str, int]],
+    requests: dict[str, int],
+    mappings: list[tuple[str, int]],
+) -> None:
+    spec = {
+        "initContainers": [container(*each) for each in init],
+        "containers": [container(*each) for each in main],
+    }
+    made, mapped = claim_requests(decoded({"spec": spec}, Pod), {GPU: "class"})
+    assert {each.name: each.exactly.count for each in made if each.exactly} == requests
+    assert [(each.container_name, each.request_name) for each in mapped] == [
+        (name, f"container-{index}-request-1") for name, index in mappings
+    ]
+
+
+def test_a_sidecar_keeps_its_devices() -> None:
+    """An init container shares them only if the sidecar starts after it."""
+    spec = {
+        "initContainers": [container("i", 1), container("s", 1, restartable=True)],
+        "containers": [container("a", 0)],
+    }
+    made, mapped = claim_requests(decoded({"spec": spec}, Pod), {GPU: "class"})
+    assert [each.name for each in made] == ["container-1-request-1"]
+    assert [each.container_name for each in mapped] == ["s", "i"]
+
+
+def test_requests_are_sorted_as_texts() -> None:
+    spec = {"containers": [container(f"c{i}", 1) for i in range(11)]}
+    made, _ = claim_requests(decoded({"spec": spec}, Pod), {GPU: "class"})
+    assert [each.name for each in made[:3]] == [
+        "container-0-request-1",
+        "container-1-request-1",
+        "container-10-request-1",
+    ]

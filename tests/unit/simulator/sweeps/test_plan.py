@@ -1,0 +1,89 @@
+"""Sweep files: every combination is a run, and every fault is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator import sweeps
+from simulator.sweeps.plan import read_plan, simulated
+from tests.unit.simulator.sweeps.sweep_files import CONFIG, prepare, sweep_file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return prepare(tmp_path)
+
+
+TRACE = {"trace": {"file": "trace.csv", "templates": {"a": "a.yaml"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, ["default-0", "pack-0"]),
+        ({"seeds": "2-3"}, ["default-2", "default-3", "pack-2", "pack-3"]),
+        ({"seeds": [7, 7, 5], "policies": {"p": None}}, ["p-7", "p-5"]),
+        ({"workloads": TRACE, "seeds": 1}, ["default-trace-1", "pack-trace-1"]),
+    ],
+)
+def test_every_combination_is_a_run(folder: Path, fields: dict[str, Any], names: list[str]) -> None:
+    assert [each.name for each in read_plan(sweep_file(folder, **fields)).runs] == names
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"dump": "x"}, "unknown field `dump`"),
+        ({"dumps": "x"}, "Expected `array`"),
+        ({"dumps": []}, "give at least one of `dumps`"),
+        ({"seeds": "3-2"}, "give a number, a list, or FIRST-LAST"),
+        ({"seeds": "x"}, "give a number, a list, or FIRST-LAST"),
+        ({"seeds": "0-200000"}, "at most 100000 runs"),
+        ({"seeds": "1-99999"}, "199998 runs; at most"),
+        ({"dumps": ["x.json"], "pluginDirs": ["y"]}, "x.json: no such file"),
+        ({"dumps": ["x.json"], "pluginDirs": ["y"]}, "y: no such file"),
+        ({"workloads": {"w": {}}}, "missing required field `file`"),
+    ],
+)
+def test_a_fault_is_named(folder: Path, fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(sweeps.SweepError) as caught:
+        read_plan(sweep_file(folder, **fields))
+    assert error in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"[", b"\xff", b"a: &a [*a]", b"- 1", b"", b" " * (2 << 20)])
+def test_a_file_that_is_none_is_an_error(folder: Path, content: bytes) -> None:
+    path = folder / "sweep.yaml"
+    path.write_bytes(content)
+    with pytest.raises(sweeps.SweepError, match=r"sweep\.yaml: "):
+        read_plan(path)
+
+
+def test_the_version_follows_the_files(folder: Path) -> None:
+    path = sweep_file(folder)
+    before = read_plan(path).version
+    assert read_plan(path).version == before
+    (folder / "pack.yaml").write_text(CONFIG + "# changed\n")
+    assert read_plan(path).version != before
+
+
+def test_a_run_has_figures(folder: Path) -> None:
+    once, trace = (
+        simulated(read_plan(sweep_file(folder, **fields)).runs[0].parameters)
+        for fields in ({}, {"workloads": TRACE})
+    )
+    assert once == {
+        "placed": 1,
+        "waiting": 0,
+        "evicted": 0,
+        "finished": 0,
+        "meanWait": 0.0,
+        "maxWait": 0.0,
+        "nodesInUse": 1,
+        "ended": 0.0,
+    }
+    assert (trace["placed"], trace["finished"], trace["waiting"]) == (6, 5, 0)
+    assert trace["maxWait"] > 50.0
