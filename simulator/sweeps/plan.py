@@ -3,18 +3,19 @@
     dumps: [cluster.json]
     policies: {spread: spread.yaml, pack: pack.yaml}   # null: the default configuration
     seeds: 0-9
-    workloads: {monday: {file: monday.csv, templates: {web: web.yaml}}}
+    workloads: {monday: {file: monday.csv, templates: [web.yaml]}}
     until: 86400
     pluginDirs: [plugins]
 
-Every policy is run with every workload and every seed. Paths are relative to the file. A workload
-may be left out: then the pods that wait are scheduled once.
+Every policy is run with every workload and every seed. Paths are relative to the file. Workloads
+and templates are the files of `kubestow simulate --workload` and `--template`. Without workloads
+the pods that wait are scheduled once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,7 +25,8 @@ import msgspec
 import yaml
 
 from scheduler.text.yaml_limits import Loader, check_limits
-from simulator.offline import Result, World, read_csv
+from simulator.offline import Result, World, WorldError
+from simulator.offline.workload_files import Workload, read_templates, read_workload
 from simulator.sweeps.runs import MAX_FAULTS, Run, SweepError, digest
 
 MAX_BYTES: Final = 1 << 20
@@ -34,7 +36,7 @@ _SEEDS: Final = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 class _Workload(msgspec.Struct, forbid_unknown_fields=True):
     file: str
-    templates: dict[str, str] = {}
+    templates: list[str] = []
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
@@ -59,8 +61,8 @@ def read_plan(path: str | Path) -> Plan:
     """Read a sweep file.
 
     Raises:
-        SweepError: it cannot be read, or is malformed, or a file that it names does not exist:
-            every such file, of very many the first.
+        SweepError: it cannot be read or is malformed, a file that it names does not exist, or a
+            workload is malformed: every fault, of very many the first.
     """
     where = Path(path)
     try:
@@ -83,7 +85,24 @@ def read_plan(path: str | Path) -> Plan:
     missing = [f"{each}: no such file or folder" for each in files if not each.exists()]
     if missing:
         raise SweepError("\n".join(missing[:MAX_FAULTS]))
+    _check_workloads(where.parent, found.workloads.values())
     return Plan(tuple(_runs(where.parent, found, seeds)), digest(*files))
+
+
+def _check_workloads(folder: Path, workloads: Iterable[_Workload]) -> None:
+    """Raise SweepError with the faults of all workloads, before the first of many runs."""
+    faults: list[str] = []
+    for each in workloads:
+        try:
+            _read(folder / each.file, [folder / template for template in each.templates])
+        except WorldError as error:
+            faults += str(error).splitlines()
+    if faults:
+        raise SweepError("\n".join(faults[:MAX_FAULTS]))
+
+
+def _read(file: str | Path, templates: Sequence[str | Path]) -> Workload:
+    return read_workload(file, read_templates(templates))
 
 
 def _seeds(given: int | str | list[int]) -> list[int]:
@@ -106,7 +125,7 @@ def _paths(found: _File) -> Iterator[str]:
     yield from found.plugin_dirs
     for workload in found.workloads.values():
         yield workload.file
-        yield from workload.templates.values()
+        yield from workload.templates
 
 
 def _runs(folder: Path, found: _File, seeds: list[int]) -> Iterator[Run]:
@@ -128,7 +147,7 @@ def _runs(folder: Path, found: _File, seeds: list[int]) -> Iterator[Run]:
             "workload": name,
         }
         if workload is not None:
-            templates = {key: path(each) for key, each in workload.templates.items()}
+            templates = [path(each) for each in workload.templates]
             parameters |= {"file": path(workload.file), "templates": templates}
         yield Run("-".join(filter(None, (policy, name, str(seed)))), parameters)
 
@@ -149,9 +168,8 @@ def simulated(parameters: Mapping[str, Any]) -> dict[str, Any]:
         adopt=parameters["adopt"],
     ) as world:
         if "file" in parameters:
-            templates = {key: _template(each) for key, each in parameters["templates"].items()}
-            arrivals = read_csv(parameters["file"], templates)
-            result = world.run(parameters["until"], arrivals)
+            workload = _read(parameters["file"], parameters["templates"])
+            result = world.run(parameters["until"], workload(parameters["seed"]))
         elif parameters["until"] is not None:
             result = world.run(parameters["until"])
         else:
@@ -168,15 +186,6 @@ def _check_plugins(world: World) -> None:
     if raised:
         text = (f"plugin {name} {line}" for name in sorted(raised) for line in raised[name])
         raise RuntimeError("; ".join(text))
-
-
-def _template(path: str) -> dict[str, Any]:
-    text = Path(path).read_bytes()
-    check_limits(text)
-    found = yaml.load(text, Loader=Loader)  # noqa: S506 - with limits
-    if not isinstance(found, dict) or found.get("kind") != "Pod":
-        raise ValueError(f"{path}: give a Pod")
-    return found
 
 
 def _figures(world: World, result: Result) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     return prepare(tmp_path)
 
 
-TRACE = {"trace": {"file": "trace.csv", "templates": {"a": "a.yaml"}}}
+TRACE = {"trace": {"file": "trace.csv", "templates": ["a.yaml"]}}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,8 @@ def test_every_combination_is_a_run(folder: Path, fields: dict[str, Any], names:
         ({"dumps": ["x.json"], "pluginDirs": ["y"]}, "x.json: no such file"),
         ({"dumps": ["x.json"], "pluginDirs": ["y"]}, "y: no such file"),
         ({"workloads": {"w": {}}}, "missing required field `file`"),
+        ({"workloads": {"w": {"file": "trace.csv"}}}, "trace.csv:2: template 'a' is unknown"),
+        ({"workloads": {"w": {"file": "a.yaml"}, **TRACE}}, "a.yaml: rate: "),
     ],
 )
 def test_a_fault_is_named(folder: Path, fields: dict[str, Any], error: str) -> None:
@@ -87,3 +89,29 @@ def test_a_run_has_figures(folder: Path) -> None:
     }
     assert (trace["placed"], trace["finished"], trace["waiting"]) == (6, 5, 0)
     assert trace["maxWait"] > 50.0
+
+
+POD_LIST = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase\n" + "".join(
+    f"pod-{number},1000,64,0,0,,LS,Running\n" for number in range(3)
+)
+GENERATOR = "rate: 0.2\nuntil: 60s\npods: [{template: a, duration: 1s}]\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "templates"),
+    [
+        ("trace.jsonl", '{"arrival": 5, "duration": 60, "template": "a"}\n', ["a.yaml"]),
+        ("openb_pod_list.csv", POD_LIST, []),
+        ("generated.yaml", GENERATOR, ["a.yaml"]),
+    ],
+)
+def test_a_workload_is_any_file_of_the_command(
+    folder: Path, file: str, content: str, templates: list[str]
+) -> None:
+    (folder / file).write_text(content)
+    workloads = {"w": {"file": file, "templates": templates}}
+    runs = read_plan(sweep_file(folder, workloads=workloads, seeds="0-1")).runs
+    found = [simulated(each.parameters) for each in runs[:2]]
+    assert all(each["placed"] > 1 for each in found)
+    # Only a generator draws arrivals from the seed.
+    assert (found[0] != found[1]) == (file == "generated.yaml")
