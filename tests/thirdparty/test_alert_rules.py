@@ -254,6 +254,11 @@ def hint_error(metrics: SchedulerMetrics, number: int) -> None:
         metrics.queue.hint_error("NodeName", "NodeAdd")
 
 
+def switched_off(metrics: SchedulerMetrics, number: int) -> None:
+    if number == 5:
+        metrics.plugin_faults.switched_off("kubestow", "example.com/Slow", off=True)
+
+
 def denied(metrics: SchedulerMetrics, _number: int) -> None:
     metrics.client_recorder("10.0.0.9:443").request("PATCH", "403", 0.1)
 
@@ -299,6 +304,7 @@ FAULTS: Final[dict[str, tuple[Fault, str]]] = {
     "slow binds": (slow_binds, "KubestowPodsWaitLong"),
     "failing attempts": (failing_attempts, "KubestowAttemptsFail"),
     "hint error": (hint_error, "KubestowPluginErrors"),
+    "switched off": (switched_off, "KubestowPluginSwitchedOff"),
     "denied": (denied, "KubestowApiRequestsFail"),
     "watch ends": (watch_ends, "KubestowWatchesEnd"),
     "malformed": (skipped, "KubestowObjectsSkipped"),
