@@ -6,10 +6,30 @@ import http
 import http.client
 import json
 import ssl
-from typing import Any
+from typing import Any, Final
 
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from testing.control_plane.ports import LOOPBACK
+
+REQUEST_TIMEOUT_SECONDS: Final = 60
+"""A loaded machine needs seconds for what otherwise takes milliseconds."""
+
+
+def get_endpoint(port: int, path: str, token: str = "") -> tuple[int, str]:
+    """GET an endpoint of kubestow; return status and body. Its certificate is not verified."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(
+        LOOPBACK, port, context=context, timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    try:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
 
 
 class Inspector:
@@ -21,21 +41,9 @@ class Inspector:
 
     def get(self, path: str) -> str:
         """Return the body of a page. Raises AssertionError for any status except 200."""
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(
-            LOOPBACK, self._process.port, context=context, timeout=10
-        )
-        try:
-            headers = {"Authorization": f"Bearer {self._token}"}
-            connection.request("GET", path, headers=headers)
-            response = connection.getresponse()
-            body = response.read().decode()
-            assert response.status == http.HTTPStatus.OK, f"{path}: {response.status} {body}"
-            return body
-        finally:
-            connection.close()
+        status, body = get_endpoint(self._process.port, path, self._token)
+        assert status == http.HTTPStatus.OK, f"{path}: {status} {body}"
+        return body
 
     def queue(self, namespace: str) -> dict[str, dict[str, Any]]:
         """The records of a namespace's pending pods, by name."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.kubestow import start_kubestow
-from tests.envtest.test_endpoints import get
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest
@@ -34,7 +34,9 @@ def test_every_decision_of_a_burst_names_the_node_of_its_pod(
     control_plane: ControlPlane, kubestow: ManagedProcess
 ) -> None:
     def page(query: str) -> dict[str, Any]:
-        status, body = get(kubestow, f"/debug/decisions{query}", control_plane.admin_token)
+        status, body = get_endpoint(
+            kubestow.port, f"/debug/decisions{query}", control_plane.admin_token
+        )
         assert status == 200, body
         return dict(json.loads(body))
 
@@ -77,7 +79,7 @@ def test_preemption_is_remembered_with_its_victim(
 
         def ended() -> list[dict[str, Any]]:
             path = f"/debug/decisions?pod={work.namespace}/big"
-            status, body = get(kubestow, path, control_plane.admin_token)
+            status, body = get_endpoint(kubestow.port, path, control_plane.admin_token)
             assert status == 200, body
             found = list(json.loads(body)["decisions"])
             return found if found[-1]["bound"] else []

@@ -6,9 +6,8 @@ has every request it made, so a retry cannot hide a rejected request.
 
 from __future__ import annotations
 
-import http.client
+import http
 import json
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,8 +22,8 @@ from testing.control_plane.control_plane import (
     KubectlError,
     ManagedProcess,
 )
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import LOOPBACK
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest
@@ -108,21 +107,6 @@ def start(deployed: ControlPlane, request: pytest.FixtureRequest) -> Iterator[St
         process.stop()
 
 
-def get_endpoint(process: ManagedProcess, path: str, token: str = "") -> tuple[int, str]:
-    """GET an endpoint of kubestow; return status and body."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(LOOPBACK, process.port, context=context, timeout=10)
-    try:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
-
-
 def scraper_token(deployed: ControlPlane) -> str:
     """Return a token of an account that may read only /metrics."""
     role = {
@@ -159,7 +143,7 @@ def what(entry: Mapping[str, Any]) -> str:
 
 def attempts(process: ManagedProcess, token: str) -> float:
     """Return the number of scheduling attempts of a process."""
-    status, body = get_endpoint(process, "/metrics", token)
+    status, body = get_endpoint(process.port, "/metrics", token)
     assert status == http.HTTPStatus.OK, body
     return sum(
         float(line.rpartition(" ")[2])
@@ -204,7 +188,7 @@ def test_the_service_account_may_do_what_the_scheduler_does(
         work.node("tainted", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}])
         until(lambda: work.condition("too-large")["message"] != first, "another refusal")
         until(lambda: any(each.get("series") for each in work.events("FailedScheduling")), "series")
-        assert get_endpoint(process, "/metrics", token)[0] == http.HTTPStatus.OK
+        assert get_endpoint(process.port, "/metrics", token)[0] == http.HTTPStatus.OK
         holder = get(deployed, LEASE)["spec"]["holderIdentity"]
         assert holder
         process.stop()
@@ -264,7 +248,7 @@ def test_endpoints_are_open_to_users_that_the_cluster_authorizes(
     allowed = scraper_token(deployed)
     other = deployed.service_account_token("default", "unprivileged")
     codes = {
-        (path, who): get_endpoint(process, path, token)[0]
+        (path, who): get_endpoint(process.port, path, token)[0]
         for path in ("/metrics", "/configz", "/healthz", "/livez", "/readyz")
         for who, token in (
             ("scraper", allowed),
@@ -273,8 +257,8 @@ def test_endpoints_are_open_to_users_that_the_cluster_authorizes(
             ("anonymous", ""),
         )
     }
-    status, body = get_endpoint(process, "/metrics", allowed)
-    by_admin = get_endpoint(process, "/configz", deployed.admin_token)
+    status, body = get_endpoint(process.port, "/metrics", allowed)
+    by_admin = get_endpoint(process.port, "/configz", deployed.admin_token)
     for path in ("/healthz", "/livez", "/readyz"):
         assert codes[path, "anonymous"] == codes[path, "scraper"] == http.HTTPStatus.OK
     assert codes["/metrics", "scraper"] == status == http.HTTPStatus.OK
@@ -301,7 +285,7 @@ def test_one_replica_binds_and_the_other_takes_over(deployed: ControlPlane, star
         work.until_bound()
         assert attempts(first, token) == 20
         assert attempts(second, token) == 0
-        assert get_endpoint(second, "/readyz")[0] == http.HTTPStatus.OK, "a standby is ready"
+        assert get_endpoint(second.port, "/readyz")[0] == http.HTTPStatus.OK, "a standby is ready"
         first.kill()
         for number in range(20):
             work.pod(f"late-{number}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import resource
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ import pytest
 
 import tests.integration.serving
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.kubestow import start_kubestow
 from testing.control_plane.ports import LOOPBACK
 
@@ -37,31 +36,18 @@ def kubestow(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
     assert process.returncode == 0, process.describe("did not end cleanly")
 
 
-def get(process: ManagedProcess, path: str, token: str) -> tuple[int, str]:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(LOOPBACK, process.port, context=context, timeout=30)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    connection.request("GET", path, headers=headers)
-    response = connection.getresponse()
-    body = response.read().decode()
-    connection.close()
-    return response.status, body
-
-
 def test_the_api_server_decides_and_its_decisions_are_cached(
     control_plane: ControlPlane, kubestow: ManagedProcess
 ) -> None:
     unprivileged = control_plane.service_account_token("default", "default")
-    assert get(kubestow, "/livez", "") == (200, "ok")
-    assert get(kubestow, "/metrics", "")[0] == 403
+    assert get_endpoint(kubestow.port, "/livez") == (200, "ok")
+    assert get_endpoint(kubestow.port, "/metrics")[0] == 403
     for _ in range(20):
-        assert get(kubestow, "/metrics", "invalid-token")[0] == 401
-        status, body = get(kubestow, "/configz", unprivileged)
+        assert get_endpoint(kubestow.port, "/metrics", "invalid-token")[0] == 401
+        status, body = get_endpoint(kubestow.port, "/configz", unprivileged)
         assert status == 403
         assert 'User \\"system:serviceaccount:default:default\\" cannot get path' in body
-    status, page = get(kubestow, "/metrics", control_plane.admin_token)
+    status, page = get_endpoint(kubestow.port, "/metrics", control_plane.admin_token)
     assert status == 200
     # A TokenReview each for three tokens, and an access review for each of three users but the
     # administrator's, whose group needs none. Everything else came from the cache.
@@ -97,7 +83,7 @@ def test_every_probe_succeeds_beside_idle_connections(
         assert int(strangers.stdout.readline()) == STRANGERS
         probes, succeeded = map(int, prober.communicate()[0].split())
         # Reviews still reach the API server.
-        assert get(kubestow, "/metrics", control_plane.admin_token)[0] == 200
+        assert get_endpoint(kubestow.port, "/metrics", control_plane.admin_token)[0] == 200
     finally:
         strangers.communicate()
     assert probes >= 66

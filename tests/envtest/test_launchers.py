@@ -25,8 +25,8 @@ import yaml
 
 from scheduler.service.serving.self_signed import make_pair
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.ports import free_port
-from tests.envtest.test_deployment import get_endpoint
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest
@@ -165,7 +165,7 @@ def answers(process: ManagedProcess, launcher: Launcher, probe: str) -> bool:
     request = launcher.container[probe]["httpGet"]
     assert (request["scheme"], request["port"]) == ("HTTPS", 10259)
     try:
-        status, _ = get_endpoint(process, f"/{request['path'].lstrip('/')}")
+        status, _ = get_endpoint(process.port, f"/{request['path'].lstrip('/')}")
     except OSError:
         assert process.running, process.describe("ended")
         return False

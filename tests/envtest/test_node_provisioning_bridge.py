@@ -18,8 +18,9 @@ import pytest
 
 from testing.control_plane.admin import ApiError
 from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.kubestow import start_kubestow
-from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE, get_endpoint
+from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE
 from tests.envtest.workload import Json, Workload, until
 
 pytestmark = pytest.mark.envtest
@@ -184,7 +185,7 @@ def claim(name: str) -> Json:
 
 
 def metric(plane: ControlPlane, process: ManagedProcess, name: str) -> float:
-    _, text = get_endpoint(process, "/metrics", plane.admin_token)
+    _, text = get_endpoint(process.port, "/metrics", plane.admin_token)
     values = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(name)]
     return sum(map(float, values))
 
@@ -200,10 +201,12 @@ def test_a59_without_permission_the_scheduler_is_ready_and_logs_what_is_missing(
     with Story(plane, "a59") as work:
         (stuck,) = work.stuck("stuck")
         until(lambda: metric(plane, process, DEGRADED) == 1, "degraded")
-        assert get_endpoint(process, "/readyz") == (200, "ok")
-        _, verbose = get_endpoint(process, "/readyz?verbose", plane.admin_token)
+        assert get_endpoint(process.port, "/readyz") == (200, "ok")
+        _, verbose = get_endpoint(process.port, "/readyz?verbose", plane.admin_token)
         assert "[!]node-provisioning-bridge degraded" in verbose
-        code, reason = get_endpoint(process, "/readyz/node-provisioning-bridge", plane.admin_token)
+        code, reason = get_endpoint(
+            process.port, "/readyz/node-provisioning-bridge", plane.admin_token
+        )
         assert code == 500
         assert "resources [events], verbs [get, list, watch]" in reason
         assert "manifests/components/node-provisioning-bridge" in process.log.read_text()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import http
 import http.client
 import json
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,9 @@ import pytest
 import yaml
 
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import LOOPBACK, free_port
+from testing.control_plane.ports import free_port
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest
@@ -91,18 +91,10 @@ def ready(process: ManagedProcess) -> tuple[int, str]:
 
 def readiness(port: int) -> tuple[int, str]:
     """GET /readyz; status 0 while nothing listens."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(LOOPBACK, port, context=context, timeout=10)
     try:
-        connection.request("GET", "/readyz?verbose")
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    except OSError:
+        return get_endpoint(port, "/readyz?verbose")
+    except (OSError, http.client.HTTPException):
         return 0, ""
-    finally:
-        connection.close()
 
 
 def test_optional_permissions_may_come_later(

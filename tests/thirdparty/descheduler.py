@@ -10,8 +10,8 @@ import yaml
 
 from testing.control_plane.admin import serves_ok
 from testing.control_plane.control_plane import ManagedProcess
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.ports import LOOPBACK, free_port
-from tests.envtest.test_deployment import get_endpoint
 from tests.thirdparty.cluster import START_TIMEOUT_SECONDS, Cluster
 
 NAMESPACE: Final = "kube-system"
@@ -87,6 +87,6 @@ class Descheduler:
         return int(self._metric("descheduler_loop_duration_seconds_count"))
 
     def _metric(self, name: str, label: str = "") -> float:
-        _, text = get_endpoint(self.process, "/metrics")
+        _, text = get_endpoint(self.process.port, "/metrics")
         pattern = re.compile(rf"^{name}(?:{{(.*)}})? (\S+)$", re.MULTILINE)
         return sum(float(value) for labels, value in pattern.findall(text) if label in labels)

@@ -23,6 +23,7 @@ import yaml
 
 from testing.control_plane.admin import ApiError
 from testing.control_plane.control_plane import ManagedProcess
+from testing.control_plane.inspecting import REQUEST_TIMEOUT_SECONDS
 from testing.control_plane.ports import LOOPBACK, free_port
 from tests.envtest.workload import until
 from tests.thirdparty.cluster import Cluster
@@ -142,7 +143,7 @@ class Karpenter:
     def bought(self, fleet: Fleet) -> int:
         """Return the number of claims made for a fleet, including deleted ones."""
         url = f"http://{LOOPBACK}:{self._metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=REQUEST_TIMEOUT_SECONDS) as response:
             text = response.read().decode()
         return sum(
             int(float(line.rpartition(" ")[2]))

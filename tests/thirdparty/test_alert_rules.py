@@ -21,9 +21,9 @@ import yaml
 from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster
 from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from testing.control_plane.inspecting import get_endpoint
 from testing.control_plane.kubestow import start_kubestow
 from testing.embedded_service import bound_to, node, pod, sample, scheduling, until
-from tests.envtest.test_deployment import get_endpoint
 from tests.envtest.workload import Workload
 from tests.thirdparty.build import BUILD_DIRECTORY
 from tests.unit.repository.test_monitoring import COMPONENT, expressions, rules
@@ -129,7 +129,7 @@ def served(envtest_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory)
             work.until_bound("fits")
             work.until_rejected("too-large")
             answers = [
-                get_endpoint(process, path, server.admin_token)
+                get_endpoint(process.port, path, server.admin_token)
                 for path in ("/metrics", "/metrics/slis")
             ]
         process.stop()
