@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.pod_format import one_line
+from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
 from scheduler.cli.whatif import MAX_MANIFEST_BYTES, pod_manifest
 from scheduler.pages.wording import counted
@@ -125,7 +125,7 @@ def show_capacity(found: Capacity, console: Console) -> None:
     text = copies if found.total else "no copy fits"
     say(console, text, "bold")
     if found.reason:
-        say(console, f"the next one does not: {_reason(found.reason)}")
+        say(console, f"the next one does not: {first_sentence(found.reason)}")
 
 
 def show_needed(found: NodesNeeded, console: Console) -> None:
@@ -146,7 +146,7 @@ def show_needed(found: NodesNeeded, console: Console) -> None:
         if found.limited:
             hopeless = f"so many nodes, which are the limit, do not help {pods}:"
         say(console, hopeless, "bold")
-        rows = [(each.pod, _reason(each.reason)) for each in found.hopeless]
+        rows = [(each.pod, first_sentence(each.reason)) for each in found.hopeless]
         _table(console, {"POD": FOLDED, "REASON": FOLDED}, rows)
     if found.gated:
         say(console, f"{counted(len(found.gated), 'gated pod')} left out")
@@ -158,7 +158,7 @@ def _show_one_less(found: NodesNeeded, console: Console) -> None:
         say(
             console,
             f"with one less {counted(len(waiting), 'pod')} would wait, such as {waiting[0].pod}: "
-            f"{_reason(waiting[0].reason)}",
+            f"{first_sentence(waiting[0].reason)}",
         )
     elif evicted:
         say(
@@ -186,11 +186,6 @@ def show_consolidation(found: Consolidation, console: Console) -> None:
         f"{counted(found.moves, 'move')}",
         "bold",
     )
-
-
-def _reason(message: str) -> str:
-    """Return the first sentence of a message: without what preemption could not do."""
-    return one_line(message).split(". ")[0].rstrip(".")
 
 
 def _moves(moves: dict[str, str]) -> str:

@@ -66,6 +66,15 @@ _NEXT_TRY: Final = {
 }
 
 
+def first_sentence(message: str) -> str:
+    """Return the first sentence of a message: without what preemption could not do.
+
+    >>> first_sentence("0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are")
+    '0/2 nodes are available: 2 Insufficient cpu'
+    """
+    return one_line(message).split(". ")[0].rstrip(".")
+
+
 def next_try(view: PodView, now: float) -> str:
     """Return the time of the next attempt."""
     if view.next_retry is not None:

@@ -94,7 +94,7 @@ Examples:
               help="Make nodes unschedulable, selected in the same way.")  # fmt: skip
 @click.option("--assert", "assertions", multiple=True, metavar="EXPR",
               help="Must hold, such as 'waiting == 0 and wait_p90 < 60'; may be repeated. See "
-              "docs/simulate.md for the figures.")  # fmt: skip
+              "docs/simulate-reference.md for the figures.")  # fmt: skip
 @click.option("--how-many-fit", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
               help="Count the copies of this pod, or of the pods of this controller, that fit. "
               "What waits is scheduled first.")  # fmt: skip

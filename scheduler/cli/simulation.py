@@ -7,22 +7,22 @@ import importlib.util
 import io
 import json
 import os
-import re
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from scheduler.cli.exit_codes import CommandError
-from scheduler.cli.pod_format import one_line
+from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
-from scheduler.pages.wording import counted, span
+from scheduler.pages.wording import span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MAX_SEEDS: Final = 1000
 MAX_SHOWN: Final = 1000
 """Rows of one table; JSON has all."""
-
-SEEDS: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+MAX_DIFFERENCES: Final = 20
+"""Rows of one comparison, those that matter most; JSON has all."""
 
 CSV_COLUMNS: Final = (
     "run", "seed", "event", "pod", "node", "time", "waited", "attempts", "reason"
@@ -108,16 +108,19 @@ def _until(text: str | None) -> float | None:
 
 def seeds_of(asked: Mapping[str, Any]) -> range:
     """Return the seeds of --seed or --seeds. Raises click.BadParameter."""
+    from simulator.offline import experiment
+
     if asked["seeds"] is None:
         return range(asked["seed"], asked["seed"] + 1)
-    matched = SEEDS.fullmatch(asked["seeds"])
-    first, last = (int(matched[1]), int(matched[2])) if matched else (1, 0)
-    if first > last or last - first >= MAX_SEEDS:
-        raise click.BadParameter(
-            f"{asked['seeds'][:40]!r}: write FIRST-LAST, at most {MAX_SEEDS} seeds",
-            param_hint="'--seeds'",
-        )
-    return range(first, last + 1)
+    try:
+        found = experiment.seeds_of(asked["seeds"])
+        if len(found) > MAX_SEEDS:
+            raise ValueError(
+                f"{asked['seeds']!r}: at most {MAX_SEEDS} seeds; more are a matter of --sweep"
+            )
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--seeds'") from error
+    return found
 
 
 def parsed(texts: Sequence[str]) -> list[Assertion]:
@@ -313,23 +316,31 @@ def _show(answer: Answer, console: Console) -> None:
     runs = answer.runs
     for run in runs if len(runs) == 1 else ():
         show_result(run.result, console)
+    if len(runs) > 1 or len(runs[0].samples) > 1 or answer.assertions:
+        _show_figures(runs, console)
     for comparison in answer.comparisons:
         if comparison.seed == runs[0].seed:
             _show_comparison(comparison, console)
-    if len(runs) > 1 or len(runs[0].samples) > 1 or answer.assertions:
-        _show_figures(runs, console)
     for run in runs:
         if run.error:
             head = f"run {one_line(run.name)}, seed {run.seed}, ended: "
             say(console, head + one_line(run.error), "red")
     _show_assertions(answer, console)
-    if len(runs) == 1:
-        result = runs[0].result
-        say(
-            console,
-            f"{counted(len(result.placed), 'pod')} placed, {len(result.evicted)} evicted, "
-            f"{len(result.waiting)} waiting",
-        )
+    for name in dict.fromkeys(each.name for each in runs):
+        own = [each for each in runs if each.name == name and not each.error]
+        if own:
+            say(console, _last_line(name if len(runs) > 1 else "", own))
+
+
+def _last_line(name: str, runs: Sequence[SimulatedRun]) -> str:
+    """Return how many pods of each fate there were, on average over the seeds."""
+    fates = ("placed", "evicted", "waiting")
+    counts = [mean(len(getattr(each.result, fate)) for each in runs) for fate in fates]
+    placed, evicted, waiting = (f"{each:.6g}" for each in counts)
+    head = f"{one_line(name)}: " if name else ""
+    seeds = f", on average over {len(runs)} seeds" if len(runs) > 1 else ""
+    pods = "pod" if placed == "1" else "pods"
+    return f"{head}{placed} {pods} placed, {evicted} evicted, {waiting} waiting{seeds}"
 
 
 def show_result(result: Result, console: Console) -> None:
@@ -341,55 +352,50 @@ def show_result(result: Result, console: Console) -> None:
         _table(console, ("POD", "NODE"), [(each.pod, each.node) for each in result.evicted])
     if result.waiting:
         say(console, "waiting:", "bold")
-        rows = [(each.pod, each.state, one_line(each.reason)) for each in result.waiting]
+        rows = [(each.pod, each.state, first_sentence(each.reason)) for each in result.waiting]
         _table(console, ("POD", "STATE", "REASON"), rows)
 
 
 def _show_comparison(comparison: Comparison, console: Console) -> None:
     names = f"{one_line(comparison.compared)} compared to {one_line(comparison.base)}"
-    count = len(comparison.differences)
-    say(console, f"{names}, seed {comparison.seed}: {counted(count, 'difference')}", "bold")
+    counts = Counter(each.change for each in comparison.differences)
+    changes = ", ".join(f"{count} {change}" for change, count in sorted(counts.items()))
+    text = f"{names}, seed {comparison.seed}: {changes or 'no pod fares otherwise'}"
+    say(console, text, "bold")
+    # Sorting keeps the order by name among equals.
+    found = sorted(comparison.differences, key=lambda each: each.change == "moved")
     rows = [
-        (each.pod, each.change, each.before or "-", each.after or "-", one_line(each.cause))
-        for each in comparison.differences
+        (each.pod, each.change, each.before or "-", each.after or "-", first_sentence(each.cause))
+        for each in found
     ]
     if rows:
-        _table(console, ("POD", "CHANGE", "BEFORE", "AFTER", "CAUSE"), rows)
+        headings = ("POD", "CHANGE", "BEFORE", "AFTER", "CAUSE")
+        _table(console, headings, rows, MAX_DIFFERENCES)
 
 
 def _show_figures(runs: Sequence[SimulatedRun], console: Console) -> None:
+    from simulator.offline.experiment import figures_by_name
+
     by_name = figures_by_name(runs)
+    if all(len(each.samples) <= 1 for each in runs):
+        # No time has passed, over which there could be a mean.
+        by_name = {
+            name: {figure: of[figure] for figure in of if not figure.endswith("n_mean")}
+            for name, of in by_name.items()
+        }
+    show_figures(by_name, console)
+
+
+def show_figures(by_name: Mapping[str, Mapping[str, Sequence[float]]], console: Console) -> None:
+    """Print a row for each figure, a column for each configuration, of the values of its runs."""
+    from simulator.offline.figures import in_order, spread
+
     columns: dict[str, Any] = {"FIGURE": FOLDED}
     columns |= {one_line(name).upper(): NUMBER for name in by_name}
-    figures = next(iter(by_name.values()))
-    rows = [
-        (figure, *(spread(each.get(figure, ())) for each in by_name.values())) for figure in figures
-    ]
+    figures = in_order({figure for of in by_name.values() for figure in of})
+    rows = [(each, *(spread(of.get(each, ())) for of in by_name.values())) for each in figures]
     if rows:
         put(console, listing(columns, rows))
-
-
-def figures_by_name(runs: Sequence[SimulatedRun]) -> dict[str, dict[str, list[float]]]:
-    """Return the values of all seeds by configuration and figure."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for run in runs:
-        own = found.setdefault(run.name, {})
-        for figure, value in run.figures.items():
-            own.setdefault(figure, []).append(value)
-    return found
-
-
-def spread(values: Sequence[float]) -> str:
-    """Write a figure; of several seeds mean and standard deviation.
-
-    >>> spread([2.0]), spread([1.0, 2.0]), spread([])
-    ('2', '1.5 ± 0.71', '-')
-    """
-    if not values:
-        return "-"
-    if len(values) == 1:
-        return f"{round(values[0], 2):.12g}"
-    return f"{round(mean(values), 2):.12g} ± {round(stdev(values), 2):.12g}"
 
 
 def _show_assertions(answer: Answer, console: Console) -> None:
@@ -399,10 +405,12 @@ def _show_assertions(answer: Answer, console: Console) -> None:
         say(console, text, "" if check.holds else "red")
 
 
-def _table(console: Console, headings: tuple[str, ...], rows: list[Any]) -> None:
-    put(console, listing(dict.fromkeys(headings, FOLDED), rows[:MAX_SHOWN]))
-    if len(rows) > MAX_SHOWN:
-        say(console, f"and {len(rows) - MAX_SHOWN} more; -o json has all")
+def _table(
+    console: Console, headings: tuple[str, ...], rows: list[Any], limit: int = MAX_SHOWN
+) -> None:
+    put(console, listing(dict.fromkeys(headings, FOLDED), rows[:limit]))
+    if len(rows) > limit:
+        say(console, f"and {len(rows) - limit} more; -o json has all")
 
 
 def write_report(

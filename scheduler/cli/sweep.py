@@ -1,9 +1,8 @@
-"""`kubestow simulate --sweep`: many runs, and a table of their figures by policy."""
+"""`kubestow simulate --sweep`: many runs, and a table of their figures for each workload."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,8 @@ import click
 
 from scheduler.cli.exit_codes import BAD_INPUT, OTHER_ERROR, CommandError
 from scheduler.cli.pod_format import one_line
-from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
+from scheduler.cli.simulation import show_figures
+from scheduler.cli.tables import say, wide_console
 from scheduler.pages.wording import counted
 
 if TYPE_CHECKING:
@@ -64,25 +64,22 @@ def _lines(error: Exception) -> str:
 
 
 def show(outcomes: Iterable[Outcome], console: Console) -> None:
-    """Print mean and spread of each figure by policy and workload, and the runs that failed."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    """Print the figures of the policies, a table for each workload, and the runs that failed."""
+    tables: dict[str, dict[str, dict[str, list[float]]]] = {}
     failed: list[Outcome] = []
     for each in outcomes:
-        key = str(each.run.parameters["policy"]), str(each.run.parameters["workload"])
         if each.error:
             failed.append(each)
-        else:
-            groups.setdefault(key, []).append(each.result)
-    rows = [
-        (policy, workload, figure, str(len(found)), f"{statistics.fmean(values):.6g}",
-         f"{min(values):.6g}", f"{max(values):.6g}")
-        for (policy, workload), found in groups.items()
-        for figure in found[0]
-        for values in [[float(each[figure]) for each in found]]
-    ]  # fmt: skip
-    columns = dict.fromkeys(("POLICY", "WORKLOAD", "FIGURE"), FOLDED)
-    columns |= dict.fromkeys(("RUNS", "MEAN", "MIN", "MAX"), NUMBER)
-    put(console, listing(columns, rows))
+            continue
+        given = each.run.parameters
+        table = tables.setdefault(str(given["workload"]), {})
+        own = table.setdefault(str(given["policy"]), {})
+        for figure, value in each.result.items():
+            own.setdefault(figure, []).append(float(value))
+    for workload, by_policy in tables.items():
+        if workload:
+            say(console, f"workload {one_line(workload)}:", "bold")
+        show_figures(by_policy, console)
     for each in failed[:MAX_ERRORS]:
         say(console, f"{each.run.name} failed: {one_line(each.error)}", "red")
     if len(failed) > MAX_ERRORS:

@@ -57,6 +57,8 @@ class PluginExceptions:
     def __init__(self, count: Callable[[str, str], None]) -> None:
         """`count(plugin, extension point)` is called for each exception."""
         self._count = count
+        #: Is called after each exception, with the plugin.
+        self.on_raised: Callable[[str], None] = lambda _plugin: None
         self._places: dict[tuple[str, str], Place] = {}
 
     def raised(self, plugin: str, point: str, pod: Pod, error: Exception) -> None:
@@ -80,6 +82,7 @@ class PluginExceptions:
                 frames=own,
             )
         place.count += 1
+        self.on_raised(plugin)
 
     def forget(self) -> None:
         """Forget all places: the plugins were replaced, so what they raise now is news."""

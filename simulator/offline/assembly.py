@@ -89,6 +89,24 @@ class Assembly:
             registered=self.scheduling.registered,
         )
 
+    def end_on_exception(self) -> None:
+        """Let a plugin that raises end what runs, before the next pod is attempted."""
+
+        def end(_plugin: str) -> None:
+            self.loop.stop()
+            if self.direct is not None:
+                self.direct.stop()
+
+        self.scheduling.exceptions.on_raised = end
+
+    def plugin_errors(self) -> str:
+        """Return which plugins raised, where and what; empty if none did."""
+        names = {name for each in self.profiles.frameworks.values() for name in each.plugins}
+        raised = self.scheduling.exceptions.of_plugins(names)
+        return "; ".join(
+            f"plugin {name} {line}" for name in sorted(raised) for line in raised[name]
+        )
+
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield a name and a coroutine for everything that runs as long as the world."""
         if self.direct is None:

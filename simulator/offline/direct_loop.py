@@ -55,7 +55,7 @@ class DirectLoop:
         self._queue = scheduling.queue
         self._cycles = scheduling.loop
         self._binding = scheduling.binding
-        self._planned = False
+        self._planned = self._stopped = False
         #: While pods are attempted, and whether something called for another step meanwhile.
         self._attempting = self._woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -71,6 +71,7 @@ class DirectLoop:
 
     def stop(self) -> None:
         """Schedule no more. Binding cycles that wait are left to their tasks."""
+        self._stopped = True
         self._wake.on_set = lambda: None
         self._set_timer(float("inf"))
 
@@ -103,7 +104,7 @@ class DirectLoop:
         self._queue.run_due()
         self._cycles.run_timed()
         prompt: list[Attempt] = []
-        while not self._slots.full:
+        while not (self._stopped or self._slots.full):
             info = self._queue.pop()
             if info is None:
                 break

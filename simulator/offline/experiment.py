@@ -7,7 +7,8 @@ equal scenario, configuration, seed and version, runs are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -25,8 +26,11 @@ from simulator.offline.records import Result
 from simulator.offline.trace import Arrival
 from simulator.offline.world import World
 
+MAX_SEEDS: Final = 100_000
 SAMPLES: Final = 200
 """Samples of a run with a workload or a length, at equal distances."""
+
+_SEEDS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 Sample = dict[str, float]
 """Measures at one time; see `Gauge.sample`. `placed` are the pods placed so far."""
@@ -64,6 +68,34 @@ class SimulatedRun:
     error: str = ""
     """The plugin whose exception ended the run, where and what; empty: it was completed."""
     notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+def seeds_of(text: str) -> range:
+    """Read an interval of seeds, `FIRST-LAST`, or a single one.
+
+    >>> seeds_of("3-5"), seeds_of("7")
+    (range(3, 6), range(7, 8))
+
+    Raises:
+        ValueError: it is neither, or there are too many.
+    """
+    matched = _SEEDS.fullmatch(text)
+    first, last = (int(matched[1]), int(matched[2] or matched[1])) if matched else (1, 0)
+    if first > last:
+        raise ValueError(f"{text[:40]!r}: give a number or FIRST-LAST")
+    if last - first >= MAX_SEEDS:
+        raise ValueError(f"{text[:40]!r}: at most {MAX_SEEDS} seeds are possible")
+    return range(first, last + 1)
+
+
+def figures_by_name(runs: Iterable[SimulatedRun]) -> dict[str, dict[str, list[float]]]:
+    """Return the values of all seeds by configuration and figure."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for run in runs:
+        own = found.setdefault(run.name, {})
+        for figure, value in run.figures.items():
+            own.setdefault(figure, []).append(value)
+    return found
 
 
 class Simulation:
@@ -117,7 +149,8 @@ class Simulation:
     ) -> SimulatedRun:
         """Run the scenario once.
 
-        A plugin that raises ends the run: its record has the error, and no figures.
+        A plugin that raises ends the run before the next pod is attempted: its record has the
+        error, and no figures.
 
         Args:
             name: of the configuration, for the record.
@@ -132,6 +165,7 @@ class Simulation:
         arrivals = () if given.workload is None else given.workload(seed)
         with self.world(config, seed) as world:
             world.settle()
+            world.scheduler.end_on_exception()
             gauge = Gauge(world, arrivals)
             sampler = _Sampler(world, gauge, _interval(arrivals, given.until), on_sample)
             if arrivals or given.until is not None:
@@ -140,7 +174,7 @@ class Simulation:
             else:
                 result = world.schedule()
             sampler.take()
-            error = _plugin_error(world)
+            error = world.scheduler.plugin_errors()
             found = {} if error else figures(world, gauge, result, sampler.samples)
             samples, notes = tuple(sampler.samples), tuple(world.notes)
         return SimulatedRun(name, seed, found, result, samples, error, notes)
@@ -184,16 +218,6 @@ def _interval(arrivals: Sequence[Arrival], until: float | None) -> float:
         last = max((each.time for each in arrivals), default=0.0)
         until = last + max((each.duration or 0.0 for each in arrivals), default=0.0)
     return until / SAMPLES
-
-
-def _plugin_error(world: World) -> str:
-    plugins = {
-        name
-        for framework in world.scheduler.profiles.frameworks.values()
-        for name in framework.plugins
-    }
-    raised = world.scheduler.scheduling.exceptions.of_plugins(plugins)
-    return "; ".join(f"plugin {name} {line}" for name in sorted(raised) for line in raised[name])
 
 
 def _selected(world: World, text: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean, stdev
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, incoming_requests
+from simulator.offline.editing import is_daemon
 from simulator.offline.records import Result
 from simulator.offline.trace import Arrival
 from simulator.offline.world import World
@@ -31,6 +33,7 @@ FIXED: Final[Mapping[str, str]] = {
     "evicted": "pods that were evicted to make room",
     "finished": "pods whose duration was over",
     "nodes": "nodes at the end",
+    "nodes_used": "nodes with pods at the end, apart from those of DaemonSets",
     "attempts": "scheduling attempts of the pods that were placed, on average",
     "wait_mean": "seconds from the arrival of a placed pod to its binding, on average",
     "wait_p50": "seconds that half of the placed pods waited at most",
@@ -58,6 +61,25 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
                 else f"per cent of free {resource} where a random pod that requests it has no room"
             )
     return found
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return figures in the order in which they are shown: that of `FIXED`, then by name."""
+    order = {name: index for index, name in enumerate(FIXED)}
+    return sorted(names, key=lambda each: (order.get(each, len(order)), each))
+
+
+def spread(values: Sequence[float]) -> str:
+    """Write a figure; of several seeds mean and standard deviation, unless all are equal.
+
+    >>> spread([2.0]), spread([1.0, 2.0]), spread([3.0, 3.0]), spread([])
+    ('2', '1.5 ± 0.71', '3', '-')
+    """
+    if not values:
+        return "-"
+    if min(values) == max(values):
+        return f"{round(values[0], 2):.12g}"
+    return f"{round(mean(values), 2):.12g} ± {round(stdev(values), 2):.12g}"
 
 
 class Gauge:
@@ -135,6 +157,7 @@ def figures(
         "wait_mean": float(waits.mean()),
         **{f"wait_p{each}": value for each, value in at.items()},
         "wait_max": float(waits.max()),
+        "nodes_used": float(_nodes_used(world)),
         "zone_skew": _zone_skew(world),
         "waiting_max": max(each["waiting"] for each in samples),
     }
@@ -145,10 +168,7 @@ def figures(
         if name.endswith(("_allocation", "_fragmentation"))
     }
     found = {**measured, **means, **found}
-    order = {name: index for index, name in enumerate(FIXED)}
-    return {
-        name: found[name] for name in sorted(found, key=lambda each: (order.get(each, 99), each))
-    }
+    return {name: found[name] for name in in_order(found)}
 
 
 def _sizes(world: World, arrivals: Sequence[Arrival]) -> list[tuple[Resources, int]]:
@@ -166,6 +186,11 @@ def _sizes(world: World, arrivals: Sequence[Arrival]) -> list[tuple[Resources, i
     # Ties by amount, so that the order of the pods does not decide.
     order = sorted(counts.items(), key=lambda each: (-each[1], repr(each[0])))
     return order[:MAX_SIZES]
+
+
+def _nodes_used(world: World) -> int:
+    pods = world.scheduler.tables.stores["pods"].list()
+    return len({each.spec.node_name for each in pods if not is_daemon(each)} - {""})
 
 
 def _zone_skew(world: World) -> float:

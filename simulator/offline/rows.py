@@ -193,6 +193,8 @@ class Rows:
             yield from self._csv()
 
     def _json(self) -> Iterator[Row]:
+        if not self._content.strip():
+            self._note_empty()
         for line, text in enumerate(self._content.split("\n"), 1):
             if not text.strip():
                 continue
@@ -222,15 +224,20 @@ class Rows:
         finally:
             csv.field_size_limit(limit)
         if not table:
-            self.faults.add(1, f"the file is empty; give columns {','.join(self._known)}")
+            self._note_empty()
             return
         header = [each.strip() for each in table[0][1]]
         self._check_header(header)
+        if len(table) == 1:
+            self.faults.add(1, "there is no row below the header")
         for line, cells in table[1:]:
             if len(cells) != len(header):
                 self.faults.add(line, f"{len(cells)} columns, but the header has {len(header)}")
                 continue
             yield Row(line, dict(zip(header, cells, strict=True)), self.faults)
+
+    def _note_empty(self) -> None:
+        self.faults.add(1, f"the file is empty; give columns {','.join(self._known)}")
 
     def _table(self, rows: Any) -> list[tuple[int, list[str]]]:
         """Return the rows that are not empty, each with its line."""

@@ -12,6 +12,8 @@ from simulator.offline.rows import Row, Rows
 COLUMNS: Final = ("arrival", "duration", "template", "count")
 MAX_COUNT: Final = 1_000_000
 """Pods of one row."""
+MAX_PODS: Final = 5_000_000
+"""Pods of one file, as many as a generator draws."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,12 @@ def read_csv(path: str | Path, templates: Mapping[str, Mapping[str, Any]]) -> Se
     """
     rows = Rows(path, ("arrival", "template"), COLUMNS)
     arrivals: list[Arrival] = []
-    latest = 0.0
+    latest, total = 0.0, 0
     for row in rows:
         arrival = _arrival(row, templates)
+        total += arrival.count
+        if total - arrival.count <= MAX_PODS < total:
+            row.fault(f"count: {total} pods up to this row; at most {MAX_PODS} are possible")
         if arrival.time < latest:
             row.fault(f"arrival is before that of an earlier row, {latest:g}; sort the rows")
         latest = max(latest, arrival.time)

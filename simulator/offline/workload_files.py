@@ -23,6 +23,9 @@ Templates = Mapping[str, Mapping[str, Any]]
 Workload = Callable[[int], Sequence[Arrival]]
 """Returns the arrivals of a seed."""
 
+MAX_KINDS: Final = 1000
+"""Kinds of pods of one generator."""
+
 _GENERATOR: Final = ("rate", "until", "amplitude", "peak", "pods")
 _KIND: Final = ("template", "weight", "duration", "cpu", "memory")
 
@@ -202,7 +205,10 @@ def _generator(path: Path, templates: Templates) -> Generator:
     if not isinstance(pods, list):
         reader.fault("pods", "give a list of mappings with " + ", ".join(_KIND))
         pods = []
-    kinds = tuple(reader.kind(f"pods[{index}]", each) for index, each in enumerate(pods[:1000]))
+    if len(pods) > MAX_KINDS:
+        reader.fault("pods", f"{len(pods)} kinds of pods; give at most {MAX_KINDS}")
+        pods = []
+    kinds = tuple(reader.kind(f"pods[{index}]", each) for index, each in enumerate(pods))
     rate = reader.number("rate", given.get("rate"))
     until = reader.number("until", given.get("until"), time=True)
     amplitude = reader.number("amplitude", given.get("amplitude", 0))

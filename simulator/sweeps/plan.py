@@ -14,7 +14,6 @@ the pods that wait are scheduled once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,13 +24,13 @@ import msgspec
 import yaml
 
 from scheduler.text.yaml_limits import Loader, check_limits
-from simulator.offline import Result, World, WorldError
+from simulator.offline import WorldError
+from simulator.offline.experiment import Scenario, Simulation, seeds_of
 from simulator.offline.workload_files import Workload, read_templates, read_workload
 from simulator.sweeps.runs import MAX_FAULTS, Run, SweepError, digest
 
 MAX_BYTES: Final = 1 << 20
 MAX_RUNS: Final = 100_000
-_SEEDS: Final = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class _Workload(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,18 +104,13 @@ def _read(file: str | Path, templates: Sequence[str | Path]) -> Workload:
     return read_workload(file, read_templates(templates))
 
 
-def _seeds(given: int | str | list[int]) -> list[int]:
-    if isinstance(given, int):
-        return [given]
-    if isinstance(given, list):
-        return list(dict.fromkeys(given))
-    interval = _SEEDS.fullmatch(given)
-    if interval is None or int(interval[1]) > int(interval[2]):
-        raise ValueError(f"`$.seeds` is {given!r:.40}; give a number, a list, or FIRST-LAST")
-    first, last = int(interval[1]), int(interval[2])
-    if last - first >= MAX_RUNS:
-        raise ValueError(f"`$.seeds` is {given}; at most {MAX_RUNS} runs are possible")
-    return list(range(first, last + 1))
+def _seeds(given: int | str | list[int]) -> Sequence[int]:
+    if isinstance(given, str):
+        try:
+            return seeds_of(given)
+        except ValueError as error:
+            raise ValueError(f"`$.seeds` is {error}") from error
+    return list(dict.fromkeys(given if isinstance(given, list) else [given]))
 
 
 def _paths(found: _File) -> Iterator[str]:
@@ -128,7 +122,7 @@ def _paths(found: _File) -> Iterator[str]:
         yield from workload.templates
 
 
-def _runs(folder: Path, found: _File, seeds: list[int]) -> Iterator[Run]:
+def _runs(folder: Path, found: _File, seeds: Sequence[int]) -> Iterator[Run]:
     def path(name: str) -> str:
         return str(folder / name)
 
@@ -152,51 +146,25 @@ def _runs(folder: Path, found: _File, seeds: list[int]) -> Iterator[Run]:
         yield Run("-".join(filter(None, (policy, name, str(seed)))), parameters)
 
 
-def simulated(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one policy with one workload and one seed; return its figures.
+def simulated(parameters: Mapping[str, Any]) -> dict[str, float]:
+    """Run one policy with one workload and one seed; return its figures (docs/simulate.md).
 
     Raises:
         WorldError: a dump or a workload is malformed.
         ConfigurationError: the configuration is malformed.
         RuntimeError: a plugin raised.
     """
-    with World.load(
-        *parameters["dumps"],
-        config=parameters["config"],
-        plugin_dirs=parameters["pluginDirs"],
-        seed=parameters["seed"],
+    workload = None
+    if "file" in parameters:
+        workload = _read(parameters["file"], parameters["templates"])
+    scenario = Scenario(
+        tuple(parameters["dumps"]),
+        plugin_dirs=tuple(parameters["pluginDirs"]),
         adopt=parameters["adopt"],
-    ) as world:
-        if "file" in parameters:
-            workload = _read(parameters["file"], parameters["templates"])
-            result = world.run(parameters["until"], workload(parameters["seed"]))
-        elif parameters["until"] is not None:
-            result = world.run(parameters["until"])
-        else:
-            result = world.schedule()
-        _check_plugins(world)
-        return _figures(world, result)
-
-
-def _check_plugins(world: World) -> None:
-    """Raise RuntimeError if a plugin has raised: what was decided without it is no result."""
-    frameworks = world.scheduler.profiles.frameworks.values()
-    plugins = {name for framework in frameworks for name in framework.plugins}
-    raised = world.scheduler.scheduling.exceptions.of_plugins(plugins)
-    if raised:
-        text = (f"plugin {name} {line}" for name in sorted(raised) for line in raised[name])
-        raise RuntimeError("; ".join(text))
-
-
-def _figures(world: World, result: Result) -> dict[str, Any]:
-    waits = sorted(each.waited for each in result.placed)
-    return {
-        "placed": len(result.placed),
-        "waiting": len(result.waiting),
-        "evicted": len(result.evicted),
-        "finished": result.finished,
-        "meanWait": sum(waits) / len(waits) if waits else 0.0,
-        "maxWait": waits[-1] if waits else 0.0,
-        "nodesInUse": len(set(world.placements().values())),
-        "ended": result.ended,
-    }
+        workload=workload,
+        until=parameters["until"],
+    )
+    run = Simulation(scenario).run(parameters["policy"], parameters["config"], parameters["seed"])
+    if run.error:
+        raise RuntimeError(run.error)
+    return dict(run.figures)

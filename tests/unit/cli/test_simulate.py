@@ -108,7 +108,7 @@ def test_a_question_is_answered(
         (["dump.json", "--template", "pod.json"], "give --workload too"),
         (["dump.json", "--workload", "pod.json"], "column arrival is missing"),
         (["dump.json", "--until", "5 weeks"], "unit 'weeks' is unknown"),
-        (["dump.json", "--seeds", "5-1"], "write FIRST-LAST"),
+        (["dump.json", "--seeds", "5-1"], "give a number or FIRST-LAST"),
         (["dump.json", "--seeds", "0-5000"], "at most 1000 seeds"),
         (["dump.json", "--assert", "__import__('os')"], "column 1 is not allowed"),
         (["dump.json", "--assert", "waitin == 0"], "did you mean waiting?"),

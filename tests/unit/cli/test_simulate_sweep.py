@@ -38,7 +38,7 @@ def test_the_command_prints_figures_and_goes_on_where_it_was(folder: Path, shell
     ended = shell(*command)
     assert ended.code == 3, ended.err
     lines = [" ".join(line.split()) for line in ended.out.splitlines()]
-    assert "good placed 1 1 1 1" in lines
+    assert lines[:2] == ["FIGURE GOOD", "placed 1"]
     assert any(line.startswith("bad-0 failed: ") for line in lines)
     assert lines[-1].startswith("2 runs, 0 of them from ")
     again = shell(*command, "-o", "json")

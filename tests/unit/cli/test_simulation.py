@@ -31,7 +31,8 @@ class Raising:
         pass
 
     def filter(self, state, pod, node):
-        raise RuntimeError("no luck")
+        if pod.metadata.name == "web-2":
+            raise RuntimeError("no luck")
 """
 GENERATOR = """\
 rate: 0.05
@@ -122,6 +123,22 @@ def test_a_comparison_says_what_differs_and_why(shell: Shell) -> None:
     assert moved[0]["cause"] in ended.out
 
 
+def test_the_table_has_figures_first_and_moved_pods_last_and_not_all_of_them(shell: Shell) -> None:
+    nodes = [offline.node(f"n-{each}", cpu=32) for each in range(4)]
+    pods = [offline.pod(f"web-{each:02}", cpu=1) for each in range(40)]
+    write(Path("many.json"), *nodes, *pods, offline.pod("zz-large", cpu=30, priority=-1))
+    out = shell("simulate", "many.json", "--compare", "pack.yaml").out
+    lines = [" ".join(each.split()) for each in out.splitlines()]
+    moved = [each for each in lines if " moved " in each]
+    assert len(moved) == 19
+    head = next(each for each in lines if each.startswith("pack compared to default, seed 0: "))
+    assert head.endswith(" moved, 1 placed")
+    assert lines.index("FIGURE DEFAULT PACK") < lines.index(head)
+    assert lines[lines.index(head) + 2].startswith("default/zz-large placed")
+    assert any(each.startswith("and ") and "-o json has all" in each for each in lines)
+    assert lines[-1] == "pack: 41 pods placed, 0 evicted, 0 waiting"
+
+
 def test_assertions_decide_the_exit_code(shell: Shell) -> None:
     good = "waiting == 0 and 2 * placed >= nodes"
     assert shell("simulate", "waiting.json", "--assert", good).code == 0
@@ -165,6 +182,34 @@ def test_an_openb_pod_list_is_a_workload(shell: Shell) -> None:
     assert found["runs"][0]["figures"]["placed"] == 2
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "error"),
+    [
+        ("w.jsonl", "", "w.jsonl:1: the file is empty"),
+        ("w.csv", "", "w.csv:1: the file is empty"),
+        ("w.csv", "arrival,template\n", "w.csv:1: there is no row below the header"),
+        (
+            "w.csv",
+            "arrival,template,count\n" + "0,job,1000000\n" * 7,
+            "w.csv:7: count: 6000000 pods",
+        ),
+        (
+            "w.yaml",
+            f"rate: 1\nuntil: 1\npods: [{', '.join(['{template: job}'] * 1001)}]",
+            "w.yaml: pods: 1001 kinds of pods; give at most 1000",
+        ),
+    ],
+)
+def test_a_workload_that_is_empty_or_too_large_is_refused(
+    shell: Shell, file: str, content: str, error: str
+) -> None:
+    Path(file).write_text(content)
+    ended = shell("simulate", "nodes.json", "--workload", file, "--template", "job.json")
+    assert ended.code == 2, ended.out
+    assert error in ended.err
+    assert not ended.out
+
+
 def test_faults_of_a_generator_are_listed_together(shell: Shell) -> None:
     Path("generator.yaml").write_text(
         "rate: fast\nuntil: 1 moon\nprice: 1\n"
@@ -194,6 +239,11 @@ def test_a_plugin_that_raises_ends_its_run_and_the_others_go_on(shell: Shell, fo
     assert good["figures"]["placed"] == 6
     assert bad["error"].startswith("plugin Raising raised")
     assert "RuntimeError" in bad["error"]
+    assert not bad["figures"]
+    # At once: the pods after it were not tried, and no time has passed.
+    assert [each["pod"] for each in bad["result"]["placed"]] == ["default/web-0", "default/web-1"]
+    assert {each["attempts"] for each in bad["result"]["waiting"]} == {0, 1}
+    assert bad["result"]["ended"] == 0
     assert [each["holds"] for each in found["assertions"]] == [True, False]
 
 
