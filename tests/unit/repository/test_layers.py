@@ -20,6 +20,7 @@ PACKAGES: Final = (
     "scheduler.cel",
     "scheduler.pages",
     "scheduler.framework",
+    "scheduler.groups",
     "scheduler.cache",
     "scheduler.queue",
     "scheduler.engine",

@@ -14,6 +14,7 @@ CORE: Final = (
     "scheduler/cel",
     "scheduler/pages",
     "scheduler/framework",
+    "scheduler/groups",
     "scheduler/cache",
     "scheduler/queue",
     "scheduler/engine",

@@ -1,0 +1,26 @@
+"""Pod groups: which pods belong together, and how many of them must be placed at once.
+
+Pure: no clock, no queue, no nodes. The plugin GangScheduling feeds a `PodGroups` with what it
+hears of pods and of PodGroup objects, and gates pods by what it says.
+"""
+
+from __future__ import annotations
+
+from scheduler.groups.group import Counts, Group, GroupKey
+from scheduler.groups.members import MEMBER_TRANSITIONS, MemberEvent, MemberState
+from scheduler.groups.registry import PodGroups
+from scheduler.groups.terms import MAX_MEMBERS, GroupTerms, group_name, terms_of
+
+__all__ = [
+    "MAX_MEMBERS",
+    "MEMBER_TRANSITIONS",
+    "Counts",
+    "Group",
+    "GroupKey",
+    "GroupTerms",
+    "MemberEvent",
+    "MemberState",
+    "PodGroups",
+    "group_name",
+    "terms_of",
+]

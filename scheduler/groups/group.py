@@ -1,0 +1,210 @@
+"""Group: the members of one PodGroup, and whether enough of them are there to start.
+
+`have` is what is placed or done: bound, reserved and succeeded members. Members that failed or were
+deleted are gone. `need` is what must be placed at once for any to be placed, so a group that lost
+half of its members comes back as a gang. Once `need` is 0, members are placed one by one.
+
+A group is *started* once a member has a node: the first members get theirs together. If a started
+group cannot reach its minimum any more, because replacements do not come, it goes on after a while
+with those that it has (`resume`): a late start is better than a silent deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scheduler.groups.members import MemberEvent, MemberState, next_state
+from scheduler.groups.terms import GroupTerms
+
+
+class GroupKey(NamedTuple):
+    """The name of a group."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Counts(NamedTuple):
+    """The members of a group by state."""
+
+    foreign: int
+    gated: int
+    pending: int
+    reserved: int
+    bound: int
+    #: Members that ended well, up to the minimum.
+    succeeded: int
+
+    @property
+    def existing(self) -> int:
+        """Members that count for the minimum once nothing holds them."""
+        return self.gated + self.pending + self.reserved + self.bound + self.succeeded
+
+
+class Group:
+    """One group. It exists while it has members or a PodGroup object."""
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        #: None while there is no PodGroup object.
+        self.terms: GroupTerms | None = None
+        self._members: dict[str, MemberState] = {}
+        self._by_state: dict[MemberState, dict[str, None]] = {state: {} for state in MemberState}
+        #: scheduler names of the own pending members to their number.
+        self._profiles: dict[str, int] = {}
+        self._profile_of: dict[str, str] = {}
+        #: Members that ended well.
+        self._succeeded = 0
+        #: Whether any member ever had a node.
+        self.started = False
+        #: Whether a started group goes on below its minimum.
+        self.resumed = False
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def set_terms(self, terms: GroupTerms | None) -> None:
+        """Take over the terms of a new, changed or (None) deleted object.
+
+        Members stay. What was reached under an object with another UID does not count.
+        """
+        if terms is not None and self.terms is not None and terms.uid != self.terms.uid:
+            self._succeeded, self.started, self.resumed = 0, False, False
+        self.terms = terms
+        self._note_start()
+
+    def apply(self, uid: str, event: MemberEvent, profile: str = "") -> bool:
+        """Apply an event of a member; `profile` is its schedulerName. Return whether it moved."""
+        before = self._members.get(uid)
+        after = next_state(before, event)
+        if after is None or after is before:
+            return False
+        if before is not None:
+            del self._by_state[before][uid]
+        self._members[uid] = after
+        self._by_state[after][uid] = None
+        self._count_profile(uid, profile, waits=after in _WAITING)
+        self.resumed = False
+        self._note_start()
+        return True
+
+    def discard(self, uid: str) -> bool:
+        """Forget a member whose pod is gone; return whether it was one."""
+        state = self._members.pop(uid, None)
+        if state is None:
+            return False
+        del self._by_state[state][uid]
+        self._count_profile(uid, "", waits=False)
+        self.resumed = False
+        return True
+
+    def succeed(self) -> None:
+        """Count a member that ended well, and whose pod is gone."""
+        self._succeeded += 1
+
+    def resume(self) -> None:
+        """Let a started group go on with the members it has, until one comes or goes."""
+        self.resumed = self.started
+
+    def _note_start(self) -> None:
+        self.started = self.started or bool(self._by_state[MemberState.BOUND])
+
+    def _count_profile(self, uid: str, profile: str, *, waits: bool) -> None:
+        known = self._profile_of.pop(uid, None)
+        if known is not None:
+            self._profiles[known] -= 1
+            if not self._profiles[known]:
+                del self._profiles[known]
+            profile = known
+        if waits:
+            self._profile_of[uid] = profile
+            self._profiles[profile] = self._profiles.get(profile, 0) + 1
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of members whose pods exist."""
+        return len(self._members)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._members
+
+    def state(self, uid: str) -> MemberState | None:
+        """Return the state of a member; None if it is none."""
+        return self._members.get(uid)
+
+    def members(self, *states: MemberState) -> Iterator[str]:
+        """Yield the UIDs of members in these states, in the order in which they came there."""
+        for state in states:
+            yield from self._by_state[state]
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The scheduler names of the pending members that this process serves, sorted."""
+        return tuple(sorted(self._profiles))
+
+    @property
+    def succeeded(self) -> int:
+        """Members that ended well, up to the minimum: more would say nothing."""
+        limit = 0 if self.terms is None else self.terms.minimum
+        return min(self._succeeded, limit)
+
+    @property
+    def counts(self) -> Counts:
+        """Return the members by state."""
+        found = {state.value: len(uids) for state, uids in self._by_state.items()}
+        return Counts(**found, succeeded=self.succeeded)
+
+    @property
+    def have(self) -> int:
+        """Members that are placed, or have ended well."""
+        by_state = self._by_state
+        placed = len(by_state[MemberState.RESERVED]) + len(by_state[MemberState.BOUND])
+        return placed + self.succeeded
+
+    @property
+    def need(self) -> int:
+        """Members to place at once, for any to be placed; 0: each by itself."""
+        if self.terms is None:
+            return 0
+        need = max(self.terms.minimum - self.have, 0)
+        if self.resumed:
+            return min(need, len(self._by_state[MemberState.PENDING]))
+        return need
+
+    @property
+    def ready(self) -> bool:
+        """Whether pending members may be tried: the object can be met, and enough of them exist."""
+        terms = self.terms
+        if terms is None or terms.refused or len(self._profiles) > 1:
+            return False
+        return len(self._by_state[MemberState.PENDING]) >= self.need
+
+    @property
+    def short_after_start(self) -> bool:
+        """Whether members wait for replacements that may never come."""
+        pending = self._by_state[MemberState.PENDING]
+        return self.started and bool(pending) and not self.ready
+
+    def violations(self) -> Iterator[str]:
+        """Yield the broken invariants, for `PodGroups.validate`."""
+        listed = {uid: state for state, uids in self._by_state.items() for uid in uids}
+        if listed != self._members:
+            yield f"{self.key}: the index of members by state differs from the members"
+        waiting = {uid for uid, state in self._members.items() if state in _WAITING}
+        if waiting != self._profile_of.keys():
+            yield f"{self.key}: the profiles are not those of the waiting members"
+        counted: dict[str, int] = {}
+        for profile in self._profile_of.values():
+            counted[profile] = counted.get(profile, 0) + 1
+        if counted != self._profiles:
+            yield f"{self.key}: the members by profile do not add up"
+        if self.need < 0 or (self.resumed and not self.started):
+            yield f"{self.key}: need is {self.need}, resumed is {self.resumed}"
+
+
+_WAITING = (MemberState.GATED, MemberState.PENDING)

@@ -1,0 +1,154 @@
+"""PodGroups: all groups, by key and by member.
+
+Invariants, checked by `validate`: a pod is a member of one group at most; a group without members
+and without an object is forgotten; the members of each group add up (`Group.violations`).
+
+Every call is constant time in the number of groups and members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scheduler.api.pod import Pod
+from scheduler.api.pod_groups import PodGroup
+from scheduler.groups.group import Group, GroupKey
+from scheduler.groups.members import MemberEvent, MemberState
+from scheduler.groups.terms import group_name, terms_of
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupsStatistics:
+    """Numbers now."""
+
+    groups: int
+    members: int
+    #: Groups whose members wait for others, or for the object.
+    held: int
+
+
+class PodGroups:
+    """The groups of the cluster, as far as pods and objects show them."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, Group] = {}
+        self._group_of: dict[str, Group] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    def get(self, key: GroupKey) -> Group | None:
+        """Return a group that has members or an object."""
+        return self._groups.get(key)
+
+    def of(self, uid: str) -> Group | None:
+        """Return the group of a pod."""
+        return self._group_of.get(uid)
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    def set_object(self, podgroup: PodGroup) -> Group:
+        """Handle the addition or update of a PodGroup object."""
+        group = self._group(GroupKey(podgroup.metadata.namespace, podgroup.metadata.name))
+        group.set_terms(terms_of(podgroup))
+        return group
+
+    def remove_object(self, podgroup: PodGroup) -> Group | None:
+        """Handle the deletion of a PodGroup object; return its group if it has members left."""
+        group = self._groups.get(GroupKey(podgroup.metadata.namespace, podgroup.metadata.name))
+        if group is None:
+            return None
+        group.set_terms(None)
+        return None if self._forget_if_empty(group) else group
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def observe(self, pod: Pod, *, ours: bool) -> Group | None:
+        """Handle a pod as the watch shows it; return its group if something changed there.
+
+        `ours`: whether this process schedules pods of its schedulerName. A pending pod whose label
+        changed moves to another group; a pod with a node stays where it was.
+        """
+        uid, name = pod.metadata.uid, group_name(pod)
+        known = self._group_of.get(uid)
+        if known is None and not name:
+            return None
+        if known is not None and not self._stays(known, pod, name):
+            self.forget(uid)
+            known = None
+        if known is None:
+            if not name:
+                return None
+            known = self._group(GroupKey(pod.metadata.namespace, name))
+        moved = known.apply(uid, _event(pod, ours=ours), pod.spec.scheduler_name)
+        self._group_of[uid] = known
+        return known if moved else None
+
+    def reserved(self, uid: str) -> None:
+        """Handle Reserve of a member; nothing for other pods."""
+        group = self._group_of.get(uid)
+        if group is not None:
+            group.apply(uid, MemberEvent.RESERVED)
+
+    def unreserved(self, uid: str, profile: str) -> None:
+        """Handle Unreserve of a member; nothing for other pods."""
+        group = self._group_of.get(uid)
+        if group is not None:
+            group.apply(uid, MemberEvent.UNRESERVED, profile)
+
+    def forget(self, uid: str) -> Group | None:
+        """Handle the end of a pod; return its group if that still exists."""
+        group = self._group_of.pop(uid, None)
+        if group is None:
+            return None
+        group.discard(uid)
+        return None if self._forget_if_empty(group) else group
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _stays(self, group: Group, pod: Pod, name: str) -> bool:
+        state = group.state(pod.metadata.uid)
+        settled = state is MemberState.BOUND or state is MemberState.RESERVED
+        return settled or group.key == (pod.metadata.namespace, name)
+
+    def _group(self, key: GroupKey) -> Group:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key)
+        return group
+
+    def _forget_if_empty(self, group: Group) -> bool:
+        if group.terms is not None or len(group):
+            return False
+        del self._groups[group.key]
+        return True
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def statistics(self) -> PodGroupsStatistics:
+        """Return numbers; O(groups)."""
+        held = sum(bool(each.counts.pending) and not each.ready for each in self)
+        return PodGroupsStatistics(len(self._groups), len(self._group_of), held)
+
+    def validate(self) -> list[str]:
+        """Return the broken invariants; O(members)."""
+        found = [text for group in self for text in group.violations()]
+        for uid, group in self._group_of.items():
+            if uid not in group or self._groups.get(group.key) is not group:
+                found.append(f"pod {uid} is not a member of {group.key}")
+        if sum(map(len, self)) != len(self._group_of):
+            found.append("the members of all groups do not add up")
+        found += [f"{each.key} is empty" for each in self if each.terms is None and not len(each)]
+        return found
+
+
+def _event(pod: Pod, *, ours: bool) -> MemberEvent:
+    if pod.spec.node_name:
+        return MemberEvent.SEEN_BOUND
+    if not ours:
+        return MemberEvent.SEEN_FOREIGN
+    return MemberEvent.SEEN_GATED if pod.spec.scheduling_gates else MemberEvent.SEEN_PENDING
