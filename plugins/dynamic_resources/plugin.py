@@ -8,11 +8,12 @@ learn the reason. For all other pods only PostFilter has an effect, as upstream.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
 from plugins.arguments import Arguments, require_valid
+from plugins.dynamic_resources.permissions import OPTIONAL_RESOURCES, PERMISSIONS, RESOURCES
 from plugins.row_selection import all_pass, no_scores
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -26,6 +27,7 @@ from scheduler.framework import (
     NodeInfo,
     NodeTableView,
     NodeToStatus,
+    Permission,
     PostFilterResult,
     PreBindPreFlightResult,
     ReuseRule,
@@ -63,6 +65,9 @@ class DynamicResources:
 
     name: ClassVar[str] = plugin_names.DYNAMIC_RESOURCES
     args_type: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
+    required_resources: ClassVar[tuple[str, ...]] = RESOURCES
+    optional_resources: ClassVar[Mapping[str, str]] = OPTIONAL_RESOURCES
+    permissions: ClassVar[tuple[Permission, ...]] = PERMISSIONS
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.api.meta import Condition, Named, Object, RawQuantity, ResourceList
+from scheduler.api.meta import Condition, Named, Object, ObjectMeta, RawQuantity, ResourceList
 from scheduler.api.node import Taint
 from scheduler.api.pod import NodeSelector, Toleration
 
@@ -287,6 +287,19 @@ class ResourceClaim(Named):
 
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
+
+
+class ResourceClaimTemplateSpec(Object):
+    """`spec` of a template: the claims made from it; labels and annotations are copied."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
+
+
+class ResourceClaimTemplate(Named):
+    """A ResourceClaimTemplate: the controller makes a claim of it for each pod that names it."""
+
+    spec: ResourceClaimTemplateSpec = msgspec.field(default_factory=ResourceClaimTemplateSpec)
 
 
 class DeviceTaintSelector(Object):

@@ -194,7 +194,8 @@ class Redactor:
             return [self._object(each, name) for each in value]
         if not isinstance(value, dict):
             return value
-        if name in _AMOUNTS:
+        # Devices, claims and their requests have fields of these names that are no amounts.
+        if name in _AMOUNTS and not any(isinstance(each, dict | list) for each in value.values()):
             return {self._resource(key): self._amount(each) for key, each in value.items()}
         if name == "annotations":
             return {self._name(key): self.text(str(each)) for key, each in value.items()}

@@ -64,7 +64,7 @@ ENUMERATED: Final = _words(
     operator effect phase type status protocol whenUnsatisfiable nodeAffinityPolicy
     nodeTaintsPolicy unhealthyPodEvictionPolicy preemptionPolicy restartPolicy schedulerName reason
     volumeBindingMode accessModes volumeMode scopeName scopes action provisioner driver
-    declaredFeatures fallback policyType kind
+    declaredFeatures fallback policyType kind allocationMode source
     """
 )
 """Fields of objects whose texts are codes of Kubernetes, where they are in `KEPT_VALUES`."""
@@ -85,6 +85,7 @@ KEPT_VALUES: Final = KEPT_KEYS | _words(
     PersistentVolumeClaim PersistentVolume Service Namespace ResourceClaim
     ebs.csi.aws.com pd.csi.storage.gke.io disk.csi.azure.com cinder.csi.openstack.org
     LeastAllocated MostAllocated RequestedToCapacityRatio System List
+    ExactCount All FromClass FromClaim DeviceClass ResourceSlice
     GuaranteedQoSPodCPUResize linux windows amd64 arm64 arm ppc64le s390x
     active backoff unschedulable gated in-flight permitted done bound failed
     ADDED MODIFIED DELETED added modified deleted

@@ -194,7 +194,8 @@ class Reflector(Generic[T]):
 
     def _after_failure(self, error: RequestError) -> float:
         """Account for a failed request; return the delay before the next one."""
-        if self._on_contact is not None and self._on_contact(error):
+        tolerated = self._on_contact is not None and self._on_contact(error)
+        if tolerated:
             self.synced.set()
         # What is absent now may be another resource when it comes back.
         self._polling = False
@@ -218,6 +219,9 @@ class Reflector(Generic[T]):
         level = _log.error if rejected else _log.warning
         if rejected and known == self._rejection:
             level = _log.debug
+        elif rejected and tolerated:
+            # Older API servers lack whole groups; a missing permission is reported by its owner.
+            level = _log.info
         level(
             "list or watch failed",
             resource=self.resource.plural,

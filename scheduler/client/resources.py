@@ -14,6 +14,12 @@ from urllib.parse import quote
 import msgspec
 
 from scheduler.api.decoding import prune
+from scheduler.api.devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from scheduler.api.meta import Named, ObjectMeta
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
@@ -169,6 +175,16 @@ CSI_STORAGE_CAPACITIES: Final = Resource(
 VOLUME_ATTACHMENTS: Final = Resource(
     "storage.k8s.io", "v1", "volumeattachments", VolumeAttachment, namespaced=False
 )
+RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", ResourceClaimTemplate
+)
+DEVICE_CLASSES: Final = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", DeviceClass, namespaced=False
+)
+RESOURCE_SLICES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceslices", ResourceSlice, namespaced=False
+)
 POD_DISRUPTION_BUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", PodDisruptionBudget
 )
@@ -202,6 +218,10 @@ RESOURCES: Final[dict[str, Resource[Any]]] = {
         CSI_DRIVERS,
         CSI_STORAGE_CAPACITIES,
         VOLUME_ATTACHMENTS,
+        RESOURCE_CLAIMS,
+        RESOURCE_CLAIM_TEMPLATES,
+        DEVICE_CLASSES,
+        RESOURCE_SLICES,
         POD_DISRUPTION_BUDGETS,
         PRIORITY_CLASSES,
         RESOURCE_QUOTAS,

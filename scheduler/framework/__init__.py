@@ -1,5 +1,11 @@
 """Interface for plugins: extension points, statuses, cycle state, events, hints, Handle."""
 
+from scheduler.framework.api_writer import (
+    ApiWriter,
+    ObjectKey,
+    OutcomeUnknownError,
+    WriteConflictError,
+)
 from scheduler.framework.base_plugin import BasePlugin
 from scheduler.framework.events import (
     ActionType,
@@ -16,14 +22,12 @@ from scheduler.framework.extension_points import (
     ExtensionPoint,
 )
 from scheduler.framework.handle import (
-    ApiWriter,
     Clock,
     Events,
     Handle,
     Lister,
     Listers,
     Nominator,
-    ObjectKey,
     PluginMetrics,
     RandomSource,
     Subscriptions,
@@ -156,6 +160,7 @@ __all__ = [
     "Nominator",
     "NormalizeScorePlugin",
     "ObjectKey",
+    "OutcomeUnknownError",
     "Permission",
     "PermitPlugin",
     "Plugin",
@@ -196,6 +201,7 @@ __all__ = [
     "TimedWork",
     "WaitingPod",
     "WhatIf",
+    "WriteConflictError",
     "error",
     "pending",
     "unresolvable",

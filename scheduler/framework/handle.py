@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
-    Collection,
     Coroutine,
     Iterable,
     Mapping,
     MutableSequence,
     Sequence,
 )
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from scheduler.api.meta import Condition
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference
+from scheduler.framework.api_writer import ApiWriter
 from scheduler.framework.nodes import NodeInfo, NodeTableView
 from scheduler.framework.plugin import NominatingInfo
 from scheduler.framework.preemption import PreemptionSearch
@@ -146,76 +145,6 @@ class WhatIf(Protocol):
 
         If pods of equal or higher priority are nominated to the node, filters run twice: with these
         pods and without. `state` and `node` are left as they were.
-        """
-        ...
-
-
-class ObjectKey(NamedTuple):
-    """An object to wait for; `namespace` is empty for cluster-scoped kinds."""
-
-    plural: str
-    namespace: str
-    name: str
-
-
-class ApiWriter(Protocol):
-    """Writes to the API server, and waits for their effects; plugins have no other way."""
-
-    async def bind(
-        self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
-    ) -> Status | None:
-        """Bind; return when the outcome is certain, however long that takes.
-
-        The API server copies `annotations` of the Binding into the pod, in the same write.
-
-        Returns:
-            None if the pod is bound to `node_name`, an Error status if it certainly is not.
-        """
-        ...
-
-    async def patch(
-        self, plural: str, name: str, namespace: str, body: Mapping[str, Any], subresource: str = ""
-    ) -> Any:
-        """Send a JSON merge patch; return the object in the API server's response.
-
-        `namespace` is empty for cluster-scoped kinds. KeyError for a plural that is not known.
-        Raises the client's errors: rejection by the API server, lost connection, lost leadership.
-        """
-        ...
-
-    async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
-        """Delete an object; with `uid` only that one, not a successor of the same name.
-
-        Errors as `patch`.
-        """
-        ...
-
-    async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
-        """Wait until `look` returns no objects.
-
-        `look` reads the listers and returns the objects to wait for; their plurals must be watched
-        (`required_resources`). It is called at once and after every change of one of them, and may
-        raise to end the wait. A pod that waits here does not occupy a binding slot.
-
-        Returns:
-            True if `look` returned no objects; False if `seconds` passed first.
-        """
-        ...
-
-    async def status_written(self, uids: Iterable[str]) -> None:
-        """Wait until no write to the status of these pods is in flight.
-
-        The writes may have failed. A pod that waits here does not occupy a request slot.
-        """
-        ...
-
-    async def evict(
-        self, pods: Sequence[Pod], condition: Condition
-    ) -> Sequence[bool | BaseException]:
-        """Put `condition` on each pod, then delete it (only this UID); all pods side by side.
-
-        Returns one result per pod: True if the API server accepted the deletion, False if the pod
-        no longer existed, or the error. A pod that has the condition is deleted without a patch.
         """
         ...
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,18 +18,27 @@ from scheduler.client.binding import BindOutcome, PodMovedOnError
 from scheduler.client.clock import second_time
 from scheduler.client.custom_resources import resource_of
 from scheduler.client.dispatcher import Dispatcher, Lane
-from scheduler.client.errors import ApiError
+from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.events import EventRecorder
-from scheduler.client.request_sender import MERGE_PATCH
+from scheduler.client.request_sender import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.status_patch import (
     concerns_another_pod,
     plan_status_patch,
     send_status_patch,
 )
-from scheduler.framework import ObjectKey, Status, error
+from scheduler.framework import (
+    ObjectKey,
+    OutcomeUnknownError,
+    Status,
+    WriteConflictError,
+    error,
+)
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.object_waits import ObjectWaits
+
+R = TypeVar("R")
 
 
 class ServiceApiWriter:
@@ -80,27 +89,63 @@ class ServiceApiWriter:
             return error(PodMovedOnError(f"pod {pod.key}: {result.outcome.value}"))
         return error(result.error if result.error is not None else f"pod {pod.key} is not bound")
 
+    async def get(self, plural: str, name: str, namespace: str) -> Any | None:
+        """Return the object as the API server has it; None: not found."""
+        try:
+            return await self._client.get(resource_of(plural), name, namespace)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:
+        """Create an object; return it as it was stored."""
+        resource = resource_of(plural)
+        described = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        return await self._write(lambda: self._client.create(resource, described, namespace))
+
     async def patch(
-        self, plural: str, name: str, namespace: str, body: Mapping[str, Any], subresource: str = ""
+        self,
+        plural: str,
+        name: str,
+        namespace: str,
+        body: Mapping[str, Any],
+        subresource: str = "",
+        *,
+        strategic: bool = False,
     ) -> Any:
-        """Send a merge patch; return the object's new state."""
-        return await self._dispatcher.call(
-            Lane.BIND,
+        """Send a patch; return the object's new state."""
+        return await self._write(
             lambda: self._client.patch(
                 resource_of(plural),
                 name,
                 namespace,
                 body=body,
-                patch_type=MERGE_PATCH,
+                patch_type=STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH,
                 subresource=subresource,
-            ),
+            )
         )
 
     async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
         """Delete an object; with `uid`, only if it has that UID."""
-        await self._dispatcher.call(
-            Lane.BIND, lambda: self._client.delete(resource_of(plural), name, namespace, uid=uid)
+        await self._write(
+            lambda: self._client.delete(resource_of(plural), name, namespace, uid=uid)
         )
+
+    async def _write(self, send: Callable[[], Awaitable[R]]) -> R:
+        """Send a write as urgently as a bind, and translate the errors that plugins act on."""
+        try:
+            return await self._dispatcher.call(Lane.BIND, send)
+        except ApiError as error:
+            if error.status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+                raise WriteConflictError(str(error), error.status) from error
+            if error.outcome_unknown:
+                raise OutcomeUnknownError(str(error)) from error
+            raise
+        except RequestError as error:
+            if error.outcome_unknown:
+                raise OutcomeUnknownError(str(error)) from error
+            raise
 
     async def wait_for(self, look: Callable[[], Collection[ObjectKey]], seconds: float) -> bool:
         """Wait until `look` returns no objects to wait for; False after `seconds`."""
@@ -140,7 +185,12 @@ class ServiceApiWriter:
                 await self._dispatcher.call(
                     Lane.BIND, lambda: send_status_patch(self._client, patch, self._random)
                 )
-            await self.delete("pods", metadata.name, metadata.namespace, metadata.uid)
+            await self._dispatcher.call(
+                Lane.BIND,
+                lambda: self._client.delete(
+                    PODS, metadata.name, metadata.namespace, uid=metadata.uid
+                ),
+            )
         except ApiError as error:
             # Neither write names a resourceVersion, so a conflict is about the UID: the name is
             # another pod's now.

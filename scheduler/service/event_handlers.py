@@ -315,6 +315,9 @@ _READ_BY_FILTERS = frozenset(
         "csidrivers",
         "csistoragecapacities",
         "volumeattachments",
+        "resourceclaims",
+        "resourceslices",
+        "deviceclasses",
     )
 )
 

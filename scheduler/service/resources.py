@@ -30,6 +30,9 @@ EVENT_RESOURCES: Final[Mapping[str, str]] = {
     "csidrivers": EventResource.CSI_DRIVER,
     "csistoragecapacities": EventResource.CSI_STORAGE_CAPACITY,
     "volumeattachments": EventResource.VOLUME_ATTACHMENT,
+    "resourceclaims": EventResource.RESOURCE_CLAIM,
+    "resourceslices": EventResource.RESOURCE_SLICE,
+    "deviceclasses": EventResource.DEVICE_CLASS,
 }
 """Plural to the name in cluster events, for resources that only plugins use."""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from testing.hostile.case import Dimension, HostileCase, JsonObject, Verdict, encode, name_of
 from testing.hostile.cluster_cases import cluster_cases
+from testing.hostile.device_cases import device_cases
 from testing.hostile.large_cases import large_cases
 from testing.hostile.metadata_cases import metadata_cases
 from testing.hostile.pod_cases import pod_cases
@@ -40,6 +41,7 @@ CASES: Final[Mapping[str, HostileCase]] = MappingProxyType(
             *large_cases(),
             *cluster_cases(),
             *storage_cases(),
+            *device_cases(),
         )
     }
 )

@@ -173,6 +173,53 @@ def _storage(kind: str, name: str, *, namespaced: bool = False) -> JsonObject:
     return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": metadata}
 
 
+def device_request(name: str, **exactly: Any) -> JsonObject:
+    """A request of one device of a class that does not exist."""
+    return {"name": name, "exactly": {"deviceClassName": "hostile.example", **exactly}}
+
+
+def resource_claim(name: str, **devices: Any) -> JsonObject:
+    """A claim of one device."""
+    return _devices("ResourceClaim", name, spec={"devices": _claimed(devices)})
+
+
+def resource_claim_template(name: str, **devices: Any) -> JsonObject:
+    """A template of such a claim."""
+    spec = {"spec": {"devices": _claimed(devices)}}
+    return _devices("ResourceClaimTemplate", name, spec=spec)
+
+
+def device_class(name: str, **spec: Any) -> JsonObject:
+    """A class of all devices."""
+    return _devices("DeviceClass", name, namespaced=False, spec=spec)
+
+
+def resource_slice(name: str, **spec: Any) -> JsonObject:
+    """A slice with one device for all nodes; its pool is named after it."""
+    offered = {
+        "driver": "hostile.example",
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        "allNodes": True,
+        "devices": [{"name": "d"}],
+        **spec,
+    }
+    return _devices("ResourceSlice", name, namespaced=False, spec=offered)
+
+
+def _claimed(devices: Mapping[str, Any]) -> JsonObject:
+    return {"requests": [device_request("r")], **devices}
+
+
+def _devices(kind: str, name: str, *, namespaced: bool = True, spec: JsonObject) -> JsonObject:
+    metadata = _meta(name, namespaced=namespaced)
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
 def disruption_budget(name: str, selector: JsonObject | None = None) -> JsonObject:
     """A budget of the pods that a label selector matches."""
     return {
@@ -244,6 +291,10 @@ TEMPLATES: Final[Mapping[str, Callable[[str], JsonObject]]] = {
     "csidrivers": csi_driver,
     "csistoragecapacities": csi_storage_capacity,
     "volumeattachments": volume_attachment,
+    "resourceclaims": resource_claim,
+    "resourceclaimtemplates": resource_claim_template,
+    "deviceclasses": device_class,
+    "resourceslices": resource_slice,
     "poddisruptionbudgets": disruption_budget,
     "priorityclasses": priority_class,
     "resourcequotas": resource_quota,

@@ -71,6 +71,7 @@ SOURCES: Final = (
     Source("Events and hints", "scheduler.framework.events"),
     Source("Extension points", "scheduler.framework.extension_points"),
     Source("The Handle", "scheduler.framework.handle"),
+    Source("Writes", "scheduler.framework.api_writer"),
     Source("Metrics", "scheduler.framework.metric"),
     Source("Registry", "scheduler.framework.registry"),
     Source("Permissions", "scheduler.framework.permissions"),

@@ -170,7 +170,8 @@ async def absent_resources(
 ) -> frozenset[Permission]:
     """Return the permissions for resources that the API server does not have.
 
-    All that are used here are of version v1 of their group. Those of the core group always exist.
+    All that are used here are of version v1 of their group. Those of the core group always exist. A
+    subresource exists if its resource does: some are names for RBAC only, and not discovered.
 
     Raises:
         RequestError: discovery failed.
@@ -178,5 +179,7 @@ async def absent_resources(
     groups = {each.group for each in permissions if each.group}
     served = {group: await served_resources(client, group) for group in sorted(groups)}
     return frozenset(
-        each for each in permissions if each.group and each.resource not in served[each.group]
+        each
+        for each in permissions
+        if each.group and each.resource.partition("/")[0] not in served[each.group]
     )

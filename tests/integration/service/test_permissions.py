@@ -64,6 +64,9 @@ def missing(scheduler: Wiring, resource: str) -> float:
 
 OPTIONAL = (
     "resourcequotas",
+    "resourceclaims",
+    "resourceslices",
+    "deviceclasses",
     "volumeattachments",
     "csinodes",
     "csidrivers",
