@@ -22,6 +22,10 @@ CHECK_FREQUENCY: Final = 100
 """Iterations of macros between two calls of the check for interruption
 (`apis/cel/config.go: CheckFrequency`)."""
 
+EXPENSIVE_UNITS: Final = 100
+"""Cost of one call after which the check for interruption is called as well: a regular expression
+may take milliseconds, so that counting iterations is not enough."""
+
 Check = Callable[[], None]
 """Raises `EvaluationCancelledError` if the evaluation must end."""
 
@@ -47,6 +51,8 @@ class Evaluation:
         self.cost += units
         if self.cost > self._limit:
             raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)
+        if units >= EXPENSIVE_UNITS and self._check is not None:
+            self._check()
 
     def iterate(self, units: int) -> None:
         """Add the cost of one iteration of a macro, and look for an interruption now and then."""
@@ -89,7 +95,9 @@ def lookup(container: Any, key: Any) -> Any:
 
 def list_index(values: Any, key: Any) -> int:
     """Return a position in a list as an integer; raises if it is none."""
-    if type(key) is bool or not isinstance(key, (int, float)) or key != int(key):
+    if type(key) is bool or not isinstance(key, (int, float)):
+        raise no_such_overload()
+    if isinstance(key, float) and not key.is_integer():  # Infinity and NaN included.
         raise no_such_overload()
     if not 0 <= key < len(values):
         raise EvaluationError(f"index out of bounds: {int(key)}")

@@ -217,11 +217,26 @@ def to_double(value: Any) -> float:
     if type(value) is not str:
         return float(value)
     try:
-        if not value or value != value.strip() or not value.isascii():
-            raise ValueError
-        return float(value)
-    except ValueError:
+        return _parsed_double(value)
+    except (ValueError, OverflowError):
         raise EvaluationError("type conversion error from 'string' to 'double'") from None
+
+
+def _parsed_double(text: str) -> float:
+    """Parse as Go's `strconv.ParseFloat`; raises ValueError or OverflowError."""
+    if not text.isascii() or text != text.strip():
+        raise ValueError
+    if text[:3].lstrip("+-").lower().startswith("0x"):
+        if "p" not in text.lower():
+            raise ValueError
+        return float.fromhex(text.replace("_", ""))
+    value = float(text)
+    is_spelt_out = text[-1].isalpha()  # "inf" or "nan": no number ends with a letter.
+    if math.isinf(value) and not is_spelt_out:
+        raise OverflowError
+    if math.isnan(value) and not text[0].isalpha():  # Go knows no sign of NaN.
+        raise ValueError
+    return value
 
 
 def to_string(value: Any) -> str:

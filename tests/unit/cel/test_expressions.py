@@ -115,6 +115,7 @@ def evaluate(expression: str) -> bool:
         'timestamp("2026-02-03T04:05:06Z") + duration("1h") == timestamp("2026-02-03T05:05:06Z")',
         'string(duration("1.5s")) == "1.5s" && int(duration("1s")) == 1000000000',
         'string(1.0) == "1" && string(1e100) == "1e+100" && string(true) == "true"',
+        "double('0x1p3') == 8.0 && double('1_0') == 10.0 && double('-Inf') < 0.0",
         'int("-7") == -7 && double("1.5") == 1.5 && bool("true") && uint(7) == 7u',
         'type(1) == int && type(1u) != int && type("") == string && type([]) == list',
         f"{D}.model.includes('a100') && [1, 2].includes(2)",

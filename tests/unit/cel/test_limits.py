@@ -34,6 +34,10 @@ DOUBLED = "".join(f"cel.bind(x{i}, [x{i - 1}, x{i - 1}], " for i in range(1, 40)
         ("'" * 5001, "unexpected"),
         ("true " + " " * 11_000, "above the limit of 10240"),
         ("int('" + "9" * 9000 + "') == 1", "type conversion error"),
+        *[
+            (f"double('{text}') == 1.0", "type conversion error")
+            for text in ("1e400", "0x1p4000", "0x10", "-nan", " 1", "1__0", "")
+        ],
         ("duration('" + "9" * 9000 + "h') == duration('1s')", "invalid duration"),
     ],
 )
@@ -74,6 +78,31 @@ def test_nothing_absorbs_the_end_of_an_evaluation() -> None:
 def test_a_long_chain_needs_no_stack() -> None:
     assert DeviceSelector(" && ".join(["true"] * 1000)).matches(DEVICE)
     assert DeviceSelector("!" * 5000 + "true").matches(DEVICE)
+
+
+@pytest.mark.parametrize("key", ["1.0 / 0.0", "-1.0 / 0.0", "0.0 / 0.0", "0.5"])
+def test_numbers_that_are_no_index_are_errors(key: str) -> None:
+    with pytest.raises(EvaluationError):
+        DeviceSelector(f"[1, 2][dyn({key})] == 1").matches(DEVICE)
+
+
+def test_a_pattern_of_many_states_is_refused() -> None:
+    with pytest.raises(CompileError, match="pattern too large"):
+        DeviceSelector(f"'a'.matches('{'(a{0,30}){0,30}' * 20}')")
+
+
+def test_the_check_interrupts_between_expensive_calls() -> None:
+    calls = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise EvaluationCancelledError("timed out")
+
+    text, pattern = "a" * 500, "(a|b)" * 20
+    selector = DeviceSelector(f"[1, 2, 3, 4].all(x, '{text}'.matches('{pattern}'))")
+    with pytest.raises(EvaluationCancelledError, match="timed out"):
+        selector.matches(DEVICE, check)
 
 
 def test_the_check_interrupts_an_evaluation() -> None:
