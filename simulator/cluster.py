@@ -31,6 +31,7 @@ from simulator.controllers.autoscaler_groups import Settings as AutoscalerSettin
 from simulator.controllers.kubelet import Kubelet, Settings
 from simulator.controllers.kueue import KueueController, KueueSettings
 from simulator.controllers.quota import RESYNC_SECONDS, QuotaController
+from simulator.controllers.resource_claims import ResourceClaimController
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
@@ -129,6 +130,7 @@ class EmbeddedCluster:
         return {
             "kubelet": KubeletController(self.api, nodes),
             "workloads": WorkloadController(self.api),
+            "resourceclaims": ResourceClaimController(self.api),
             "quota": self.quotas,
             "kueue": self.kueue,
             "autoscaler": self.autoscaler,

@@ -8,6 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from simulator.device_strategies import (
+    CLAIMS,
+    ClaimStrategy,
+    ClaimTemplateStrategy,
+    DeviceClassStrategy,
+    SliceStrategy,
+)
 from simulator.errors import Cause, invalid_value, required_field
 from simulator.objects import JsonObject, dig
 from simulator.pods import PodStrategy, default_pod_spec
@@ -155,6 +162,10 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumes": VolumeStrategy(),
     "persistentvolumeclaims": VolumeStrategy(),
     "resourcequotas": QuotaStrategy(),
+    CLAIMS: ClaimStrategy(),
+    "resourceclaimtemplates.resource.k8s.io": ClaimTemplateStrategy(),
+    "deviceclasses.resource.k8s.io": DeviceClassStrategy(),
+    "resourceslices.resource.k8s.io": SliceStrategy(),
     "replicationcontrollers": ReplicationControllerStrategy(replicas=1),
     "poddisruptionbudgets.policy": BudgetStrategy(),
     "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),

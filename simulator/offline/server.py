@@ -1,8 +1,8 @@
 """The API server of a world, as the scheduler's writes see it: no HTTP, no latency, no failures.
 
-It takes Bindings, status patches, merge patches and deletions, and plays the parts of the cluster
-that answer to them: a kubelet that ends a deleted pod after its grace period, and the controllers
-that bind and provision volumes (`volumes`).
+It takes Bindings, creations, patches and deletions, and plays the parts of the cluster that answer
+to them: a kubelet that ends a deleted pod after its grace period, and the controllers of volumes
+(`volumes`) and of device claims (`device_claims`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ from urllib.parse import unquote
 import msgspec
 
 from scheduler.api.meta import Condition, ObjectMeta
-from scheduler.api.pod import Pod
+from scheduler.api.pod import Pod, PodStatus
 from scheduler.cache.cache import with_node
 from scheduler.client.clock import second_time
 from scheduler.client.errors import ApiError, StatusBody
+from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS, Resource
+from simulator.offline.device_claims import (
+    CLAIMS,
+    ResourceClaimController,
+    without_removed_consumers,
+)
 from simulator.offline.tables import Tables, bound
 from simulator.offline.virtual_time import VirtualClock, VirtualLoop
 from simulator.offline.volumes import VolumeControllers
@@ -31,6 +37,7 @@ GRACE_PERIOD: Final = 30.0
 class _StatusChange(msgspec.Struct, rename="camel"):
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str | msgspec.UnsetType | None = msgspec.UNSET
+    extended_resource_claim_status: Any = msgspec.UNSET
 
 
 class _StatusPatch(msgspec.Struct):
@@ -55,6 +62,7 @@ class OfflineServer:
         self._tables = tables
         self._loop = loop
         self._volumes = VolumeControllers(tables)
+        self._claims = ResourceClaimController(tables)
         #: Pods that were deleted and still run, by UID.
         self.terminating: set[str] = set()
         #: Called with each pod that was bound, and with each that a write deleted.
@@ -110,7 +118,7 @@ class OfflineServer:
         patch_type: str = "",
         subresource: str = "",
     ) -> Any:
-        """Apply a JSON merge patch."""
+        """Apply a JSON merge patch; of claims also a strategic one, which removes consumers."""
         plural = resource.plural
         if resource is PODS:
             pod = self._pod(namespace, name, (body.get("metadata") or {}).get("uid", ""))
@@ -124,7 +132,14 @@ class OfflineServer:
         if expected not in (None, item.metadata.resource_version):
             text = f"{plural} {name}: the object has been modified"
             raise _refused("PATCH", name, 409, "Conflict", text)
-        changed = msgspec.convert(merged(msgspec.to_builtins(item), body), resource.type)
+        if (uid := (body.get("metadata") or {}).get("uid")) not in (None, item.metadata.uid):
+            text = f"{plural} {name}: the UID in the precondition ({uid}) is another one"
+            raise _refused("PATCH", name, 409, "Conflict", text)
+        if plural == CLAIMS and patch_type == STRATEGIC_MERGE_PATCH:
+            body = without_removed_consumers(item, body)
+        # Through JSON, since parameters of drivers are kept as such.
+        known = msgspec.json.decode(msgspec.json.encode(item))
+        changed = resource.decode(msgspec.json.encode(merged(known, body)))
         self._tables.put(plural, changed)
         self._volumes.written(plural, changed)
         return changed
@@ -132,6 +147,22 @@ class OfflineServer:
     def catch_up(self) -> None:
         """Let the volume controllers do what nobody wrote to them about."""
         self._volumes.catch_up()
+
+    def catch_up_claims(self) -> None:
+        """Let the claim controller make and release claims."""
+        self._claims.catch_up()
+
+    async def create(self, resource: Resource[Any], body: Any, namespace: str = "") -> Any:
+        """Create an object, whose name may be left to the server."""
+        item = resource.decode(msgspec.json.encode(body))
+        metadata, uid = item.metadata, self._tables.new_uid()
+        metadata.name = metadata.name or f"{metadata.generate_name}{uid[-5:]}"
+        metadata.namespace, metadata.uid = namespace, uid
+        if self._tables.get(resource.plural, metadata.name, namespace) is not None:
+            text = f"{resource.plural} {metadata.name} already exists"
+            raise _refused("POST", metadata.name, 409, "AlreadyExists", text)
+        self._tables.put(resource.plural, item)
+        return item
 
     async def get(self, resource: Resource[Any], name: str, namespace: str = "", **_: Any) -> Any:
         """Read one object."""
@@ -200,6 +231,10 @@ class OfflineServer:
             status = msgspec.structs.replace(
                 status, nominated_node_name=change.nominated_node_name or ""
             )
+        if change.extended_resource_claim_status is not msgspec.UNSET:
+            given = {"extendedResourceClaimStatus": change.extended_resource_claim_status}
+            extended = msgspec.convert(given, PodStatus).extended_resource_claim_status
+            status = msgspec.structs.replace(status, extended_resource_claim_status=extended)
         changed = msgspec.structs.replace(pod, status=status)
         self._tables.put("pods", changed)
         return changed

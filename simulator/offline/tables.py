@@ -31,6 +31,8 @@ class Tables:
         self.signatures = PodSignatures()
         self._version = self._uids = 0
         self._undelivered: list[tuple[str, Delta[Any]]] = []
+        #: Pods with claims of devices that came, changed or ended, by UID; see `device_claims`.
+        self.claimants: dict[str, Pod] = {}
         #: Set by the world: called when the first change waits for `deliver`.
         self.on_change: Callable[[], None] = lambda: None
         self.stores: dict[str, Store[Any]] = {
@@ -106,6 +108,11 @@ class Tables:
         self._uids = other._uids
 
     def _note(self, plural: str, delta: Delta[Any]) -> None:
+        item = delta.object
+        if plural == "pods" and (
+            item.spec.resource_claims or item.status.extended_resource_claim_status
+        ):
+            self.claimants[item.metadata.uid] = item
         first = not self._undelivered
         self._undelivered.append((plural, delta))
         if first:

@@ -312,6 +312,7 @@ class World(Editing):
         def idle(due: float) -> bool:
             if self._assembly.scheduling.binding.under_way:
                 self._assembly.server.catch_up()
+            self._assembly.server.catch_up_claims()
             return on_idle(due)
 
         self._begin()

@@ -1,0 +1,116 @@
+"""Claims of devices in offline worlds: made of templates, written by plugins, and released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.client.errors import ApiError
+from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
+from scheduler.client.resources import PODS, RESOURCE_CLAIMS
+from simulator import offline
+from simulator.offline.device_claims import FINALIZER, POD_CLAIM_NAME
+
+GROUP = "resource.k8s.io/v1"
+RESULT = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "device-0"}
+ALLOCATION = {"devices": {"results": [RESULT]}}
+CONFIG = [{"opaque": {"driver": "gpu.example.com", "parameters": {"mode": {"shared": True}}}}]
+SPEC = {
+    "devices": {
+        "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
+        "config": CONFIG,
+    }
+}
+TEMPLATE = {
+    "apiVersion": GROUP,
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one"},
+    "spec": {"spec": SPEC},
+}
+CLAIM = {"apiVersion": GROUP, "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": SPEC}
+
+
+def user(name: str, **entry: str) -> dict[str, Any]:
+    return offline.pod(name, spec={"resourceClaims": [{"name": "gpu", **entry}]})
+
+
+def claims(world: offline.World) -> list[Any]:
+    return list(world.scheduler.tables.stores["resourceclaims"].list())
+
+
+async def allocate(world: offline.World, name: str, *uids: str) -> Any:
+    """Write what DynamicResources writes in PreBind."""
+    server = world.scheduler.server
+    finalizer = {"metadata": {"finalizers": [FINALIZER]}}
+    await server.patch(RESOURCE_CLAIMS, name, "default", body=finalizer)
+    reserved = [{"resource": "pods", "name": each, "uid": each} for each in uids]
+    body = {"status": {"allocation": ALLOCATION, "reservedFor": reserved}}
+    return await server.patch(RESOURCE_CLAIMS, name, "default", body=body, subresource="status")
+
+
+def test_a_pod_gets_a_claim_of_its_template_as_soon_as_there_is_one() -> None:
+    with offline.World() as world:
+        world.add_pods(user("p", resourceClaimTemplateName="one"))
+        world.schedule()
+        assert claims(world) == []
+        world.add(TEMPLATE)
+        world.schedule()
+        (claim,) = claims(world)
+        assert claim.metadata.annotations[POD_CLAIM_NAME] == "gpu"
+        (status,) = world.pod("default/p").status.resource_claim_statuses
+        assert status.resource_claim_name == claim.metadata.name
+        world.remove("Pod", "p", "default")
+        world.schedule()
+        assert claims(world) == []
+
+
+async def test_the_last_pod_that_ends_frees_the_devices_of_a_claim() -> None:
+    world = offline.World()
+    world.add(CLAIM)
+    for name in ("a", "b"):
+        world.add_pods(user(name, resourceClaimName="c"))
+    uids = [world.pod(f"default/{each}").metadata.uid for each in ("a", "b")]
+    made = await allocate(world, "c", *uids)
+    assert made.status.allocation.devices.results[0].device == "device-0"
+    assert bytes(made.spec.devices.config[0].opaque.parameters) == b'{"mode":{"shared":true}}'
+    for name, left in (("a", 1), ("b", 0)):
+        world.remove("Pod", name, "default")
+        world.scheduler.server.catch_up_claims()
+        (claim,) = claims(world)
+        assert len(claim.status.reserved_for) == left
+        assert (claim.status.allocation is None) is (left == 0)
+        assert claim.metadata.finalizers == ((FINALIZER,) if left else ())
+
+
+async def test_reservations_are_removed_one_by_one_and_conflicts_refused() -> None:
+    world = offline.World()
+    world.add(CLAIM)
+    await allocate(world, "c", "a", "b")
+    server = world.scheduler.server
+    body = {"status": {"reservedFor": [{"$patch": "delete", "uid": "a"}]}}
+    left = await server.patch(
+        RESOURCE_CLAIMS, "c", "default", body=body, patch_type=STRATEGIC_MERGE_PATCH
+    )
+    assert [each.uid for each in left.status.reserved_for] == ["b"]
+    for metadata in ({"resourceVersion": "1"}, {"uid": "another"}):
+        with pytest.raises(ApiError) as refused:
+            await server.patch(RESOURCE_CLAIMS, "c", "default", body={"metadata": metadata})
+        assert refused.value.status == 409
+
+
+async def test_claims_for_extended_resources_are_created_and_recorded() -> None:
+    world = offline.World()
+    world.add_pods(offline.pod("p"))
+    server = world.scheduler.server
+    body = {"metadata": {"generateName": "p-extended-resources-"}, "spec": SPEC}
+    claim = await server.create(RESOURCE_CLAIMS, body, "default")
+    name = claim.metadata.name
+    assert name.startswith("p-extended-resources-")
+    status = {"resourceClaimName": name, "requestMappings": []}
+    patch = {"status": {"extendedResourceClaimStatus": status}}
+    await server.patch(PODS, "p", "default", body=patch, subresource="status")
+    await allocate(world, name, world.pod("default/p").metadata.uid)
+    world.remove("Pod", "p", "default")
+    server.catch_up_claims()
+    assert claims(world)[0].status.allocation is None
