@@ -90,7 +90,15 @@ def main(  # noqa: PLR0913, PLR0917 - options
         for name, label in planned:
             progress.update(task, description=f"{name}: {label}")
             try:
-                runs.append(run(name, size, plans[name], SCHEDULERS[label], backlog=backlog))
+                measured = run(
+                    name,
+                    size,
+                    plans[name],
+                    SCHEDULERS[label],
+                    backlog=backlog,
+                    controllers=WORKLOADS[name].controllers,
+                )
+                runs.append(measured)
                 outcome = line(runs[-1])
             # One run of hundreds: keep the others; this workload gets no ratio.
             except Exception as error:  # noqa: BLE001 - of whatever kind

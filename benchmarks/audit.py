@@ -6,7 +6,7 @@ Whether two sides did the same work is seen by whoever compares them (`report`).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,13 +18,16 @@ _ENDED: Final = ("Succeeded", "Failed")
 _MAX_NAMED: Final = 3
 
 
-def audit(observed: Observed, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
+def audit(
+    observed: Observed, nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[Object]
+) -> list[str]:
     """Return the violations of a run, one sentence each; empty when it may be compared.
 
     Args:
         observed: what the load generator saw.
         nodes: every node at the end.
         pods: every pod at the end, as the API server has them.
+        claims: every claim of devices at the end.
     """
     problems = []
     if lost := sum(not node for node in observed.nodes):
@@ -33,13 +36,27 @@ def audit(observed: Observed, nodes: Iterable[Object], pods: Iterable[Object]) -
         problems.append(f"bound twice: {_some(observed.bound_twice)}")
     if over := overfilled(nodes, pods):
         problems.append(f"bound over capacity: {_some(over)}")
+    if twice := allocated_twice(claims):
+        problems.append(f"allocated twice: {_some(twice)}")
     return problems
+
+
+def allocated_twice(claims: Iterable[Object]) -> list[str]:
+    """Devices that more than one claim holds, but for those that claims may share, sorted."""
+    held: Counter[str] = Counter()
+    for claim in claims:
+        allocation = claim.get("status", {}).get("allocation") or {}
+        for each in allocation.get("devices", {}).get("results", ()):
+            if "shareID" not in each and not each.get("adminAccess"):
+                held[f"{each['driver']}/{each['pool']}/{each['device']}"] += 1
+    return sorted(device for device, count in held.items() if count > 1)
 
 
 def overfilled(nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
     """Nodes whose pods ask for more than they have, with the resource, sorted.
 
-    Counts containers only: the workloads have no init containers and no overhead.
+    Counts containers only: the workloads have no init containers and no overhead. Resources for
+    which a pod has a claim are those of devices.
     """
     used: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for pod in pods:
@@ -47,9 +64,12 @@ def overfilled(nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
         if not node or pod["status"].get("phase") in _ENDED:
             continue
         used[node]["pods"] += 1000
+        claimed = pod["status"].get("extendedResourceClaimStatus") or {}
+        devices = {each["resourceName"] for each in claimed.get("requestMappings", ())}
         for container in pod["spec"]["containers"]:
             for name, amount in container.get("resources", {}).get("requests", {}).items():
-                used[node][name] += _milli(amount)
+                if name not in devices:
+                    used[node][name] += _milli(amount)
     found = []
     for each in nodes:
         name = each["metadata"]["name"]

@@ -34,13 +34,17 @@ from scheduler.client.transport import Transport
 WORKERS: Final = 30
 """Parallel writers, as upstream's createPods."""
 
-_PLURALS: Final = {
+PLURALS: Final = {
     "Node": ("/api/v1", "nodes", False),
     "Namespace": ("/api/v1", "namespaces", False),
     "Pod": ("/api/v1", "pods", True),
     "Service": ("/api/v1", "services", True),
     "PersistentVolume": ("/api/v1", "persistentvolumes", False),
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
+    "DeviceClass": ("/apis/resource.k8s.io/v1", "deviceclasses", False),
+    "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims", True),
+    "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates", True),
+    "ResourceSlice": ("/apis/resource.k8s.io/v1", "resourceslices", False),
     "CSINode": ("/apis/storage.k8s.io/v1", "csinodes", False),
 }
 _T = TypeVar("_T")
@@ -98,7 +102,7 @@ class Api:
 
 
 def _path(kind: str, namespace: str) -> str:
-    root, plural, namespaced = _PLURALS[kind]
+    root, plural, namespaced = PLURALS[kind]
     return f"{root}/namespaces/{namespace}/{plural}" if namespaced else f"{root}/{plural}"
 
 

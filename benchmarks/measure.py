@@ -24,6 +24,8 @@ from benchmarks.throughput import Throughput, nearest_rank, sampled
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
 from testing.control_plane.inspecting import Inspector
 
+CLIENT_FLAGS: Final = ("--kube-api-qps=5000", "--kube-api-burst=5000")
+"""For kube-controller-manager: upstream's controllers in the test process have no limit."""
 _POLL_SECONDS: Final = 0.1
 _QUIET_SECONDS: Final = 1.0
 """How long no Event may come until all count as written."""
@@ -90,12 +92,18 @@ def run(
     contender: Scheduler,
     *,
     backlog: bool = False,
+    controllers: Sequence[str] = (),
 ) -> Run:
-    """Start everything fresh, carry the operations out, stop everything."""
+    """Start everything fresh, carry the operations out, stop everything.
+
+    `controllers` of kube-controller-manager run beside the scheduler.
+    """
     options = ApiServerOptions(
         disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority")
     )
     with ControlPlane(options=options) as control_plane:
+        if controllers:
+            control_plane.start_controller_manager(CLIENT_FLAGS, controllers=controllers)
         session = _Session(control_plane, contender, backlog=backlog)
         return session.run(workload, size, operations)
 
@@ -182,7 +190,8 @@ class _Session:
         observed, drained = window.observed, window.drained
         drained_cpu = _difference(drained.cpu, window.cpu_before)
         left = list(self._list("pods"))
-        problems = audit(observed, self._list("nodes"), left)
+        claims = self._list("resourceclaims", "/apis/resource.k8s.io/v1")
+        problems = audit(observed, self._list("nodes"), left, claims)
         if dropped := self._dropped_events():
             problems.append(f"{dropped} Events were dropped")
         bound = sorted(observed.bound)
@@ -269,11 +278,11 @@ class _Session:
                 drained = _Drained(count, time.monotonic(), self._cpu())
         return drained
 
-    def _list(self, plural: str) -> Iterator[dict[str, Any]]:
+    def _list(self, plural: str, base: str = "/api/v1") -> Iterator[dict[str, Any]]:
         token = ""
         while True:
             query = f"?limit={_PAGE}" + (f"&continue={token}" if token else "")
-            response: Any = self._control_plane.admin.request("GET", f"/api/v1/{plural}{query}")
+            response: Any = self._control_plane.admin.request("GET", f"{base}/{plural}{query}")
             yield from response["items"]
             token = response["metadata"].get("continue", "")
             if not token:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from benchmarks.device_templates import DEVICE_TEMPLATES
+
 Object = dict[str, Any]
 Template = Callable[[int, int], Object]
 
@@ -449,4 +451,4 @@ OTHERS: Final[dict[str, Template]] = {
     "churn-service": lambda i, _n: _service(f"churn-{i}", {"app": "foo"}),
 }
 
-TEMPLATES: Final = NODES | PODS | EVENT_PODS | OTHERS
+TEMPLATES: Final = NODES | PODS | EVENT_PODS | OTHERS | DEVICE_TEMPLATES

@@ -44,6 +44,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sizes: dict[str, dict[str, int]]
     operations: list[dict[str, dict[str, Any]]]
     """Each a mapping with one key: the kind of the operation, and its fields."""
+    controllers: tuple[str, ...] = ()
+    """Controllers of kube-controller-manager that run beside it."""
     backlog: bool = True
     """Whether the window is one creation of pods and nothing else, so that the scheduler can be
     stopped meanwhile."""

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from benchmarks import operations as ops
+from benchmarks.load import PLURALS
 from benchmarks.templates import TEMPLATES, render
 from benchmarks.volume_templates import volume
 from benchmarks.workloads import QUICK, SIZES, WORKLOADS
@@ -57,8 +58,10 @@ def test_no_two_pods_of_a_plan_have_one_name(name: str) -> None:
 def test_every_template_gives_an_object_of_its_own_to_each_index(name: str) -> None:
     first, second = render(name, 0, 2), render(name, 1, 2)
 
-    assert first["kind"] in {"Node", "Pod", "Service"}
-    fixed = {"big-node", "unschedulable-node", "node-with-taint"}
+    assert first["kind"] in PLURALS
+    fixed = {"big-node", "unschedulable-node", "node-with-taint", "device-class"}
+    fixed |= {name for name in TEMPLATES if name.endswith(("claim-template", "matching-class"))}
+    fixed.discard("pod-with-claim-template")
     assert (first["metadata"]["name"] == second["metadata"]["name"]) == (name in fixed)
 
 
