@@ -304,6 +304,31 @@ def _is_service_key(key: str) -> bool:
     return key in ("count/services", "services", "services.nodeports", "services.loadbalancers")
 
 
+_DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
+_COUNT_CLAIMS: Final = "count/resourceclaims.resource.k8s.io"
+MAX_RESULTS: Final = 32
+"""Devices of a request for all of them: as many as a claim can have."""
+
+
+def _device_claim_usage(claim: JsonObject, _now: float) -> Amounts:
+    """Count devices by class; of alternatives the largest number of each class."""
+    used: Amounts = {_COUNT_CLAIMS: ONE}
+    for request in dig(claim, "spec", "devices", "requests") or ():
+        alternatives = request.get("firstAvailable") or [request.get("exactly") or {}]
+        largest: Amounts = {}
+        for each in alternatives:
+            exact = each.get("allocationMode", "ExactCount") == "ExactCount"
+            count = each.get("count", 1) if exact else MAX_RESULTS
+            key = f"{each.get('deviceClassName', '')}{_DEVICES}"
+            largest = _larger(largest, {key: parse(count)})
+        used = added(used, largest)
+    return used
+
+
+def _is_device_claim_key(key: str) -> bool:
+    return key == _COUNT_CLAIMS or key.endswith(_DEVICES)
+
+
 class Evaluator(NamedTuple):
     """Usage computation for the objects of one resource."""
 
@@ -341,6 +366,9 @@ _SPECIAL: Final[Mapping[str, Evaluator]] = {
     "pods": Evaluator(_creates_or_resizes, is_pod_key, pod_usage, must_specify, pod_in_scope),
     "persistentvolumeclaims": Evaluator(
         _writes, _is_claim_key, _claim_usage, _nothing_missing, _in_no_scope
+    ),
+    "resourceclaims.resource.k8s.io": Evaluator(
+        _creates, _is_device_claim_key, _device_claim_usage, _nothing_missing, _in_no_scope
     ),
     "services": Evaluator(_writes, _is_service_key, _service_usage, _nothing_missing, _in_no_scope),
 }

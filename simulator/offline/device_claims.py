@@ -11,7 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.api.devices import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
+from scheduler.api.devices import (
+    EXACT_COUNT,
+    DeviceClaim,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
 from scheduler.api.meta import ObjectMeta, OwnerReference
 from scheduler.api.pod import Pod, PodResourceClaimStatus
 from simulator.offline.tables import Tables
@@ -94,12 +100,23 @@ class ResourceClaimController:
             claim: ResourceClaim | None = self._tables.get(CLAIMS, name, pod.metadata.namespace)
             if claim is None:
                 continue
-            if any(each.uid == pod.metadata.uid for each in claim.metadata.owner_references):
-                self._tables.remove(CLAIMS, claim)
-                continue
             left = tuple(each for each in claim.status.reserved_for if each.uid != pod.metadata.uid)
             if len(left) < len(claim.status.reserved_for):
-                self._tables.put(CLAIMS, _without_consumer(claim, left))
+                # Before a deletion as well: it is this change that wakes pods which wait.
+                claim = _without_consumer(claim, left)
+                self._tables.put(CLAIMS, claim)
+            if any(each.uid == pod.metadata.uid for each in claim.metadata.owner_references):
+                self._tables.remove(CLAIMS, claim)
+
+
+def complete_requests(claimed: DeviceClaim) -> None:
+    """Fill in mode and count of requests that were just decoded, as an API server would."""
+    for request in claimed.requests:
+        exactly = () if request.exactly is None else (request.exactly,)
+        for each in (*exactly, *request.first_available):
+            each.allocation_mode = each.allocation_mode or EXACT_COUNT
+            if each.allocation_mode == EXACT_COUNT:
+                each.count = each.count or 1
 
 
 def _without_consumer(claim: ResourceClaim, left: tuple[Any, ...]) -> ResourceClaim:

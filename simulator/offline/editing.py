@@ -14,9 +14,16 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.cache.cache import with_node
 from scheduler.client.kinds import Kinds
-from scheduler.client.resources import NODES, PODS, Resource
+from scheduler.client.resources import (
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Resource,
+)
 from scheduler.service.pod_intake import check_node
 from simulator.offline.builders import JsonObject, renamed
+from simulator.offline.device_claims import complete_requests
 from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.tables import Tables
 
@@ -120,6 +127,10 @@ class Editing(ABC):
         if not metadata.uid:
             known = self._tables.stores[resource.plural].by_key(resource.key(item))
             metadata.uid = self._new_uid() if known is None else known.metadata.uid
+        if resource is RESOURCE_CLAIMS:
+            complete_requests(item.spec.devices)
+        elif resource is RESOURCE_CLAIM_TEMPLATES:
+            complete_requests(item.spec.spec.devices)
         if resource is PODS and (self._adopt or not item.spec.scheduler_name):
             item.spec.scheduler_name = self._default_scheduler
 

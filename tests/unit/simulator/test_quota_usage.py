@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from simulator.objects import JsonObject, format_time
-from simulator.quota_usage import counts_for_quota, pod_usage, texts
+from simulator.quota_usage import counts_for_quota, evaluator_of, pod_usage, texts
+from simulator.resources import ResourceTable
 from tests.unit.simulator.objects import START
 
 
@@ -103,3 +104,24 @@ def test_a_deletion_stops_counting_a_whole_grace_period_late() -> None:
     }
     assert counts_for_quota(pod, START + 60)
     assert not counts_for_quota(pod, START + 61)
+
+
+def test_devices_of_claims_count_by_class_and_alternatives_by_the_largest() -> None:
+    def of(class_name: str, **more: object) -> JsonObject:
+        return {"deviceClassName": class_name, **more}
+
+    requests = [
+        {"name": "one", "exactly": of("gpu", count=2)},
+        {"name": "all", "exactly": of("nic", allocationMode="All")},
+        {"name": "some", "firstAvailable": [of("gpu", count=3), of("gpu"), of("tpu", count=1)]},
+    ]
+    claim = {"metadata": {}, "spec": {"devices": {"requests": requests}}}
+    evaluator = evaluator_of(ResourceTable().of_kind("resource.k8s.io/v1", "ResourceClaim"))
+    used = texts(evaluator.usage(claim, START))
+    assert used == {
+        "count/resourceclaims.resource.k8s.io": "1",
+        "gpu.deviceclass.resource.k8s.io/devices": "5",
+        "nic.deviceclass.resource.k8s.io/devices": "32",
+        "tpu.deviceclass.resource.k8s.io/devices": "1",
+    }
+    assert all(evaluator.matches(key) for key in used)
