@@ -84,6 +84,8 @@ class NodeTable(NodeColumns):
         """Rows that are nodes, ascending."""
         if self._rows is None:
             self._rows = np.flatnonzero(self.valid)
+            # Plugins get this very array.
+            self._rows.flags.writeable = False
         return self._rows
 
     @property

@@ -5,6 +5,7 @@ The next cycle changes the columns, so all that is kept is copied: a few numbers
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import repeat, starmap
@@ -55,7 +56,11 @@ class ScorePacker:
             self._skipped = key = frozenset(skipped)
             self._layout = self._layouts.get(key) or self._lay_out(key)
         layout, entry = self._layout, nodes.entry
-        if entry is not None and (equal is None or _are_followed(totals, entry)):
+        if (
+            entry is not None
+            and not self.scoring.fresh
+            and (equal is None or _are_followed(totals, entry))
+        ):
             return _leading(layout, entry, totals, chosen, names)
         rows = _best_of(totals, where, equal, entry, chosen)
         numbers = self._columns(layout, scored, rows)
@@ -184,13 +189,13 @@ class _RowReader:
 def _best_of(
     totals: Int64Column,
     where: Rows | None,
-    equal: Rows | None,
+    equal: Rows | array[int] | None,
     entry: CachedResult | None,
     chosen: int,
 ) -> list[int]:
     """Return the rows of the best nodes, the chosen one first."""
     if equal is not None and len(equal) >= BEST:
-        places = equal[:BEST]
+        places = np.array(equal[:BEST])
         rows: list[int] = (places if where is None else where[places]).tolist()
         others = [row for row in rows if row != chosen]
         return [chosen, *others[: BEST - 1]]

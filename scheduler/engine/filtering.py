@@ -187,19 +187,6 @@ class Filtering:
 
     # -- everything else -------------------------------------------------------------------------
 
-    def reuse_only(self, state: CycleState) -> bool:
-        """Whether `CachedResult.rejected_by` is complete in this cycle.
-
-        True when PreFilter skipped every plugin that must run each time.
-        """
-        if self.scalar:
-            return False
-        skipped = state.skip_filter
-        for slot in self._uncacheable:  # noqa: SIM110 - a generator would double the cost
-            if slot.name not in skipped:
-                return False
-        return True
-
     def depend_only_on_rows(self, skipped: Collection[str]) -> bool:
         """Whether results of the filters not in `skipped` depend on signature and row alone."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
@@ -208,23 +195,36 @@ class Filtering:
         """`named_versions` of reusable plugins."""
         return named_versions(self._reusable, self._table)
 
-    def filter_uncacheable(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> None:
-        """Run columnar plugins without reuse on rows that no earlier filter rejected."""
-        rejected_by = statuses.rejected_by
+    def filter_uncacheable(
+        self, state: CycleState, pod: Pod, entry: CachedResult
+    ) -> NodeStatuses | None:
+        """Run columnar plugins without reuse on rows that no earlier filter rejected.
+
+        Returns None when they rejected nothing: `entry` has the outcome of every row then.
+        """
+        statuses: NodeStatuses | None = None
         for slot in self._uncacheable:
             if slot.name in state.skip_filter:
                 continue
-            rows = np.flatnonzero((rejected_by == 0) | (rejected_by > slot.index + 1))
+            rejected_by = entry.rejected_by if statuses is None else statuses.rejected_by
+            if statuses is None and _is_last(entry, slot):
+                rows = entry.feasible_rows()
+            else:
+                rows = np.flatnonzero((rejected_by == 0) | (rejected_by > slot.index + 1))
             if not len(rows):
                 continue
             codes = self._call(slot, state, pod, rows)
+            if not np.count_nonzero(codes):
+                continue
+            if statuses is None:
+                statuses = NodeStatuses.of_entry(self._table.rows, entry)
             rejected = np.flatnonzero(codes != 0)
-            if len(rejected):
-                rows = rows[rejected]
-                rejected_by[rows] = slot.index + 1
-                column = np.zeros(len(rejected_by), dtype=np.int32)
-                column[rows] = codes[rejected]
-                statuses.add_codes(slot.index, column)
+            rows = rows[rejected]
+            statuses.rejected_by[rows] = slot.index + 1
+            column = np.zeros(entry.capacity, dtype=np.int32)
+            column[rows] = codes[rejected]
+            statuses.add_codes(slot.index, column)
+        return statuses
 
     def evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> NodeStatuses:
         """Run every columnar plugin on a few rows, without reuse; on each up to its rejection."""
@@ -294,3 +294,11 @@ class Filtering:
             text = f"code {code} is no rejection" if status is None else status.message
             raise FILTER_STATUS.failed(plugin.name, text)
         return status.by(plugin.name)
+
+
+def _is_last(entry: CachedResult, slot: FilterSlot) -> bool:
+    """Whether no filter with kept results that comes after this one rejects a row."""
+    for codes in entry.codes[slot.index + 1 :]:  # noqa: SIM110 - a generator would double the cost
+        if codes is not None:
+            return False
+    return True

@@ -75,7 +75,10 @@ class CachedResult:
     #: The feasible rows of the last cycle: scores are normalised over them.
     normalized_rows: Rows | None = None
     normalized_dirty: bool = True
-    #: base + normalized of `normalized_rows`, -1 elsewhere.
+    #: By index of the plugin, the scores of each of `normalized_rows` by plugins without reuse, as
+    #: far as `total` includes them; compared with those of the next pod.
+    followed: dict[int, Int64Column] = field(default_factory=dict)
+    #: base + normalized + followed of `normalized_rows`, -1 elsewhere.
     total: Int64Column | None = None
     #: Rows with the highest total; None unless totals change by single rows.
     ties: Ties | None = None
@@ -93,16 +96,19 @@ class CachedResult:
         """Return the feasible rows, ascending."""
         if self.feasible is None:
             self.feasible = np.flatnonzero(self.rejected_by == 0)
+            # Plugins get this very array.
+            self.feasible.flags.writeable = False
         return self.feasible
 
     @property
     def nbytes(self) -> int:
         """Bytes held: by arrays, and by what plugins recorded, as far as the signature tells."""
         own = (self.rejected_by, self.feasible, self.base, self.normalized, self.total, self.ties)
+        kept = (*self.followed.values(), *own)
         held = self.recorded_bytes
         if self.normalized_rows is not None and self.normalized_rows is not self.feasible:
             held += self.normalized_rows.nbytes
-        for each in (*self.codes, *self.raw, *self.normalized_scores.values(), *own):
+        for each in (*self.codes, *self.raw, *self.normalized_scores.values(), *kept):
             if each is not None:
                 held += each.nbytes
         return held

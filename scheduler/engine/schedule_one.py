@@ -9,6 +9,7 @@ keeps all changes of cache, queue and nominations back (docs/decisions/0006).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -81,7 +82,7 @@ class Unschedulable:
     raised: AttemptError | None = None
 
 
-ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, Rows | None]
+ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, "Rows | array[int] | None"]
 """Nodes with their totals as `score` returns them, the scores of extenders added, and the positions
 of the highest total; those are None where `CachedResult.ties` has them. For the record of the
 decision."""
@@ -180,9 +181,10 @@ class SchedulingAlgorithm:
         totals, where = self.score(state, pod, nodes)
         ties = None
         if where is None and nodes.entry is not None:
-            ties = self.scoring.ties(nodes.entry, state)
+            ties = self.scoring.ties(nodes.entry, totals)
         if ties is not None:
-            self.scored = nodes, totals, where, None
+            # What the recorder keeps about a signature has no scores of plugins without reuse.
+            self.scored = nodes, totals, where, ties.rows if self.scoring.fresh else None
             row = self._choose_one(ties.rows)
         else:
             row = self._best(nodes, totals, where)
@@ -232,7 +234,7 @@ class SchedulingAlgorithm:
 
     def _best(self, nodes: FeasibleNodes, totals: Int64Column, rows: Rows | None) -> int:
         """Return a row with the highest total."""
-        highest = totals.max()
+        highest = totals.item(totals.argmax())
         equal = np.flatnonzero(totals == highest)
         self.scored = nodes, totals, rows, equal
         assert highest != INFEASIBLE or rows is not None

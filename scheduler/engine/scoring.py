@@ -64,30 +64,88 @@ class Scoring:
         self, state: CycleState, pod: Pod, entry: CachedResult, feasible: Rows
     ) -> Int64Column:
         """Return int64[capacity] totals, -1 where infeasible; do not modify the result."""
-        all_reusable = self._all_reusable(state)
-        self._refresh(entry, state, pod, feasible, keep_ties=all_reusable)
+        skipped = state.skip_score
+        slots = [slot for slot in self._uncacheable if slot.name not in skipped]
+        following = not any(slot.normalizer for slot in slots)
+        self._refresh(entry, state, pod, feasible, keep_ties=following)
+        if following and slots:
+            return self._followed_total(entry, state, pod, slots, feasible)
+        if entry.followed:
+            entry.followed, entry.total = {}, None
         total = entry.total
         if total is None:
-            total = np.full(entry.capacity, INFEASIBLE, dtype=np.int64)
-            total[feasible] = _reusable_sum(entry, feasible)
+            total = _spread(_reusable_sum(entry, feasible), feasible, entry.capacity)
             entry.total, entry.ties = total, None
-        if all_reusable:
-            self.fresh = ()
-            return total
-        uncacheable = self._summed(self._uncacheable, state, pod, feasible)
+        uncacheable = self._summed(slots, state, pod, feasible)
         if uncacheable is not None:
             total = total.copy()
-            total[feasible] += uncacheable
+            total[_part(feasible)] += uncacheable
         return total
 
-    def _all_reusable(self, state: CycleState) -> bool:
-        """Whether every plugin that scores the pod is reusable."""
-        skipped = state.skip_score
-        return all(slot.name in skipped for slot in self._uncacheable)
+    def _followed_total(
+        self,
+        entry: CachedResult,
+        state: CycleState,
+        pod: Pod,
+        slots: Sequence[ScoreSlot],
+        feasible: Rows,
+    ) -> Int64Column:
+        """Return the totals, those of plugins without reuse included.
 
-    def ties(self, entry: CachedResult, state: CycleState) -> Ties | None:
-        """Return the rows with the highest total after `totals`, None where they are not known."""
-        return entry.ties if self._all_reusable(state) else None
+        They must run for every pod, but most of their scores are those of the pod before. The
+        totals are kept and changed by single rows as long as only few scores differ.
+        """
+        if entry.followed.keys() != {slot.index for slot in slots}:
+            entry.followed, entry.total = {}, None
+        settled, self.fresh = True, ()
+        fresh = []
+        for slot in slots:
+            scores = self._call(slot, state, pod, feasible)
+            settled &= self._follow(entry, slot, scores, feasible)
+            fresh.append((slot, scores, scores))
+        self.fresh, total = fresh, entry.total
+        if total is None:
+            sums = _reusable_sum(entry, feasible)
+            for slot, scores, _ in fresh:
+                sums += _weighted(slot, scores)
+            total = _spread(sums, feasible, entry.capacity)
+            # Scores that differ every time are not followed at all.
+            entry.total, entry.ties = total if settled else None, None
+        return total
+
+    def _follow(
+        self, entry: CachedResult, slot: ScoreSlot, scores: Int64Column, feasible: Rows
+    ) -> bool:
+        """Bring `followed` and `total` up to date; False when too many scores differ."""
+        known = entry.followed.get(slot.index)
+        comparable = known is not None and len(known) == len(scores)
+        differs = scores != known if comparable else None
+        count = len(scores) if differs is None else np.count_nonzero(differs)
+        if differs is not None and not count:
+            return True
+        _highest(slot.name, scores)
+        if known is None or differs is None or count > FEW_ROWS:
+            entry.total = None
+            # A copy: the plugin may use its array again.
+            entry.followed[slot.index] = scores.copy()
+            return False
+        total, ties = entry.total, entry.ties
+        for place in np.flatnonzero(differs).tolist():
+            before, after = known.item(place), scores.item(place)
+            known[place] = after
+            if total is not None:
+                row = feasible.item(place)
+                value = total.item(row)
+                total[row] = changed = value + slot.weight * (after - before)
+                if ties is not None:
+                    ties.change(row, value, changed)
+        if ties is not None and not ties.rows:
+            entry.ties = None
+        return True
+
+    def ties(self, entry: CachedResult, totals: Int64Column) -> Ties | None:
+        """Return the rows with the highest of `totals`, None where they are not known."""
+        return entry.ties if entry.total is totals else None
 
     def subset_totals(
         self, state: CycleState, pod: Pod, entry: CachedResult, rows: Rows
@@ -299,7 +357,7 @@ class Scoring:
             if slot.name not in state.skip_score:
                 raw, normalized = self.scores_of(slot, state, pod, rows)
                 fresh.append((slot, raw, normalized))
-                weighted = slot.weight * normalized
+                weighted = _weighted(slot, normalized)
                 total = weighted if total is None else total + weighted
         self.fresh = fresh
         return total
@@ -328,7 +386,9 @@ class Scoring:
         return scores
 
     def _call(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
-        return call_rows(SCORE_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
+        scores = call_rows(SCORE_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
+        # Of another integer type, a weighted sum could wrap around.
+        return scores.astype(np.int64, copy=False)
 
     def _normalized(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows, raw: Int64Column
@@ -354,10 +414,33 @@ def _add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
 def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:
     """Return the sum of reusable scores of each of `rows`, which are `normalized_rows`."""
     assert entry.base is not None
-    total = entry.base[rows]
+    part = _part(rows)
+    total = entry.base[part].copy() if isinstance(part, slice) else entry.base[part]
     if entry.normalized is not None:
         total += entry.normalized
     return total
+
+
+def _part(rows: Rows) -> Rows | slice:
+    """Return an index of `rows`: a slice, which is several times as fast, where they allow it."""
+    count = len(rows)
+    return slice(count) if count and rows.item(-1) == count - 1 else rows
+
+
+def _spread(sums: Int64Column, rows: Rows, capacity: int) -> Int64Column:
+    """Return a column of the table with the `sums` of `rows`, `INFEASIBLE` elsewhere."""
+    total = np.empty(capacity, dtype=np.int64)
+    part = _part(rows)
+    if isinstance(part, slice):
+        total[len(rows) :] = INFEASIBLE
+    else:
+        total.fill(INFEASIBLE)
+    total[part] = sums
+    return total
+
+
+def _weighted(slot: ScoreSlot, scores: Int64Column) -> Int64Column:
+    return scores if slot.weight == 1 else slot.weight * scores
 
 
 def _are_equal(known: Rows | None, rows: Rows) -> bool:
@@ -378,7 +461,13 @@ def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
     """Whether raw scores need no check later: they are in range, or will be normalised."""
     if slot.normalizer is not None or not len(scores):
         return True
-    return bool(scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE)
+    lowest, highest = _range(scores)
+    return lowest >= MIN_NODE_SCORE and highest <= MAX_NODE_SCORE
+
+
+def _range(scores: Int64Column) -> tuple[int, int]:
+    """Return the lowest and the highest of scores; `min` and `max` of NumPy take much longer."""
+    return scores.item(scores.argmin()), scores.item(scores.argmax())
 
 
 def _highest(plugin: str, scores: Int64Column) -> int:
@@ -388,7 +477,7 @@ def _highest(plugin: str, scores: Int64Column) -> int:
     """
     if not len(scores):
         return 0
-    lowest, highest = int(scores.min()), int(scores.max())
+    lowest, highest = _range(scores)
     if lowest < MIN_NODE_SCORE or highest > MAX_NODE_SCORE:
         invalid = lowest if lowest < MIN_NODE_SCORE else highest
         raise failed(

@@ -213,14 +213,13 @@ class Search:
         filtering = self.filtering
         filtering.refresh(entry, state, pod)
         nominated = self._nominated_rows(pod)
-        if filtering.reuse_only(state) and complete and not len(nominated):
+        statuses = filtering.filter_uncacheable(state, pod, entry)
+        if statuses is None and complete and not len(nominated):
             rows = entry.feasible_rows()
             if len(rows):
                 return FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
+        if statuses is None:
             statuses = NodeStatuses.of_entry(self._table.rows, entry)
-            raise self._fit_error(state, pod, statuses, diagnosis)
-        statuses = NodeStatuses.of_entry(self._table.rows, entry)
-        filtering.filter_uncacheable(state, pod, statuses)
         return self._select(state, pod, statuses, entry, nominated, diagnosis, complete=complete)
 
     # -- from columnar results to feasible rows --------------------------------------------------

@@ -27,7 +27,7 @@ class Ties:
             totals: int64[capacity], not empty.
         """
         #: The maximum, as long as `rows` is not empty.
-        self.highest = int(totals.max())
+        self.highest = totals.item(totals.argmax())
         #: Ascending. Empty after the last of them decreased: the maximum is unknown then.
         self.rows = array("q", np.flatnonzero(totals == self.highest).tobytes())
 

@@ -284,6 +284,36 @@ def test_scalar_and_columnar_plugins_keep_the_order_of_the_profile(
         assert world.failure_message() == f"0/3 nodes are available: 3 {expected}."
 
 
+def test_a_filter_without_reuse_gives_the_reason_of_nodes_that_a_later_filter_rejects() -> None:
+    def columnar(name: str, rule: ReuseRule | None, *rejected: int) -> type[Any]:
+        return plugin(
+            name,
+            filter=answering(None),
+            filter_reuse=rule,
+            filter_rows=lambda state, pod, table, rows: np.isin(rows, rejected).astype(np.int32),
+            filter_status=answering(unschedulable(name)),
+        )
+
+    world = three_nodes(
+        columnar("Early", None, 2), columnar("Kept", ReuseRule(), 1, 2), columnar("Late", None, 0)
+    )
+    for _ in range(2):
+        message = world.failure_message()
+        assert message == "0/3 nodes are available: 1 Early, 1 Kept, 1 Late."
+
+
+def test_rows_that_a_plugin_is_asked_about_cannot_be_changed_by_it() -> None:
+    def change(state: Any, pod: Any, table: Any, rows: Any) -> Any:
+        rows[:] = 0
+        return np.zeros(len(rows), dtype=np.int32)
+
+    for rule in (None, ReuseRule()):
+        world = three_nodes(plugin("A", **COLUMNAR | {"filter_rows": change, "filter_reuse": rule}))
+        assert world.failure_message() == (
+            'running "A" filter plugin: assignment destination is read-only'
+        )
+
+
 def test_an_empty_cluster_is_its_own_failure() -> None:
     calls = Calls()
     attempt = World(plugin("A", pre_filter=calls("A"))).attempt()

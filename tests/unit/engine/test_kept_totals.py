@@ -7,7 +7,7 @@ use and change what one `CachedResult` holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -40,6 +40,8 @@ class Step:
     left_out: frozenset[int] | None
     skipped: frozenset[str]
     normalizing_fails: bool
+    #: By row: new scores of the plugin without reuse.
+    every_time: dict[int, int] = field(default_factory=dict)
 
 
 #: Row 0 is the one that is left out, and the one that changes most.
@@ -58,6 +60,15 @@ STEPS = st.builds(
     skipped=st.sampled_from([USUALLY] * 7 + [frozenset({name}) for name in SCORERS[:2]])
     | st.just(frozenset()),
     normalizing_fails=st.sampled_from([False] * 5 + [True]),
+    every_time=st.dictionaries(ROWS, PLAIN, max_size=FEW_ROWS + 1),
+)
+#: Mostly changes of the plugin without reuse alone.
+EVERY_TIME_STEPS = st.builds(
+    lambda step, alone: replace(
+        step, skipped=step.skipped - USUALLY, changes={} if alone else step.changes
+    ),
+    STEPS,
+    st.sampled_from([True] * 3 + [False]),
 )
 
 
@@ -69,12 +80,18 @@ def step(
     return Step(changes, frozenset({0}) if leaving_out else None, USUALLY, fails)
 
 
+def every_time(*scores: int) -> Step:
+    """Make a step that changes the scores without reuse of the first rows."""
+    return Step({}, None, frozenset(), False, dict(enumerate(scores)))
+
+
 class Cluster:
     """A table whose rows have given scores, and what is kept of one signature."""
 
     def __init__(self) -> None:
         self.plain = np.full(NODES, 2, dtype=np.int64)
         self.raw = np.zeros(NODES, dtype=np.int64)
+        self.every_time = np.zeros(NODES, dtype=np.int64)
         self.normalizing_fails = False
         rule = ReuseRule(Columns.LABELS)
         self.world = World(
@@ -89,8 +106,14 @@ class Cluster:
                 normalize_scores=self.normalize,
                 score_reuse=rule,
             ),
-            plugin(EVERY_TIME, score_rows=lambda state, pod, table, rows: rows % 3),
-            weights={"Plain": 2, "Normalized": 3},
+            plugin(
+                EVERY_TIME,
+                # Its own array, which it changes later, where it may.
+                score_rows=lambda state, pod, table, rows: (
+                    self.every_time if len(rows) == NODES else self.every_time[rows]
+                ),
+            ),
+            weights={"Plain": 2, "Normalized": 3, EVERY_TIME: 2},
         )
         self.world.nodes(*(f"n{row}" for row in range(NODES)))
         self.table = self.world.cache.table
@@ -112,6 +135,8 @@ class Cluster:
             entry.rejected_by[row] = 0 if feasible else 1
             entry.feasible = None
             self.table.change_log.append(row, int(Columns.LABELS))
+        for row, raw in step.every_time.items():
+            self.every_time[row] = raw
         rows = entry.feasible_rows()
         if step.left_out is not None:
             rows = rows[~np.isin(rows, list(step.left_out))]
@@ -136,7 +161,7 @@ class Cluster:
             return
         assert kept[rows].tolist() == fresh
         assert (np.delete(kept, rows) == INFEASIBLE).all()
-        ties = self.kept.ties(entry, state)
+        ties = self.kept.ties(entry, kept)
         assert ties is None or list(ties.rows) == np.flatnonzero(kept == kept.max()).tolist()
 
     def fresh(self, step: Step, rows: Rows) -> list[int] | None:
@@ -158,7 +183,11 @@ def cycle_state(step: Step) -> CycleState:
 @example([step((False, 1)), step((True, 50), leaving_out=True), step((False, 50))])
 @example([step((False, 1)), step((True, 50), fails=True), step((False, 50))])
 @example([step((True, 1)), step((False, 50), fails=True), step((True, 50))])
-@given(steps=st.lists(STEPS, min_size=3, max_size=10))
+@example([every_time(), every_time(), every_time(50), every_time(1, 50), every_time()])
+@example([every_time(1), every_time(), every_time(5, 6, 7), every_time(), every_time(8, 6, 8)])
+@example([every_time(), every_time(101), every_time(1), every_time(1, 101), every_time(3, 3)])
+@example([every_time(), every_time(), every_time(9), step((True, 50)), every_time(9, 9), step()])
+@given(steps=st.lists(STEPS, min_size=3, max_size=10) | st.lists(EVERY_TIME_STEPS, min_size=3))
 def test_kept_totals_equal_fresh_ones(steps: list[Step]) -> None:
     cluster = Cluster()
     with patch.object(scoring, "FEW_ROWS", FEW_ROWS):
