@@ -29,7 +29,10 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
         "limit namespaces with deferred quotas (feature gate ResourceQuotaDeferredEnforcement), or "
         "share capacity between them with Kueue"
     ),
-    "Coscheduling": "let Kueue admit pods that must start together, as pod groups or Jobs",
+    "Coscheduling": (
+        "enable GangScheduling, which reads the same PodGroups (docs/gang-scheduling.md), or let "
+        "Kueue admit pods that must start together"
+    ),
     "CrossNodePreemption": "use DefaultPreemption, which takes victims from one node",
     "LoadVariationRiskBalancing": _RISK,
     "LowRiskOverCommitment": _RISK,

@@ -7,6 +7,7 @@ from typing import Any, Final
 from plugins.default_binder import DefaultBinder
 from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources.plugin import DynamicResources
+from plugins.gang_scheduling.plugin import GangScheduling
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
@@ -31,6 +32,7 @@ __all__ = [
     "DefaultBinder",
     "DefaultPreemption",
     "DynamicResources",
+    "GangScheduling",
     "ImageLocality",
     "InterPodAffinity",
     "NodeAffinity",
@@ -74,6 +76,7 @@ _IN_TREE: Final[tuple[tuple[type[Any], int], ...]] = (
     (ImageLocality, 1),
     (DefaultBinder, 0),
     (NodeDeclaredFeatures, 0),
+    (GangScheduling, 0),
 )
 """Plugin classes and their default score weights, 0 for plugins that do not score.
 

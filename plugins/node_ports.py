@@ -26,6 +26,7 @@ from scheduler.framework import (
     CycleState,
     EventResource,
     Handle,
+    Int64Column,
     NoArgs,
     NodeInfo,
     NodeTableView,
@@ -63,6 +64,10 @@ class NodePorts:
             if _taken(used.get((protocol, port)), ip):
                 return NO_FREE_PORT
         return None
+
+    def capacity_rows(self, pod: Pod, table: NodeTableView, rows: Rows) -> Int64Column:
+        """Return 1 for each row: a second pod finds the ports of the first in use."""
+        return np.ones(len(rows), dtype=np.int64)
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """Columnar form of `filter`."""

@@ -126,6 +126,24 @@ class NodeResourcesFit:
                 codes[short & (capacity < amount)] |= _UNRESOLVABLE
         return codes
 
+    def capacity_rows(self, pod: Pod, table: NodeTableView, rows: Rows) -> Int64Column:
+        """Return how many pods like this fit beside each other, by each resource and pod slots."""
+        capacity: Int64Column = table.pod_limit[rows] - table.pod_count[rows]
+        for name, amount, _ in self._needs(pod.signature.requests).demands:
+            allocatable, used = amounts_in(table, name, rows)
+            np.minimum(capacity, (allocatable - used) // amount, out=capacity)
+        np.maximum(capacity, 0, out=capacity)
+        return capacity
+
+    def scarcest(self, pod: Pod, table: NodeTableView, rows: Rows) -> str:
+        """Return the resource of which the fewest pods like this find enough."""
+        slots = int(np.maximum(table.pod_limit[rows] - table.pod_count[rows], 0).sum())
+        fits = {"pod slots": slots}
+        for name, amount, _ in self._needs(pod.signature.requests).demands:
+            allocatable, used = amounts_in(table, name, rows)
+            fits[name] = int((np.maximum(allocatable - used, 0) // amount).sum())
+        return min(fits, key=lambda name: fits[name])
+
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return a status with every shortage of the mask, in order."""
         return _status(code, pod.signature.requests)

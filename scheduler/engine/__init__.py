@@ -1,10 +1,12 @@
 """Runs profiles: framework runtime, scheduling cycle, diagnosis. Pure; see `Engine`."""
 
+from scheduler.engine.attempt import Attempt
 from scheduler.engine.diagnosis import FitError
-from scheduler.engine.engine import Attempt, Engine
+from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.explain import Explainer
 from scheduler.engine.failure import Failure
+from scheduler.engine.group_cycle import GroupCycle, GroupResult
 from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
@@ -29,6 +31,8 @@ __all__ = [
     "Failure",
     "FitError",
     "Framework",
+    "GroupCycle",
+    "GroupResult",
     "NodeScore",
     "PluginScore",
     "PodExplanation",

@@ -5,7 +5,8 @@ A method of the engine but for the length of its file.
 
 from __future__ import annotations
 
-from scheduler.engine.engine import Attempt, Engine
+from scheduler.engine.attempt import Attempt
+from scheduler.engine.engine import Engine
 from scheduler.engine.recheck import filter_assumed
 from scheduler.engine.schedule_one import ScheduleResult
 from scheduler.framework import QueuedPodInfo

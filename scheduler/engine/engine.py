@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.cache.cache import CacheError
 from scheduler.engine import failure
+from scheduler.engine.attempt import Attempt
 from scheduler.engine.cycle_budget import CycleBudget, CycleBudgetError
-from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import Failure
 from scheduler.engine.metrics import (
@@ -33,64 +33,23 @@ from scheduler.engine.recheck import filter_assumed, filter_changed_node
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (
     NoNodesError,
-    ScheduleResult,
     SchedulingAlgorithm,
     Unschedulable,
 )
 from scheduler.engine.waiting import WaitingPod, WaitingPods, permit_again
 from scheduler.extenders.extender import Extenders
 from scheduler.framework import (
-    CLEAR_NOMINATION,
     Clock,
     Code,
     CycleState,
-    NodeToStatus,
     Nominator,
     QueuedPodInfo,
     RandomSource,
-    Status,
 )
 from scheduler.text.exceptions import error_repr
 
 _METRICS_SAMPLE = 10
 _EXITS = (KeyboardInterrupt, SystemExit)
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt at one pod. Exactly one of `result` and `failure` is set."""
-
-    info: QueuedPodInfo
-    #: That of the profile when the attempt began, to its end.
-    framework: Framework
-    state: CycleState
-    #: Monotonic time when the cycle began.
-    started: float
-    #: The pod with its node name, once assumed.
-    pod: Pod
-    result: ScheduleResult | None = None
-    #: The node that the cycle chose, also after a failure that cleared `result`.
-    chosen: ScheduleResult | None = None
-    failure: Failure | None = None
-    waiting: WaitingPod | None = None
-    #: `Cache.external_changes` when the chosen node was last found to fit.
-    seen: int = 0
-    #: Where the node table was when a suspended cycle began.
-    sequence: int = 0
-    #: An unexpected exception: a fault of the engine or of a plugin.
-    fault: BaseException | None = None
-    #: Seconds of CPU time that the cycle used; 0 where it was as cheap as cycles usually are.
-    cost: float = 0.0
-    #: That of `framework`.
-    algorithm: SchedulingAlgorithm | None = None
-    #: Seconds that the binding cycle has spent at Permit, PreBind and Bind so far.
-    binding_seconds: dict[str, float] | None = None
-
-    @property
-    def node_name(self) -> str:
-        """Return the name of the chosen node."""
-        assert self.result is not None
-        return self.result.node_name
 
 
 class Engine:
@@ -119,6 +78,8 @@ class Engine:
         `extenders` no cycle can be suspended, without `cycle_budget` its time is not limited.
         """
         self._budget = cycle_budget or CycleBudget(clock.monotonic, float("inf"))
+        #: CPU seconds that an ordinary cycle may use.
+        self.cycle_seconds = self._budget.seconds
         self._overruns = Overruns()
         self._on_plugin_error = on_plugin_error
         self.cache = cache
@@ -212,9 +173,12 @@ class Engine:
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def attempt(self, info: QueuedPodInfo) -> Attempt:
-        """Run the whole scheduling cycle: search, score, assume, reserve, permit."""
-        attempt = self._begin(info)
+    def attempt(self, info: QueuedPodInfo, *, member: bool = False) -> Attempt:
+        """Run the whole scheduling cycle: search, score, assume, reserve, permit.
+
+        Of a `member` of a group without PostFilter and Permit, see `GroupCycle`.
+        """
+        attempt = self._begin(info, member=member)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
@@ -237,6 +201,9 @@ class Engine:
         if isinstance(outcome, Unschedulable):
             if outcome.raised is not None:
                 self.report_plugin(attempt.pod, outcome.raised)
+            if attempt.member:
+                # PostFilter does not run for members, which is no fault of the pod.
+                outcome.error.diagnosis.post_filter_message = ""
             rejected = failure.from_fit_error(
                 outcome.error,
                 outcome.nominating,
@@ -249,16 +216,22 @@ class Engine:
         else:
             attempt.result = attempt.chosen = outcome
 
-    def _begin(self, info: QueuedPodInfo) -> Attempt:
+    def _begin(self, info: QueuedPodInfo, *, member: bool = False) -> Attempt:
         clock, pod = self._clock, info.pod
         framework = self.frameworks[pod.spec.scheduler_name]
         state = CycleState(clock.now())
-        state.info = info
+        state.info, state.skip_post_filter = info, member
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
-        attempt.seen = self.cache.external_changes
+        attempt.seen, attempt.member = self.cache.external_changes, member
         attempt.algorithm = self.algorithms[framework.profile_name]
         attempt.algorithm.stopwatch.begin()
+        return attempt
+
+    def untried(self, info: QueuedPodInfo, why: Failure) -> Attempt:
+        """Build the failed attempt of a member whose group failed without it."""
+        attempt = self._begin(info)
+        attempt.failure = why
         return attempt
 
     def aborted(self, info: QueuedPodInfo, error: BaseException) -> Attempt:
@@ -348,13 +321,13 @@ class Engine:
         algorithm = self.algorithms.get(pod.spec.scheduler_name)
         return algorithm is not None and algorithm.suspends(pod)
 
-    async def decide(self, info: QueuedPodInfo) -> Attempt:
+    async def decide(self, info: QueuedPodInfo, *, member: bool = False) -> Attempt:
         """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
 
         Nothing is assumed yet. The owner holds back every change of its state until the end of
         `decide`, then applies all of them, and calls `commit` if there is no failure.
         """
-        attempt = self._begin(info)
+        attempt = self._begin(info, member=member)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
@@ -401,8 +374,17 @@ class Engine:
             attempt.result = None
             return
         self._nominator.delete_nominated_pod_if_exists(attempt.pod)
+        self._run(self._reserve, attempt)
+        if not attempt.member and attempt.failure is None:
+            self.permit(attempt)
+
+    def permit(self, attempt: Attempt) -> None:
+        """Run Permit; sets `failure` and undoes the assumption if a plugin rejects the pod."""
+        self._run(self._permit, attempt)
+
+    def _run(self, step: Callable[[Attempt], Failure | None], attempt: Attempt) -> None:
         try:
-            rejected = self._reserve(attempt) or self._permit(attempt)
+            rejected = step(attempt)
         except _EXITS:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
@@ -452,7 +434,7 @@ class Engine:
             if status is None:
                 return None
             point.status = status.code.label
-        return rejected_on_node(status, attempt.node_name)
+        return failure.rejected_on_node(status, attempt.node_name)
 
     def _permit(self, attempt: Attempt) -> Failure | None:
         framework = attempt.framework
@@ -462,7 +444,7 @@ class Engine:
             status, timeouts = framework.run_permit(attempt.state, attempt.pod, attempt.node_name)
             if status is not None:
                 point.status = status.code.label
-                return rejected_on_node(status, attempt.node_name)
+                return failure.rejected_on_node(status, attempt.node_name)
             if timeouts:
                 point.status = Code.WAIT.label
                 again = permit_again(framework.permit, timeouts, attempt.state, attempt.node_name)
@@ -484,14 +466,3 @@ class Engine:
             "waiting_pods": len(self.waiting_pods),
             "templates_over_budget": len(self._overruns.by_template),
         }
-
-
-def rejected_on_node(status: Status, node_name: str) -> Failure:
-    """Build the failure of a pod that Reserve or Permit rejected, over one node as upstream."""
-    diagnosis = Diagnosis(node_count=1, statuses=NodeToStatus({node_name: status}))
-    diagnosis.add(status)
-    if not status.plugin:
-        # A pod rejected without a plugin (it is being deleted) still counts as unschedulable.
-        diagnosis.unschedulable_plugins.add("")
-    diagnosis.condition_reason = status.condition_reason
-    return failure.from_fit_error(FitError(diagnosis), CLEAR_NOMINATION)

@@ -5,13 +5,14 @@ Follows schedule_one.go: handleSchedulingFailure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.framework import (
     CLEAR_NOMINATION,
     CycleState,
+    NodeToStatus,
     NominatingInfo,
     PostFilterOutcome,
     QueuedPodInfo,
@@ -31,6 +32,11 @@ CYCLE_BUDGET_EXCEEDED = (
 SET_ASIDE = (
     "not tried: a pod of the same template and namespace used up the CPU time of a scheduling "
     "cycle (kubestow.cycleTimeBudget), and a pause has to pass; `kubestow queue` shows how long"
+)
+
+GROUP_BUDGET_EXCEEDED = (
+    "the cycle of the group was given up after {used:.2f}s of CPU time; all members may use "
+    "{limit:g}s together, ten times kubestow.cycleTimeBudget. Use fewer distinct templates"
 )
 
 MAX_MESSAGE_LENGTH: Final = 32_768
@@ -169,3 +175,38 @@ def _instead(unschedulable_reason: tuple[str, str], message: str) -> tuple[str, 
 
 def _bounded(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[: MAX_MESSAGE_LENGTH - 4]} ..."
+
+
+def rejected_on_node(status: Status, node_name: str) -> Failure:
+    """Build the failure of a pod that Reserve or Permit rejected, over one node as upstream."""
+    diagnosis = Diagnosis(node_count=1, statuses=NodeToStatus({node_name: status}))
+    diagnosis.add(status)
+    if not status.plugin:
+        # A pod rejected without a plugin (it is being deleted) still counts as unschedulable.
+        diagnosis.unschedulable_plugins.add("")
+    diagnosis.condition_reason = status.condition_reason
+    return from_fit_error(FitError(diagnosis), CLEAR_NOMINATION)
+
+
+def of_group(message: str, plugin: str) -> Failure:
+    """Build the failure of a member that waits for others of its group.
+
+    No event of its own brings it back: `plugin`, which groups pods, registers none for it.
+    """
+    return Failure(
+        reason=REASON_UNSCHEDULABLE,
+        message=_bounded(message),
+        nominating=None,
+        unschedulable_plugins=frozenset((plugin,)),
+    )
+
+
+def in_group(own: Failure, group: str) -> Failure:
+    """Return the failure of a member with a text about its group before its message."""
+    return replace(own, message=_bounded(f"{group}: {own.message}"))
+
+
+def group_over_budget(used: float, limit: float) -> Failure:
+    """Build the failure of the member at which a group had used up its CPU time."""
+    text = GROUP_BUDGET_EXCEEDED.format(used=used, limit=limit)
+    return Failure(REASON_SCHEDULER_ERROR, text, None, rejected=False, pause=used)

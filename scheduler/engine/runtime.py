@@ -110,6 +110,8 @@ class Framework:
         self.pre_bind = self._at(profile, points.PRE_BIND)
         self.bind = self._at(profile, points.BIND)
         self.post_bind = self._at(profile, points.POST_BIND)
+        #: The plugin that puts pods into groups (`GroupingPlugin`), if there is one.
+        self.grouping = next(filter(_groups_pods, self.plugins.values()), None)
         self._pre_filter_slots = pre_filter_slots(self.pre_filter)
         self._synchronous = tuple(slot for slot in self._pre_filter_slots if not slot.awaited)
         #: Names of the plugins whose PreFilter is async.
@@ -429,6 +431,10 @@ class Framework:
             if lines:
                 explanations[plugin.name] = lines
         return explanations
+
+
+def _groups_pods(plugin: Any) -> bool:
+    return callable(getattr(plugin, "group_to_schedule", None))
 
 
 def _itself(plugin: Any) -> Any:

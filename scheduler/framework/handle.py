@@ -364,6 +364,13 @@ class Handle(Protocol):
         """
         ...
 
+    def serves(self, resource: str) -> bool:
+        """Whether the API server has the resource, as far as is known: one of `required_resources`.
+
+        The definition of a custom resource may come and go.
+        """
+        ...
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now, past backoff; a closed gate stays closed."""
         ...

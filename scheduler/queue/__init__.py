@@ -10,6 +10,7 @@ from scheduler.queue.queueing_hints import (
     DEFAULT_EVENTS,
     EXTENDER,
     build_hint_map,
+    identity,
     registered_resources,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "QueueStatistics",
     "SchedulingQueue",
     "build_hint_map",
+    "identity",
     "node_events",
     "pod_events",
     "registered_resources",

@@ -37,6 +37,10 @@ class QueueInvariantError(AssertionError):
 class QueueIntrospection(QueueParts):
     """The read side of `SchedulingQueue`."""
 
+    def state(self, uid: str) -> QueueState | None:
+        """Return the sub-queue in which a pod waits; None for other pods."""
+        return self._sub_queues.state(uid)
+
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and self._sub_queues.state(uid) is not None
 

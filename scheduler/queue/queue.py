@@ -157,13 +157,28 @@ class SchedulingQueue(QueueSnapshots):
             if self._sub_queues.active.pop_again:
                 self.signals.ready()
             return None
+        self._start_attempt(info)
+        return info
+
+    def waiting(self, uid: str) -> QueuedPodInfo | None:
+        """Return the record of a pod that waits in a sub-queue and that no plugin gates."""
+        info = self._sub_queues.get(uid)
+        return None if info is None or info.gated else info
+
+    def pop_member(self, info: QueuedPodInfo) -> None:
+        """Take out a `waiting` pod, backoff or not, to be attempted with others of its group."""
+        self._sub_queues.remove(info)
+        self._readmissions.discard(info.uid)
+        info.popped_early = False
+        self._start_attempt(info)
+
+    def _start_attempt(self, info: QueuedPodInfo) -> None:
         info.attempts += 1
         self._cycle += 1
         self._in_flight.start(info)
         self._retry_suppressor.attempt_started(info.uid)
         if info.unschedulable_plugins or info.pending_plugins:
             self._sub_queues.count_rejectors(info, -1)
-        return info
 
     def _readmitted(self, info: QueuedPodInfo | None) -> QueuedPodInfo | None:
         """Return this pod, or the next, past those that PreEnqueue plugins of a new profile gate.

@@ -25,9 +25,12 @@ class BackgroundTasks:
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` in a task of its own."""
-        task = asyncio.get_running_loop().create_task(_logged(work, name), name=name)
+        task = self._loop().create_task(_logged(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     async def finished(self) -> None:
         """Wait until all tasks have ended."""

@@ -18,9 +18,8 @@ import structlog
 from scheduler.client.binding import PodMovedOnError
 from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, Failure, WaitingPod
-from scheduler.engine.engine import rejected_on_node
 from scheduler.engine.errors import AttemptError, failed
-from scheduler.engine.failure import from_status
+from scheduler.engine.failure import from_status, rejected_on_node
 from scheduler.engine.plugin_calls import (
     BIND,
     POST_BIND,
@@ -34,6 +33,7 @@ from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
+from scheduler.service.binding_barrier import BindingBarrier
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
 from scheduler.service.inbox import Inbox
@@ -95,6 +95,8 @@ class BindingCycle:
         self.under_way: dict[str, Attempt] = {}
         #: Where a recording is told of every step; None while there is none.
         self.journal: Journal | None = None
+        #: Barriers of members of groups, by UID.
+        self._barriers: dict[str, BindingBarrier] = {}
         #: Called with each attempt whose binding cycle has ended.
         self.on_end: Callable[[Attempt], None] | None = None
         #: PreBind work under way, and the message for those whose work a preemptor stopped; by UID.
@@ -110,6 +112,16 @@ class BindingCycle:
         work.cancel()
         return True
 
+    def bind_together(self, group: str, attempts: Sequence[Attempt]) -> None:
+        """Bind none of these before PreBind of all of them has ended; call before they `run`."""
+        recheck = self._recheck
+
+        def changed(attempt: Attempt) -> Failure | None:
+            return None if recheck is None else recheck.check(self._engine, attempt)
+
+        barrier = BindingBarrier(group, attempts, self._engine.cache.is_assumed, changed)
+        self._barriers.update((attempt.info.uid, barrier) for attempt in attempts)
+
     async def run(self, attempt: Attempt) -> None:
         """Run the whole cycle; raises only when cancelled."""
         try:
@@ -117,6 +129,7 @@ class BindingCycle:
                 if attempt.waiting is not None:
                     failure = await self._wait_at_permit(attempt, attempt.waiting)
                     if failure is not None:
+                        self._leave_barrier(attempt, failure)
                         self._inbox.submit(partial(self.failed, attempt, failure))
                         return
             except asyncio.CancelledError:
@@ -130,10 +143,17 @@ class BindingCycle:
                 self._metrics.binding_cycles(-1)
                 self._slots.release()
         finally:
+            if self._barriers:
+                self._leave_barrier(attempt)
             if attempt.info.uid in self.under_way:
                 del self.under_way[attempt.info.uid]
             if self.on_end is not None:
                 self.on_end(attempt)
+
+    def _leave_barrier(self, attempt: Attempt, failure: Failure | None = None) -> None:
+        barrier = self._barriers.pop(attempt.info.uid, None)
+        if barrier is not None:
+            barrier.leave(attempt, failure)
 
     async def _after_permit(self, attempt: Attempt) -> None:
         try:
@@ -147,6 +167,7 @@ class BindingCycle:
         if failure is None:
             self._inbox.submit(partial(self.succeeded, attempt))
         else:
+            self._leave_barrier(attempt, failure)
             self._inbox.submit(partial(self.failed, attempt, failure))
 
     async def _bind(self, attempt: Attempt) -> Failure | None:
@@ -156,6 +177,9 @@ class BindingCycle:
         self._inbox.submit(partial(self.done, attempt))
         if groups:
             await self._pre_bind_all(attempt, groups)
+        barrier = self._barriers.get(attempt.info.uid)
+        if barrier is not None and (undone := await barrier.arrive(attempt)) is not None:
+            return undone
         changed = None if self._recheck is None else self._recheck.begin(self._engine, attempt)
         if changed is not None:
             return changed

@@ -99,6 +99,10 @@ class ServiceHandle:
         """Whether RBAC allows it, as far as is known."""
         return self._state.permissions.may(verb, resource)
 
+    def serves(self, resource: str) -> bool:
+        """Whether the API server has the resource, as far as is known."""
+        return self._state.permissions.serves(resource)
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
         self._state.inbox.submit(partial(self._scheduling().queue.activate, list(pods)))

@@ -22,7 +22,7 @@ class NodeRecheck:
 
     def begin(self, engine: Engine, attempt: Attempt) -> Failure | None:
         """Check a pod that is about to be bound; a failure means that it must not be."""
-        failure = self._check(engine, attempt)
+        failure = self.check(engine, attempt)
         if failure is None:
             self._binding[attempt.info.uid] = engine, attempt
         return failure
@@ -30,7 +30,7 @@ class NodeRecheck:
     def precondition(self, pod: Pod) -> str:
         """Return why the bind request of `pod` must not be sent; empty if it may."""
         binding = self._binding.get(pod.metadata.uid)
-        failure = None if binding is None else self._check(*binding)
+        failure = None if binding is None else self.check(*binding)
         if failure is None:
             return ""
         self._failures[pod.metadata.uid] = failure
@@ -41,7 +41,8 @@ class NodeRecheck:
         self._binding.pop(attempt.info.uid, None)
         return self._failures.pop(attempt.info.uid, None)
 
-    def _check(self, engine: Engine, attempt: Attempt) -> Failure | None:
+    def check(self, engine: Engine, attempt: Attempt) -> Failure | None:
+        """Return why a pod no longer fits on its node; None if nobody else changed that."""
         if not engine.changed_by_others(attempt):
             return None
         failure = engine.recheck(attempt)

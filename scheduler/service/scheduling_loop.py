@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.decisions import DecisionRecorder
-from scheduler.engine import Attempt, Engine
+from scheduler.engine import Attempt, Engine, GroupResult
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
+from scheduler.framework.grouping import GroupToSchedule
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.binding_slots import BindingSlots
@@ -25,8 +26,9 @@ from scheduler.service.failure_handler import (
     EVENT_FAILED_SCHEDULING,
     FailureHandler,
 )
+from scheduler.service.group_scheduling import GroupScheduling
 from scheduler.service.inbox import Inbox
-from scheduler.service.recording.journal import LEADER, RELIST, Journal
+from scheduler.service.recording.journal import GROUP, LEADER, RELIST, Journal
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +78,10 @@ class SchedulingLoop:
         self._steady = asyncio.Event()
         self._steady.set()
         self._stopping = False
-        self._deciding: asyncio.Task[Attempt] | None = None
+        self._groups = GroupScheduling(
+            engine, queue, binding, decisions, clock, self.schedule, self._outcome
+        )
+        self._deciding: asyncio.Task[Any] | None = None
         #: Set while no cycle is suspended.
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -195,16 +200,72 @@ class SchedulingLoop:
             if info is None:
                 return False
             if self._engine.suspends(info.pod):
-                attempt = await self.schedule_suspended(info)
+                attempts = await self._schedule_next_suspended(info)
                 end = 0.0
             else:
-                attempt = self.schedule(info)
-            if attempt is not None:
-                self._binding.under_way[info.uid] = attempt
-                cycles.create_task(self._binding.run(attempt), name=f"bind {info.key}")
+                attempts = self.schedule_next(info)
+            for attempt in attempts:
+                self._binding.under_way[attempt.info.uid] = attempt
+                cycles.create_task(self._binding.run(attempt), name=f"bind {attempt.info.key}")
             if self._clock.monotonic() >= end:
                 return True
         return False
+
+    def schedule_next(self, info: QueuedPodInfo) -> Sequence[Attempt]:
+        """Attempt a popped pod, with its group if it has one.
+
+        Returns the attempts whose binding cycles are next.
+        """
+        group = self._groups.group_of(info)
+        if group is not None:
+            return self._schedule_group(info, group)
+        attempt = self.schedule(info)
+        return () if attempt is None else (attempt,)
+
+    async def _schedule_next_suspended(self, info: QueuedPodInfo) -> Sequence[Attempt]:
+        """Do as `schedule_next`, for a pod whose cycle may be suspended."""
+        group = self._groups.group_of(info)
+        if group is not None:
+            return await self._schedule_group_suspended(info, group)
+        attempt = await self.schedule_suspended(info)
+        return () if attempt is None else (attempt,)
+
+    def _schedule_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> Sequence[Attempt]:
+        if self._skip(info, info.pod):
+            return ()
+        if self.journal is not None:
+            self.journal.end(GROUP)
+        return self._groups.schedule(info, group)
+
+    async def _schedule_group_suspended(
+        self, info: QueuedPodInfo, group: GroupToSchedule
+    ) -> Sequence[Attempt]:
+        """Try a group whose cycle may wait; all changes of state wait in the inbox meanwhile.
+
+        What they change for the members counts at the barrier before the first bind.
+        """
+        if self._skip(info, info.pod):
+            return ()
+        if self.journal is not None:
+            self.journal.end(GROUP)
+        self._inbox.suspend()
+        self._resumed.clear()
+        self._deciding = asyncio.create_task(
+            self._groups.cycle(info, group).run(), name=f"decide {group.name}"
+        )
+        try:
+            result: GroupResult = await self._deciding
+            await self._steady.wait()
+            return self._groups.settle(info, group, result)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            return ()
+        finally:
+            self._deciding = None
+            await self._catch_up()
+            self._inbox.resume()
+            self._resumed.set()
 
     def schedule(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""

@@ -119,7 +119,7 @@ class OfflineBackground(BackgroundTasks):
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
-        self._loop = loop
+        self._world_loop = loop
         #: Drop the work instead: for decisions that nobody carries out.
         self.dropped = False
 
@@ -129,6 +129,10 @@ class OfflineBackground(BackgroundTasks):
             work.close()
         else:
             super().start(work, name)
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        # Objects may change before the loop of the world runs.
+        return self._world_loop
 
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
         """Return what has not ended."""

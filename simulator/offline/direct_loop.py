@@ -108,14 +108,12 @@ class DirectLoop:
             info = self._queue.pop()
             if info is None:
                 break
-            attempt = self._cycles.schedule(info)
-            if attempt is None:
-                continue
-            self._binding.under_way[info.uid] = attempt
-            if attempt.waiting is None and self._needs_no_task(attempt.framework):
-                prompt.append(attempt)
-            else:
-                self._go_on(attempt, self._binding.run(attempt))
+            for attempt in self._cycles.schedule_next(info):
+                self._binding.under_way[attempt.info.uid] = attempt
+                if attempt.waiting is None and self._needs_no_task(attempt.framework):
+                    prompt.append(attempt)
+                else:
+                    self._go_on(attempt, self._binding.run(attempt))
         return prompt
 
     def _bind(self, attempt: Attempt) -> None:

@@ -110,6 +110,11 @@ class PermissionState:
             for permission, verbs in self._missing.items()
         )
 
+    def serves(self, resource: str) -> bool:
+        """Whether the API server has a declared resource, as far as is known."""
+        permission = self._of(resource_of(resource))
+        return permission is None or not self._is_absent(permission)
+
     # -- what others find out ----------------------------------------------------------------------
 
     def contacted(self, resource: Resource[Any], error: RequestError | None) -> bool:

@@ -38,12 +38,14 @@ MAX_PENDING: Final = 20_000
 RELIST: Final = "relist"
 LEADER: Final = "leader"
 RELOAD: Final = "reload"
+GROUP: Final = "group"
 SLOW_READER: Final = "slow-reader"
 FAILED: Final = "failed"
 REASONS: Final = {
     RELIST: "a resource was listed anew",
     LEADER: "this replica stopped leading",
     RELOAD: "the configuration was replaced",
+    GROUP: "a pod group was scheduled, which a replay cannot repeat",
     SLOW_READER: f"the reader fell more than {MAX_PENDING} entries behind",
     FAILED: "recording an event failed; the log of the scheduler has the error",
 }

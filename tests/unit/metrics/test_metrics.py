@@ -56,6 +56,10 @@ UPSTREAM = {
     "cache_size": ("gauge", "type"),
     "unschedulable_pods": ("gauge", "plugin profile"),
     "goroutines": ("gauge", "operation"),
+    "podgroup_schedule_attempts_total": ("counter", "result profile"),
+    "podgroup_scheduling_attempt_duration_seconds": (
+        "histogram", "result profile", 0.001, 16.384, 15,
+    ),
 }  # fmt: skip
 
 UPSTREAM_NOT_SERVED = """
@@ -64,8 +68,7 @@ UPSTREAM_NOT_SERVED = """
     preemption_goroutines_duration_seconds preemption_goroutines_execution_total
     async_api_call_execution_total async_api_call_execution_duration_seconds
     pending_async_api_calls resourceclaim_creates_total dra_bindingconditions_allocations_total
-    dra_bindingconditions_wait_duration_seconds podgroup_schedule_attempts_total
-    podgroup_scheduling_attempt_duration_seconds podgroup_scheduling_algorithm_duration_seconds
+    dra_bindingconditions_wait_duration_seconds podgroup_scheduling_algorithm_duration_seconds
     scheduler_volume_binder_cache_requests_total scheduler_volume_scheduling_stage_error_total
 """
 
@@ -319,6 +322,12 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: _plugin(m).gauge("scheduler_resource_quota_inflight", "n", "q", "cpu", value=1.5),
      "scheduler_resource_quota_inflight",
      {"namespace": "n", "resource_quota": "q", "resource": "cpu"}, 1.5),
+    (lambda m: _plugin(m).count("scheduler_podgroup_schedule_attempts_total", "scheduled", "p"),
+     "scheduler_podgroup_schedule_attempts_total", {"result": "scheduled", "profile": "p"}, 1),
+    (lambda m: _plugin(m).observe(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds", "scheduled", "p", value=1.5),
+     "scheduler_podgroup_scheduling_attempt_duration_seconds_sum",
+     {"result": "scheduled", "profile": "p"}, 1.5),
     (lambda m: m.quota.written(), "scheduler_resource_quota_writer_writes_total", {}, 1),
     (lambda m: m.quota.failed(), "scheduler_resource_quota_writer_errors_total", {}, 1),
     (lambda m: _plugin(m).gauge("scheduler_resource_quota_ledger_drift", value=2),

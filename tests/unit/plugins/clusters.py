@@ -64,6 +64,9 @@ class Objects:
     def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
         """Subscribe to trials, of which there are none."""
 
+    def on_time(self, work: object) -> None:
+        """Do nothing: no time passes here."""
+
     def on_synced(self, callback: Callable[[], None]) -> None:
         """Subscribe to the end of the first lists, which `synced` reports."""
         self._synced.append(callback)
@@ -159,6 +162,7 @@ class Cluster:
         return cast(
             "Handle",
             SimpleNamespace(
+                profile_name="default-scheduler",
                 table=self.table,
                 feature_gates=gates,
                 api=api,

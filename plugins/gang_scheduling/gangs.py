@@ -1,0 +1,230 @@
+"""Gangs: the groups of the process, fed by the watches, and the members that they hold.
+
+One object for all profiles with the plugin. It requeues pods itself, so that the plugin registers
+no events: what happens in one group concerns no other. Members are let in when their group becomes
+ready, gated again when it is not ready any more, and their texts are renewed after a while.
+
+Invariant: a held member is one that PreEnqueue rejected last. Deadlines are monotonic times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from plugins.gang_scheduling.messages import why_held
+from scheduler.api.pod import Pod
+from scheduler.api.pod_groups import POD_GROUPS, PodGroup
+from scheduler.framework import Handle
+from scheduler.groups import Group, GroupKey, MemberState, PodGroups
+
+SUCCEEDED: Final = "Succeeded"
+
+RENEW_SECONDS: Final = 1.0
+"""Time after which the texts of held members are renewed, for a thousand members or fewer."""
+
+MEMBERS_PER_SECOND: Final = 1_000
+"""Held members whose texts are renewed within `RENEW_SECONDS`; larger groups wait longer."""
+
+REPLACEMENT_SECONDS: Final = 30.0
+"""Time that a started group waits for replacements, after its last change."""
+
+UNSERVED_SECONDS: Final = 30.0
+"""Time after which a group without an object looks again whether the resource is served."""
+
+
+class Gangs:
+    """Implements `framework.TimedWork`."""
+
+    def __init__(self, handle: Handle, plugin: str) -> None:
+        self.groups = PodGroups()
+        #: The scheduler names of the profiles with the plugin.
+        self.profiles: set[str] = set()
+        self.on_timer: Callable[[], None] = lambda: None
+        self._handle = handle
+        self._plugin = plugin
+        #: UIDs of members that PreEnqueue rejected, by group.
+        self._held: dict[GroupKey, dict[str, None]] = {}
+        #: Groups in which PreEnqueue saw a new pod that its watch event has not reported yet.
+        self._noticed: set[GroupKey] = set()
+        #: Groups whose last cycle failed, with its message.
+        self.failed: dict[GroupKey, str] = {}
+        #: When the members of a group are looked at again, and when it is tried below its minimum.
+        self._renew: dict[GroupKey, float] = {}
+        self._resume: dict[GroupKey, float] = {}
+        #: Names and UIDs of members that ended by themselves, as many as may count.
+        self._ended: dict[GroupKey, list[tuple[str, str]]] = {}
+        self._next_due: float | None = None
+        subscriptions = handle.subscriptions
+        subscriptions.on_object("pods", self._pod_changed)
+        subscriptions.on_object(POD_GROUPS, self._object_changed)
+        subscriptions.on_time(self)
+
+    # -- PreEnqueue ------------------------------------------------------------------------------
+
+    def why_held(self, pod: Pod) -> str:
+        """Return why PreEnqueue must hold the pod, and take note; empty if it must not."""
+        before = self.groups.of(pod.uid)
+        changed = self.groups.observe(pod, ours=True)
+        if changed is not None:
+            self._noticed.add(changed.key)
+        group = self.groups.of(pod.uid)
+        if before is not None and before is not group:
+            self._left(before, pod.uid)
+        if group is None:
+            return ""
+        text = "" if self._unserved(group) else why_held(group)
+        held = self._held.setdefault(group.key, {})
+        if not text:
+            held.pop(pod.uid, None)
+            return ""
+        held[pod.uid] = None
+        if group.terms is None:
+            self._plan(self._renew, group.key, UNSERVED_SECONDS)
+        return text
+
+    def _unserved(self, group: Group) -> bool:
+        """Whether the API server has no PodGroups at all: a label alone cannot hold a pod."""
+        return group.terms is None and not self._handle.serves(POD_GROUPS)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        groups = self.groups
+        pod = old if new is None else new
+        assert pod is not None
+        before = groups.of(pod.uid)
+        if new is None or (new.terminating and not new.spec.node_name):
+            if before is not None:
+                groups.forget(pod.uid)
+                if pod.spec.node_name and not pod.terminating:
+                    self._note_end(before, pod)
+                self._left(before, pod.uid)
+            return
+        changed = groups.observe(new, ours=new.spec.scheduler_name in self.profiles)
+        group = groups.of(new.uid)
+        if before is not None and before is not group:
+            self._left(before, new.uid)
+        # PreEnqueue may have seen it first; it cannot requeue other pods while it runs.
+        if group is not None and (changed is not None or group.key in self._noticed):
+            self._noticed.discard(group.key)
+            self._changed(group)
+
+    def _note_end(self, group: Group, pod: Pod) -> None:
+        """Remember a member that ended by itself: if others wait one day, it is looked up."""
+        ended = self._ended.setdefault(group.key, [])
+        minimum = 0 if group.terms is None else group.terms.minimum
+        if len(ended) < minimum:
+            ended.append((pod.metadata.name, pod.uid))
+
+    async def _count_successes(self, key: GroupKey, ended: list[tuple[str, str]]) -> None:
+        """Count the members that ended well.
+
+        A pod that ends leaves the watch, which shows its state before that; so it is read once.
+        """
+        for name, uid in ended:
+            pod = await self._handle.api.get("pods", name, key.namespace)
+            group = self.groups.get(key)
+            if group is None:
+                return
+            if pod is not None and pod.metadata.uid == uid and pod.status.phase == SUCCEEDED:
+                group.succeed()
+                self._changed(group)
+
+    def _left(self, group: Group, uid: str) -> None:
+        """Handle that a pod is no member of a group any more."""
+        held = self._held.get(group.key)
+        if held is not None:
+            held.pop(uid, None)
+        self._changed(group)
+
+    def _object_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        if new is not None:
+            self._changed(self.groups.set_object(new))
+        elif old is not None:
+            group = self.groups.remove_object(old)
+            if group is not None:
+                self._changed(group)
+            else:
+                self._forget(GroupKey(old.metadata.namespace, old.metadata.name))
+
+    def _changed(self, group: Group) -> None:
+        """Let members in, or hold them, as the group says now."""
+        key = group.key
+        if self.groups.get(key) is not group:
+            self._forget(key)
+            return
+        held = self._held.get(key) or {}
+        if group.ready:
+            self._resume.pop(key, None)
+            if held:
+                self._handle.recheck(list(held))
+            if key in self.failed:
+                self._handle.wake(list(group.members(MemberState.PENDING)), self._plugin)
+            return
+        let_in = [uid for uid in group.members(MemberState.PENDING) if uid not in held]
+        if let_in:
+            self._handle.recheck(let_in)
+        elif held:
+            self._plan(self._renew, key, max(RENEW_SECONDS, len(held) / MEMBERS_PER_SECOND))
+        if group.short_after_start:
+            self._resume.pop(key, None)
+            self._plan(self._resume, key, REPLACEMENT_SECONDS)
+            ended = self._ended.pop(key, None)
+            if ended:
+                look_up = self._count_successes(key, ended)
+                self._handle.run_in_background(look_up, f"ended members of {key}")
+
+    def _forget(self, key: GroupKey) -> None:
+        for each in (self._held, self.failed, self._renew, self._resume, self._ended):
+            each.pop(key, None)
+        self._noticed.discard(key)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _plan(self, deadlines: dict[GroupKey, float], key: GroupKey, seconds: float) -> None:
+        """Set a deadline, unless there is one already."""
+        if key in deadlines:
+            return
+        due = deadlines[key] = self._handle.clock.monotonic() + seconds
+        if self._next_due is None or due < self._next_due:
+            self._next_due = due
+            self.on_timer()
+
+    def next_due(self) -> float | None:
+        """Return the earliest deadline."""
+        return self._next_due
+
+    def run_due(self) -> None:
+        """Renew the texts of groups, and let started groups go on without replacements."""
+        now = self._handle.clock.monotonic()
+        for key in _due(self._resume, now):
+            group = self.groups.get(key)
+            if group is not None and group.short_after_start:
+                group.resume()
+                self._changed(group)
+        for key in _due(self._renew, now):
+            held = self._held.get(key)
+            if held:
+                self._handle.recheck(list(held))
+        deadlines = [*self._renew.values(), *self._resume.values()]
+        self._next_due = min(deadlines, default=None)
+
+    # -- inspection ------------------------------------------------------------------------------
+
+    def held(self, key: GroupKey) -> Collection[str]:
+        """Return the UIDs of the members that PreEnqueue holds."""
+        return self._held.get(key, {}).keys()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return numbers of groups and members."""
+        found = self.groups.statistics()
+        return {"groups": found.groups, "members": found.members, "held": found.held}
+
+
+def _due(deadlines: dict[GroupKey, float], now: float) -> list[GroupKey]:
+    """Take out the keys whose time has come."""
+    due = [key for key, time in deadlines.items() if time <= now]
+    for key in due:
+        del deadlines[key]
+    return due

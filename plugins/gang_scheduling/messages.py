@@ -1,0 +1,43 @@
+"""Texts about groups, for the conditions of their pods."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.groups import Group
+
+WAITING: Final = "WaitingForGang"
+"""Reason of the condition PodScheduled while a pod waits for other members, or for the object."""
+
+GANG_SCHEDULED: Final = "GangScheduled"
+FAILED_SCHEDULING: Final = "FailedScheduling"
+"""Reasons of Events on the PodGroup."""
+
+NO_OBJECT: Final = "pod group {key}: there is no such PodGroup"
+REFUSED: Final = "pod group {key}: {why}"
+TWO_PROFILES: Final = (
+    "pod group {key}: its pods have the schedulerNames {names}; all of them need the same one"
+)
+TOO_FEW: Final = "pod group {key}: {exist} of {minimum} pods exist"
+GATED: Final = "{count} of them with scheduling gates"
+FOREIGN: Final = "{count} more belong to other schedulers and have no node yet"
+
+
+def why_held(group: Group) -> str:
+    """Return why no pending member of a group can be tried; empty if they can be."""
+    if group.ready:
+        return ""
+    key, terms = group.key, group.terms
+    if terms is None:
+        return NO_OBJECT.format(key=key)
+    if terms.refused:
+        return REFUSED.format(key=key, why=terms.refused)
+    if len(group.profiles) > 1:
+        return TWO_PROFILES.format(key=key, names=" and ".join(group.profiles))
+    counts = group.counts
+    parts = [TOO_FEW.format(key=key, exist=counts.existing, minimum=terms.minimum)]
+    if counts.gated:
+        parts.append(GATED.format(count=counts.gated))
+    if counts.foreign:
+        parts.append(FOREIGN.format(count=counts.foreign))
+    return ", ".join(parts)

@@ -1,0 +1,148 @@
+"""GangScheduling: the pods of a PodGroup start together or not at all.
+
+Reads PodGroups of `scheduling.x-k8s.io/v1alpha1` and the label `scheduling.x-k8s.io/pod-group`.
+PreEnqueue holds the members until the group has an object and enough of them; the scheduler then
+tries all of them in one cycle (`scheduler.framework.grouping`). Nobody waits at Permit, so groups
+do not block each other. docs/gang-scheduling.md describes it for users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from plugins.gang_scheduling.gangs import Gangs
+from plugins.gang_scheduling.messages import FAILED_SCHEDULING, GANG_SCHEDULED, WAITING, why_held
+from scheduler.api.meta import Named
+from scheduler.api.pod import Pod
+from scheduler.api.pod_groups import POD_GROUPS, PodGroup
+from scheduler.api.storage import ObjectReference
+from scheduler.framework import (
+    ClusterEventWithHint,
+    Code,
+    CycleState,
+    Handle,
+    NoArgs,
+    Status,
+    plugin_names,
+)
+from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
+from scheduler.groups import Group, MemberState
+
+ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
+DURATION: Final = "scheduler_podgroup_scheduling_attempt_duration_seconds"
+
+
+class GangScheduling:
+    """Idle for pods without the label."""
+
+    name: ClassVar[str] = plugin_names.GANG_SCHEDULING
+    #: Which members are assumed is known to this instance only.
+    restart_on_change: ClassVar[bool] = True
+    required_resources: ClassVar[tuple[str, ...]] = (POD_GROUPS,)
+    resource_types: ClassVar[Mapping[str, type[Named]]] = {POD_GROUPS: PodGroup}
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self._handle = handle
+        self.gangs: Gangs = handle.shared(self.name, lambda: Gangs(handle, self.name))
+        self.gangs.profiles.add(handle.profile_name)
+
+    # -- extension points ------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """Hold a member whose group is not ready."""
+        text = self.gangs.why_held(pod)
+        if not text:
+            return None
+        return Status(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            (text,),
+            condition_reason=WAITING,
+            skip_post_filter=True,
+        )
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Count the member as placed."""
+        self.gangs.groups.reserved(pod.uid)
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Count the member as pending again."""
+        self.gangs.groups.unreserved(pod.uid, pod.spec.scheduler_name)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return no events: `Gangs` requeues the members of a group that changed."""
+        return ()
+
+    def explain(self, pod: Pod) -> Sequence[str]:
+        """Return what the group of a pod has, needs and waits for."""
+        group = self.gangs.groups.of(pod.uid)
+        if group is None:
+            return ()
+        lines = [f"pod group {group.key}: {_counted(group)}"]
+        held = why_held(group)
+        failed = self.gangs.failed.get(group.key)
+        if held and MemberState.BOUND is not group.state(pod.uid):
+            lines.append(held)
+        elif failed and group.need:
+            lines.append(f"its last attempt failed: {failed}")
+        return lines
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def group_to_schedule(self, pod: Pod) -> GroupToSchedule | None:
+        """Return the pending members of a group that needs several at once."""
+        group = self.gangs.groups.of(pod.uid)
+        if group is None or group.terms is None:
+            return None
+        need = group.need
+        if not need:
+            return None
+        return GroupToSchedule(
+            self.name,
+            f"pod group {group.key}",
+            need + group.have,
+            need,
+            tuple(group.members(MemberState.PENDING)),
+        )
+
+    def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
+        """Record the result in metrics, and in an Event on the PodGroup when it changed."""
+        result = "scheduled" if outcome.scheduled else "unschedulable"
+        self._handle.metrics.count(ATTEMPTS, result, self._handle.profile_name)
+        self._handle.metrics.observe(
+            DURATION, result, self._handle.profile_name, value=outcome.seconds
+        )
+        known = self.gangs.groups.of(pod.uid)
+        if known is None or known.terms is None:
+            return
+        before = self.gangs.failed.pop(known.key, None)
+        if outcome.scheduled:
+            note = f"{outcome.fit} pods have a node and are bound together"
+            self._record(known, "Normal", GANG_SCHEDULED, note)
+            return
+        self.gangs.failed[known.key] = outcome.message
+        if outcome.message != before:
+            self._record(known, "Warning", FAILED_SCHEDULING, outcome.message)
+
+    def _record(self, group: Group, kind: str, reason: str, note: str) -> None:
+        assert group.terms is not None
+        about = ObjectReference(
+            api_version="scheduling.x-k8s.io/v1alpha1",
+            kind="PodGroup",
+            namespace=group.key.namespace,
+            name=group.key.name,
+            uid=group.terms.uid,
+        )
+        self._handle.events.record(about, kind, reason, "Scheduling", note)
+
+
+def _counted(group: Group) -> str:
+    counts, terms = group.counts, group.terms
+    minimum = "unknown" if terms is None else str(terms.minimum)
+    parts = [
+        f"{number} {name}"
+        for name, number in counts._asdict().items()
+        if number and name != "foreign"
+    ]
+    return f"minimum {minimum}; {', '.join(parts) or 'no members'}"

@@ -1,0 +1,82 @@
+"""BindingBarrier: the members of a group are bound once all of them are ready, or none is.
+
+Each binding cycle arrives here after PreBind. When the last one has arrived, every member is
+checked once more: it must still be assumed, and its node must still fit if others have changed it.
+Nothing else runs between this check and the first bind. A member that fails before undoes all of
+them. From the first bind on nothing can be taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from scheduler.engine import Attempt, Failure
+from scheduler.engine.failure import REASON_UNSCHEDULABLE
+
+UNDONE: Final = "{group}: not bound, because member {pod} could not be: {why}"
+LEFT: Final = "it was deleted or its binding cycle ended"
+
+
+class BindingBarrier:
+    """One group. Touched from the scheduling loop's event loop only."""
+
+    def __init__(
+        self,
+        group: str,
+        attempts: Sequence[Attempt],
+        is_assumed: Callable[[str], bool],
+        recheck: Callable[[Attempt], Failure | None],
+    ) -> None:
+        """Prepare; `recheck` returns why a member no longer fits on its node."""
+        self._group = group
+        self._attempts = {attempt.info.uid: attempt for attempt in attempts}
+        self._is_assumed = is_assumed
+        self._recheck = recheck
+        self._arrived: set[str] = set()
+        self._open = asyncio.Event()
+        #: UID and failure of the member because of which nobody is bound.
+        self._broken: tuple[str, Failure] | None = None
+
+    async def arrive(self, attempt: Attempt) -> Failure | None:
+        """Wait for the other members; return why this one must not be bound, or None."""
+        self._arrived.add(attempt.info.uid)
+        if self._open.is_set():
+            return self._failure_of(attempt)
+        if len(self._arrived) == len(self._attempts):
+            self._decide()
+        else:
+            await self._open.wait()
+        return self._failure_of(attempt)
+
+    def leave(self, attempt: Attempt, failure: Failure | None = None) -> None:
+        """Note the end of a binding cycle; one that never arrived keeps all others from binding."""
+        if attempt.info.uid not in self._arrived and not self._open.is_set():
+            self._break(attempt, failure or _left())
+
+    def _decide(self) -> None:
+        for uid, attempt in self._attempts.items():
+            failure = self._recheck(attempt) if self._is_assumed(uid) else _left()
+            if failure is not None:
+                self._break(attempt, failure)
+                return
+        self._open.set()
+
+    def _break(self, attempt: Attempt, failure: Failure) -> None:
+        self._broken = attempt.info.uid, failure
+        self._open.set()
+
+    def _failure_of(self, attempt: Attempt) -> Failure | None:
+        if self._broken is None:
+            return None
+        uid, failure = self._broken
+        if uid == attempt.info.uid:
+            return failure
+        pod = self._attempts[uid].info.key
+        text = UNDONE.format(group=self._group, pod=pod, why=failure.message)
+        return Failure(reason=REASON_UNSCHEDULABLE, message=text, nominating=None)
+
+
+def _left() -> Failure:
+    return Failure(reason=REASON_UNSCHEDULABLE, message=LEFT, nominating=None)

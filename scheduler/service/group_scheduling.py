@@ -1,0 +1,116 @@
+"""GroupScheduling: carries out the cycles of pod groups, for the scheduling loop.
+
+A group is tried when one of its members is popped; the others are taken from wherever they wait.
+After a failure one member of each template waits for the events of its rejectors, and brings the
+group back; the others stay among the unschedulable pods, so that an event is cheap however large
+the waiting groups are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scheduler.decisions import DecisionRecorder
+from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
+from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
+from scheduler.queue import QueueState, SchedulingQueue
+from scheduler.service.binding_cycle import BindingCycle
+
+
+class GroupScheduling:
+    """The part of `SchedulingLoop` that is about groups."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: SchedulingQueue,
+        binding: BindingCycle,
+        decisions: DecisionRecorder,
+        clock: Clock,
+        schedule: Callable[[QueuedPodInfo], Attempt | None],
+        outcome: Callable[[Attempt], Attempt | None],
+    ) -> None:
+        """Wire it; `schedule` attempts a single pod, `outcome` handles an ended attempt."""
+        self._engine = engine
+        self._queue = queue
+        self._binding = binding
+        self._decisions = decisions
+        self._clock = clock
+        self._schedule = schedule
+        self._outcome = outcome
+
+    def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
+        """Return the group with which a popped pod must be tried; None for a single pod."""
+        grouping = self._grouping(info)
+        return None if grouping is None else grouping.group_to_schedule(info.pod)
+
+    def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
+        """Try the group of a popped pod; return the attempts whose binding cycles are next."""
+        return self.settle(info, group, run_synchronously(self.cycle(info, group).run()))
+
+    def cycle(self, info: QueuedPodInfo, group: GroupToSchedule) -> GroupCycle:
+        """Return the cycle of the group of a popped pod."""
+        waiting = (self._queue.waiting(uid) for uid in group.members if uid != info.uid)
+        infos = [info, *(each for each in waiting if each is not None and _wanted(each))]
+
+        return GroupCycle(
+            self._engine,
+            group,
+            infos,
+            monotonic=self._clock.monotonic,
+            take=self._take,
+            on_placed=self._decisions.record,
+        )
+
+    def settle(
+        self, info: QueuedPodInfo, group: GroupToSchedule, result: GroupResult
+    ) -> list[Attempt]:
+        """Handle the result; return the attempts whose binding cycles are next."""
+        grouping = self._grouping(info)
+        if grouping is not None:
+            grouping.group_decided(info.pod, group, result.outcome)
+        if not result.outcome.scheduled:
+            self._failed(result)
+            return []
+        placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
+        self._binding.bind_together(group.name, placed)
+        # Members beyond the minimum are single pods now, which may preempt others.
+        rest = [attempt.info for attempt in result.failed]
+        for member in result.untried:
+            self._take(member)
+            rest.append(member)
+        alone = (self._schedule(member) for member in rest)
+        return [*placed, *(attempt for attempt in alone if attempt is not None)]
+
+    def _failed(self, result: GroupResult) -> None:
+        decisions, why = self._decisions, result.untried_failure
+        for attempt in result.failed:
+            assert attempt.failure is not None
+            if attempt.chosen is None:
+                decisions.record(attempt)
+            else:
+                decisions.failed(attempt, attempt.failure)
+            self._outcome(attempt)
+        for info in result.untried:
+            if why is None or self._queue.state(info.uid) is QueueState.UNSCHEDULABLE:
+                # It waits already, for a member of its group.
+                continue
+            self._take(info)
+            attempt = self._engine.untried(info, why)
+            decisions.record(attempt)
+            self._outcome(attempt)
+
+    def _take(self, info: QueuedPodInfo) -> None:
+        """Put a member in flight, unless it is the one that was popped."""
+        if self._queue.state(info.uid) is not None:
+            self._queue.pop_member(info)
+
+    def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
+        framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
+        return None if framework is None else framework.grouping
+
+
+def _wanted(info: QueuedPodInfo) -> bool:
+    return not info.pod.terminating

@@ -1,0 +1,140 @@
+"""Gangs on a stock API server: the resource comes, two gangs compete, a leader dies in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from testing.control_plane.admin import ApiError
+from testing.control_plane.control_plane import ControlPlane
+from testing.control_plane.kubestow import start_kubestow
+from tests.envtest.workload import Workload, until
+
+pytestmark = pytest.mark.envtest
+
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITION: Final = Path(__file__).parents[2] / "examples" / "gang" / "crd.yaml"
+LABEL: Final = "scheduling.x-k8s.io/pod-group"
+ENABLED: Final = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+PROFILES: Final = {"profiles": [{"schedulerName": "kubestow", "plugins": ENABLED}]}
+
+
+@pytest.fixture
+def served(control_plane: ControlPlane) -> Iterator[None]:
+    """Serve PodGroups."""
+    (definition,) = yaml.safe_load_all(DEFINITION.read_text(encoding="utf-8"))
+    control_plane.admin.request("POST", DEFINITIONS, definition)
+    name = definition["metadata"]["name"]
+    yield
+    control_plane.admin.request("DELETE", f"{DEFINITIONS}/{name}")
+    until(lambda: gone(control_plane, name), "the definition is gone")
+
+
+def gone(control_plane: ControlPlane, name: str) -> bool:
+    try:
+        control_plane.admin.request("GET", f"{DEFINITIONS}/{name}")
+    except ApiError:
+        return True
+    return False
+
+
+def add_group(control_plane: ControlPlane, work: Workload, name: str, minimum: int) -> None:
+    """Create a PodGroup as soon as the API server takes it."""
+    path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{work.namespace}/podgroups"
+    body = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum},
+    }
+
+    def made() -> bool:
+        try:
+            control_plane.admin.ensure(path, body)
+        except ApiError:
+            return False
+        return True
+
+    until(made, "the API server takes a PodGroup")
+
+
+def members(work: Workload, group: str, count: int) -> list[str]:
+    names = [f"{group}-{number}" for number in range(count)]
+    for name in names:
+        work.pod(name, cpu="1", labels={LABEL: group})
+    return names
+
+
+def of(group: str, bound: dict[str, str]) -> list[str]:
+    return [name for name in bound if name.startswith(f"{group}-")]
+
+
+@pytest.mark.usefixtures("served")
+def test_g15_two_gangs_that_each_half_fit(control_plane: ControlPlane) -> None:
+    process = start_kubestow(control_plane, PROFILES, name="kubestow-gangs")
+    try:
+        with Workload(control_plane, "two-gangs") as work:
+            for number in range(2):
+                work.node(f"gang-{number}", cpu="3")
+            for group in ("a", "b"):
+                add_group(control_plane, work, group, 4)
+            for pair in zip(*(range(4), range(4)), strict=True):
+                for group, number in zip(("a", "b"), pair, strict=True):
+                    work.pod(f"{group}-{number}", cpu="1", labels={LABEL: group})
+            until(lambda: len(work.bound()) == 4, "one gang is bound")
+            (first,) = {name[0] for name in work.bound()}
+            second = "b" if first == "a" else "a"
+            message = str(work.until_rejected(f"{second}-0")["message"])
+            assert "needs 4 pods, 2 fit" in message
+            assert not of(second, work.bound())
+            for name in of(first, work.bound()):
+                work.delete_pod(name)
+            until(lambda: len(of(second, work.bound())) == 4, "the other gang is bound")
+            assert work.overfull() == {}
+    finally:
+        process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
+@pytest.mark.usefixtures("served")
+def test_g38_a_new_leader_completes_a_gang(control_plane: ControlPlane) -> None:
+    slowly: dict[str, Any] = {
+        **PROFILES,
+        "clientConnection": {"qps": 5, "burst": 5},
+        "kubestow": {"bindConcurrency": 1},
+    }
+    with Workload(control_plane, "restarted-gang") as work:
+        for number in range(4):
+            work.node(f"gang-{number}", cpu="8")
+        add_group(control_plane, work, "g", 30)
+        members(work, "g", 30)
+        process = start_kubestow(control_plane, slowly, name="kubestow-gangs-1")
+        until(lambda: len(work.bound()) > 2, "some members are bound")
+        process.kill()
+        middle = len(work.bound())
+        assert middle < 30, "this is the middle"
+        process = start_kubestow(control_plane, PROFILES, name="kubestow-gangs-2")
+        try:
+            until(lambda: len(work.bound()) == 30, "the gang is whole")
+            assert work.overfull() == {}
+        finally:
+            process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
+def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
+    control_plane: ControlPlane,
+) -> None:
+    process = start_kubestow(control_plane, PROFILES, name="kubestow-no-groups")
+    try:
+        with Workload(control_plane, "no-groups") as work:
+            work.node("gang-n", cpu="3")
+            members(work, "g", 2)
+            until(lambda: len(work.bound()) == 2, "pods with the label alone are bound")
+    finally:
+        process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")

@@ -1,0 +1,464 @@
+"""Gangs in a cluster in virtual time: gate, cycle, requeueing, barrier."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.pod import Pod, PodStatus
+from scheduler.engine import GroupCycle
+from scheduler.framework import Code, CycleState, Handle, NoArgs, NodeInfo, Status
+from scheduler.testing import node
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+
+HOST = "kubernetes.io/hostname"
+
+
+@pytest.fixture
+def cluster() -> Iterator[GangCluster]:
+    with GangCluster() as found:
+        yield found
+        found.validate()
+
+
+@pytest.fixture
+def cycles(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each cycle of a group scheduled it."""
+    results: list[bool] = []
+    run = GroupCycle.run
+
+    async def counted(cycle: GroupCycle) -> Any:
+        result = await run(cycle)
+        results.append(result.outcome.scheduled)
+        return result
+
+    monkeypatch.setattr(GroupCycle, "run", counted)
+    return results
+
+
+# -- gate and quorum -----------------------------------------------------------------------------
+
+
+def test_g1_a_complete_gang_is_bound_in_one_cycle(cluster: GangCluster, cycles: list[bool]) -> None:
+    cluster.add_group(4)
+    cluster.add_members(4)
+    assert len(cluster.bound()) == 4
+    assert cycles == [True]
+
+
+def test_g2_an_incomplete_gang_is_not_tried(cluster: GangCluster, cycles: list[bool]) -> None:
+    cluster.add_group(4)
+    first, *_ = cluster.add_members(3)
+    assert cluster.message(first) == "pod group default/g: 3 of 4 pods exist"
+    assert cycles == []
+    cluster.add_members(1)
+    assert len(cluster.bound()) == 4
+
+
+def test_g3_members_wait_for_their_object(cluster: GangCluster) -> None:
+    first, *_ = cluster.add_members(2)
+    assert cluster.message(first) == "pod group default/g: there is no such PodGroup"
+    cluster.add_group(2)
+    assert len(cluster.bound()) == 2
+
+
+def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    permissions = cluster.world.scheduler.state.permissions
+    served = False
+    monkeypatch.setattr(type(permissions), "serves", lambda _self, _resource: served)
+    cluster.add_members(1)
+    assert len(cluster.bound()) == 1
+    served = True
+    late, *_ = cluster.add_members(1)
+    assert cluster.message(late) == "pod group default/g: there is no such PodGroup"
+    served = False
+    cluster.tick(60)
+    assert len(cluster.bound()) == 2
+
+
+def test_g5_a_gated_member_is_named(cluster: GangCluster) -> None:
+    cluster.add_group(3)
+    cluster.add_members(2)
+    (gated,) = cluster.add_members(1, spec={"schedulingGates": [{"name": "example.com/wait"}]})
+    waiting = next(key for key in ("default/g-pod-0", "default/g-pod-1"))
+    assert cluster.message(waiting) == (
+        "pod group default/g: 3 of 3 pods exist, 1 of them with scheduling gates"
+    )
+    cluster.world.add(without_gates(cluster, gated))
+    assert len(cluster.bound()) == 3
+
+
+def test_g7_members_that_succeeded_are_looked_up_when_a_replacement_waits(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_group(4)
+    cluster.add_members(4)
+    assert len(cluster.bound()) == 4
+    pods = {key: cluster.world.pod(key) for key in cluster.bound()}
+    server = cluster.world.scheduler.server
+
+    async def get(_self: Any, _resource: Any, name: str, namespace: str = "", **_: Any) -> Pod:
+        ended = pods[f"{namespace}/{name}"]
+        phase = "Succeeded" if name in ("g-pod-0", "g-pod-1") else "Failed"
+        return msgspec.structs.replace(ended, status=PodStatus(phase=phase))
+
+    monkeypatch.setattr(type(server), "get", get)
+    for name in ("g-pod-0", "g-pod-1", "g-pod-2"):
+        cluster.world.remove("Pod", name, "default")
+    (replacement,) = cluster.add_members(1)
+    assert replacement in cluster.bound()
+
+
+def test_g8_a_started_gang_goes_on_without_replacements_after_a_while(cluster: GangCluster) -> None:
+    cluster.add_group(4)
+    cluster.add_members(4)
+    assert len(cluster.bound()) == 4
+    for name in ("g-pod-0", "g-pod-1", "g-pod-2"):
+        cluster.world.remove("Pod", name, "default")
+    late, *_ = cluster.add_members(1)
+    assert late not in cluster.bound()
+    cluster.tick(31)
+    assert late in cluster.bound()
+
+
+def test_g9_replacements_start_together() -> None:
+    with GangCluster(nodes=4) as cluster:
+        cluster.add_group(8)
+        cluster.add_members(8)
+        assert len(cluster.bound()) == 8
+        cluster.world.drop_node("n0")
+        cluster.world.drop_node("n1")
+        left = len(cluster.bound())
+        replacements = cluster.add_members(8 - left, name="again")
+        assert not set(replacements) & set(cluster.bound())
+        cluster.add_node(node("m0", cpu=4))
+        cluster.tick(20)
+        assert not set(replacements) & set(cluster.bound()), "room for two of four"
+        cluster.add_node(node("m1", cpu=4))
+        cluster.tick(20)
+        assert set(replacements) <= set(cluster.bound())
+        cluster.validate()
+
+
+def test_g10_a_changed_minimum_counts_at_once(cluster: GangCluster) -> None:
+    cluster.add_group(5)
+    cluster.add_members(5)
+    assert not cluster.bound()
+    cluster.add_group(6)
+    assert not cluster.bound()
+    cluster.add_group(2)
+    cluster.tick(20)
+    assert len(cluster.bound()) == 4
+
+
+def test_g39_a_recreated_object_counts_at_once(cluster: GangCluster) -> None:
+    cluster.add_group(5)
+    cluster.add_members(4)
+    cluster.world.remove("PodGroup", "g", "default")
+    cluster.tick(1)
+    cluster.add_group(4)
+    assert len(cluster.bound()) == 4
+
+
+def test_members_of_two_groups_of_one_name_do_not_add_up(cluster: GangCluster) -> None:
+    cluster.add_group(2)
+    cluster.add_members(1)
+    cluster.add_members(1, namespace="other")
+    assert not cluster.bound()
+
+
+# -- the cycle -----------------------------------------------------------------------------------
+
+
+def test_g11_too_little_room_binds_nobody(cluster: GangCluster, cycles: list[bool]) -> None:
+    cluster.add_group(5)
+    keys = cluster.add_members(5)
+    assert not cluster.bound()
+    assert cluster.world.scheduler.state.cache.statistics().assumed_pods == 0
+    messages = {cluster.message(key) for key in keys}
+    assert "pod group default/g: needs 5 pods, 4 fit at most, 1 do not: short of cpu" in messages
+    assert cycles == [False]
+
+
+def test_g12_nothing_is_tried_without_an_event(cluster: GangCluster, cycles: list[bool]) -> None:
+    cluster.add_group(5)
+    cluster.add_members(5)
+    cluster.tick(60)
+    assert cycles == [False]
+    cluster.add_node(node("n2", cpu=4))
+    cluster.tick(2)
+    assert len(cluster.bound()) == 5
+    assert cycles == [False, True]
+
+
+def test_g12_an_event_costs_one_attempt_however_many_members_wait(
+    cluster: GangCluster, cycles: list[bool]
+) -> None:
+    cluster.add_group(50)
+    cluster.add_members(50)
+    cluster.tick(30)
+    cluster.add_node(node("n2", cpu=4))
+    cluster.tick(60)
+    assert cycles == [False, False]
+
+
+def test_g13_members_beyond_the_minimum_are_placed_one_by_one(cluster: GangCluster) -> None:
+    cluster.add_group(4)
+    cluster.add_members(6)
+    assert len(cluster.bound()) == 4
+    cluster.add_node(node("n2", cpu=2))
+    cluster.tick(20)
+    assert len(cluster.bound()) == 5
+
+
+@pytest.mark.parametrize("order", sorted(set(itertools.permutations((2, 2, 4)))))
+@pytest.mark.parametrize("priorities", [(0, 0, 0), (9, 9, 1), (1, 1, 9)])
+def test_g14_a_mixed_gang_is_found_in_every_order(
+    order: tuple[int, ...], priorities: tuple[int, ...]
+) -> None:
+    with GangCluster() as cluster:
+        cluster.add_group(3)
+        for number, (cpu, priority) in enumerate(zip(order, priorities, strict=True)):
+            cluster.add_members(1, name=f"m{number}", cpu=cpu, priority=priority)
+        assert len(cluster.bound()) == 3
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_g15_of_two_gangs_that_fill_the_cluster_one_is_whole(seed: int) -> None:
+    with GangCluster(seed=seed) as cluster:
+        for name in "ab":
+            cluster.add_group(4, name)
+        for _ in range(4):
+            for name in "ab":
+                cluster.add_members(1, name)
+        bound = [len(cluster.bound(name)) for name in "ab"]
+        assert sorted(bound) == [0, 4]
+        first = "a" if bound[0] else "b"
+        for key in list(cluster.bound(first)):
+            cluster.world.remove("Pod", key.partition("/")[2], "default")
+        cluster.tick(20)
+        assert len(cluster.bound("b" if first == "a" else "a")) == 4
+        cluster.validate()
+
+
+def test_g16_anti_affinity_between_members_is_kept(cluster: GangCluster) -> None:
+    cluster.add_group(3)
+    cluster.add_members(3, cpu=1, labels={"app": "x"}, spec=apart({"app": "x"}))
+    assert not cluster.bound()
+    cluster.add_node(node("n2", cpu=4))
+    cluster.tick(20)
+    assert sorted(cluster.bound().values()) == ["n0", "n1", "n2"]
+
+
+def test_g16_anti_affinity_that_only_the_first_member_has_is_kept() -> None:
+    with GangCluster(nodes=1) as cluster:
+        cluster.add_group(2)
+        cluster.add_members(1, name="a", cpu=1, priority=9, spec=apart({"app": "b"}))
+        cluster.add_members(1, name="b", cpu=1, labels={"app": "b"})
+        assert not cluster.bound()
+        cluster.add_node(node("n1", cpu=4))
+        cluster.tick(20)
+        assert len(set(cluster.bound().values())) == 2
+
+
+def test_g17_a_hard_spread_between_members_is_kept(cluster: GangCluster) -> None:
+    cluster.add_group(4)
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOST,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        }
+    ]
+    cluster.add_members(4, cpu=1, labels={"app": "x"}, spec={"topologySpreadConstraints": spread})
+    assert sorted(cluster.bound().values()) == ["n0", "n0", "n1", "n1"]
+
+
+def test_g19_an_undone_trial_leaves_no_trace(cluster: GangCluster) -> None:
+    table = cluster.world.scheduler.state.cache.table
+    cluster.add_members(1, "h", cpu=1)
+    cluster.add_group(1, "h")
+    assert len(cluster.bound()) == 1
+    before = table.requested.copy(), table.pod_count.copy(), table.non_zero_requested.copy()
+    cluster.add_group(9)
+    cluster.add_members(4, labels={"app": "x"}, spec=apart({"app": "y"}))
+    cluster.add_members(5, name="big", cpu=3)
+    assert len(cluster.bound()) == 1
+    after = table.requested, table.pod_count, table.non_zero_requested
+    for old, new in zip(before, after, strict=True):
+        assert (old == new).all()
+
+
+class Fussy:
+    """Raises for one pod."""
+
+    name = "example.com/Fussy"
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        pass
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if pod.metadata.labels.get("raises"):
+            raise ValueError("no such thing")
+        return None
+
+
+def test_g20_a_plugin_that_raises_fails_the_group_and_nothing_else() -> None:
+    with GangCluster(2, Fussy) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(2, cpu=1)
+        (bad,) = cluster.add_members(1, name="bad", cpu=1, labels={"raises": "yes"})
+        cluster.add_group(2, "h")
+        cluster.add_members(2, "h", cpu=1)
+        assert set(cluster.bound()) == {"default/h-pod-0", "default/h-pod-1"}
+        assert "no such thing" in cluster.message(bad)
+        cluster.validate()
+
+
+class Refuses:
+    """Rejects at Permit the pod that it is told to."""
+
+    name = "example.com/Refuses"
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self.handle = handle
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
+        verdict = pod.metadata.labels.get("permit", "")
+        if verdict == "reject":
+            return Status(Code.UNSCHEDULABLE, ("not this one",)), 0.0
+        return (Status(Code.WAIT), 30.0) if verdict == "wait" else (None, 0.0)
+
+
+def test_g24_a_rejection_at_permit_undoes_all() -> None:
+    with GangCluster(2, Refuses) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(2, cpu=1)
+        cluster.add_members(1, name="bad", cpu=1, labels={"permit": "reject"})
+        assert not cluster.bound()
+        assert cluster.world.scheduler.state.cache.statistics().assumed_pods == 0
+        cluster.validate()
+
+
+def test_g24_nobody_is_bound_while_one_waits_at_permit() -> None:
+    with GangCluster(2, Refuses) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(2, cpu=1)
+        (slow,) = cluster.add_members(1, name="slow", cpu=1, labels={"permit": "wait"})
+        assert not cluster.bound()
+        (waiting,) = cluster.plugin("example.com/Refuses").handle.waiting_pods()
+        assert waiting.pod.key == slow
+        waiting.allow("example.com/Refuses")
+        assert len(cluster.bound()) == 3
+        cluster.validate()
+
+
+def test_g24_a_timeout_at_permit_undoes_all() -> None:
+    with GangCluster(2, Refuses) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(2, cpu=1)
+        cluster.add_members(1, name="slow", cpu=1, labels={"permit": "wait"})
+        cluster.tick(30.5)
+        assert not cluster.bound()
+        cluster.validate()
+
+
+class Prepares:
+    """Fails PreBind of the pod that it is told to, once."""
+
+    name = "example.com/Prepares"
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self.failed = False
+
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        if pod.metadata.labels.get("prebind") and not self.failed:
+            self.failed = True
+            return Status(Code.UNSCHEDULABLE, ("not now",))
+        return None
+
+
+def test_g21_a_failure_at_pre_bind_undoes_all_and_is_retried() -> None:
+    with GangCluster(2, Prepares) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(2, cpu=1)
+        cluster.add_members(1, name="bad", cpu=1, labels={"prebind": "fail"})
+        assert not cluster.bound()
+        cluster.validate()
+        cluster.tick(30)
+        assert len(cluster.bound()) == 3
+
+
+def test_a_member_deleted_while_others_wait_at_permit_undoes_all() -> None:
+    with GangCluster(2, Refuses) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(2, cpu=1)
+        cluster.add_members(1, name="slow", cpu=1, labels={"permit": "wait"})
+        cluster.tick(1)
+        cluster.world.remove("Pod", "g-pod-0", "default")
+        cluster.tick(1)
+        for waiting in list(cluster.plugin("example.com/Refuses").handle.waiting_pods()):
+            waiting.allow("example.com/Refuses")
+        cluster.tick(30)
+        assert not cluster.bound()
+        cluster.validate()
+
+
+def test_a_waiting_gang_that_loses_a_member_falls_back_to_its_gate(cluster: GangCluster) -> None:
+    cluster.add_group(5)
+    cluster.add_members(5)
+    cluster.tick(1)
+    cluster.world.remove("Pod", "g-pod-0", "default")
+    assert cluster.message("default/g-pod-1") == "pod group default/g: 4 of 5 pods exist"
+
+
+def test_a_higher_gang_evicts_nobody(cluster: GangCluster) -> None:
+    cluster.add_group(1, "low")
+    cluster.add_members(4, "low")
+    assert len(cluster.bound("low")) == 4
+    cluster.add_group(3)
+    cluster.add_members(3, priority=100)
+    cluster.tick(60)
+    assert len(cluster.bound("low")) == 4
+
+
+def test_explain_shows_the_group(cluster: GangCluster) -> None:
+    cluster.add_group(5)
+    first, *_ = cluster.add_members(5)
+    plugin = cluster.plugin("GangScheduling")
+    cluster.tick(1)
+    assert plugin.explain(cluster.world.pod(first)) == [
+        "pod group default/g: minimum 5; 5 pending",
+        "its last attempt failed: needs 5 pods, 4 fit at most, 1 do not: short of cpu",
+    ]
+
+
+def apart(labels: dict[str, str]) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": HOST}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": required}}
+
+
+def without_gates(cluster: GangCluster, key: str) -> dict[str, Any]:
+    pod = cluster.world.pod(key)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod.metadata.name,
+            "namespace": "default",
+            "uid": pod.metadata.uid,
+            "labels": dict(pod.metadata.labels),
+        },
+        "spec": {
+            "schedulerName": pod.spec.scheduler_name,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+        },
+    }
