@@ -68,7 +68,7 @@ class GangScheduling:
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Count the member as pending again."""
-        self.gangs.groups.unreserved(pod.uid, pod.spec.scheduler_name)
+        self.gangs.groups.unreserved(pod.uid)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return no events: `Gangs` requeues the members of a group that changed."""

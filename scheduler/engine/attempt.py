@@ -33,7 +33,7 @@ class Attempt:
     seen: int = 0
     #: Whether it is a part of the cycle of a group.
     member: bool = False
-    #: Where the node table was when a suspended cycle began.
+    #: Where the change log of the node table was when the cycle began.
     sequence: int = 0
     #: An unexpected exception: a fault of the engine or of a plugin.
     fault: BaseException | None = None

@@ -32,7 +32,7 @@ def bound_after(attempt: Attempt) -> CapacityBound | None:
     """Return the bound after the first pod was placed; None if none can be told."""
     algorithm, pod, state = attempt.algorithm, attempt.info.pod, attempt.state
     assert algorithm is not None
-    rows = algorithm.search.cached_feasible_rows(pod)
+    rows = algorithm.search.cached_feasible_rows(pod, attempt.sequence)
     if rows is None:
         return None
     limiting: list[Any] = []

@@ -224,6 +224,7 @@ class Engine:
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         attempt.seen, attempt.member = self.cache.external_changes, member
+        attempt.sequence = self.cache.table.sequence
         attempt.algorithm = self.algorithms[framework.profile_name]
         attempt.algorithm.stopwatch.begin()
         return attempt
@@ -331,7 +332,6 @@ class Engine:
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
-        attempt.sequence = self.cache.table.sequence
         try:
             await self._budget.metered(self._schedule(attempt))
         except Exception as error:  # noqa: BLE001 - cycle boundary

@@ -186,13 +186,14 @@ class Search:
             self.results.put(key, entry, pod.uid)
         return entry
 
-    def cached_feasible_rows(self, pod: Pod) -> Rows | None:
+    def cached_feasible_rows(self, pod: Pod, since: int) -> Rows | None:
         """Return the rows that reusable filters passed in the last search for the pod's signature.
 
-        None if nothing is kept for it.
+        None if no search has looked at all rows since that entry of the change log: a pod that fits
+        on the node to which it is nominated is not looked up any further.
         """
         entry = self.results.get(pod.signature.id, pod.uid) if self._reusable(pod) else None
-        return None if entry is None or entry.sequence < 0 else entry.feasible_rows()
+        return None if entry is None or entry.sequence < since else entry.feasible_rows()
 
     def settle(self, pod: Pod) -> None:
         """Account for the memory the pod's signature now holds; call once per attempt."""

@@ -55,7 +55,7 @@ class Group:
         self.terms: GroupTerms | None = None
         self._members: dict[str, MemberState] = {}
         self._by_state: dict[MemberState, dict[str, None]] = {state: {} for state in MemberState}
-        #: scheduler names of the own pending members to their number.
+        #: Scheduler names of own members without a node to their number.
         self._profiles: dict[str, int] = {}
         self._profile_of: dict[str, str] = {}
         #: Members that ended well.
@@ -74,8 +74,9 @@ class Group:
         """
         if terms is not None and self.terms is not None and terms.uid != self.terms.uid:
             self._succeeded, self.started, self.resumed = 0, False, False
+        if terms is not None and self._by_state[MemberState.BOUND]:
+            self.started = True
         self.terms = terms
-        self._note_start()
 
     def apply(self, uid: str, event: MemberEvent, profile: str = "") -> bool:
         """Apply an event of a member; `profile` is its schedulerName. Return whether it moved."""
@@ -87,9 +88,12 @@ class Group:
             del self._by_state[before][uid]
         self._members[uid] = after
         self._by_state[after][uid] = None
-        self._count_profile(uid, profile, waits=after in _WAITING)
+        waits = after in _WAITING
+        if waits is not (before in _WAITING):
+            self._count_profile(uid, profile, waits=waits)
+        if after is MemberState.BOUND:
+            self.started = True
         self.resumed = False
-        self._note_start()
         return True
 
     def discard(self, uid: str) -> bool:
@@ -110,19 +114,16 @@ class Group:
         """Let a started group go on with the members it has, until one comes or goes."""
         self.resumed = self.started
 
-    def _note_start(self) -> None:
-        self.started = self.started or bool(self._by_state[MemberState.BOUND])
-
     def _count_profile(self, uid: str, profile: str, *, waits: bool) -> None:
+        if waits:
+            self._profile_of[uid] = profile
+            self._profiles[profile] = self._profiles.get(profile, 0) + 1
+            return
         known = self._profile_of.pop(uid, None)
         if known is not None:
             self._profiles[known] -= 1
             if not self._profiles[known]:
                 del self._profiles[known]
-            profile = known
-        if waits:
-            self._profile_of[uid] = profile
-            self._profiles[profile] = self._profiles.get(profile, 0) + 1
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class Group:
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """The scheduler names of the pending members that this process serves, sorted."""
+        """The scheduler names of members without a node that this process serves, sorted."""
         return tuple(sorted(self._profiles))
 
     @property
@@ -207,4 +208,4 @@ class Group:
             yield f"{self.key}: need is {self.need}, resumed is {self.resumed}"
 
 
-_WAITING = (MemberState.GATED, MemberState.PENDING)
+_WAITING = (MemberState.GATED, MemberState.PENDING, MemberState.RESERVED)

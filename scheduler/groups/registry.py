@@ -94,11 +94,11 @@ class PodGroups:
         if group is not None:
             group.apply(uid, MemberEvent.RESERVED)
 
-    def unreserved(self, uid: str, profile: str) -> None:
+    def unreserved(self, uid: str) -> None:
         """Handle Unreserve of a member; nothing for other pods."""
         group = self._group_of.get(uid)
         if group is not None:
-            group.apply(uid, MemberEvent.UNRESERVED, profile)
+            group.apply(uid, MemberEvent.UNRESERVED)
 
     def forget(self, uid: str) -> Group | None:
         """Handle the end of a pod; return its group if that still exists."""

@@ -150,13 +150,13 @@ def test_room_that_is_reserved_counts_until_it_is_given_back() -> None:
     # The watch shows the status that was written meanwhile, without a node.
     groups.observe(member("a"), ours=True)
     assert group.have == 2
-    groups.unreserved("uid-a", "kubestow")
+    groups.unreserved("uid-a")
     assert (group.have, group.need, group.ready) == (1, 1, True)
 
 
 def test_unreserve_of_a_pod_that_is_bound_after_all_changes_nothing() -> None:
     groups, group = groups_with(1, "a", node="n")
-    groups.unreserved("uid-a", "kubestow")
+    groups.unreserved("uid-a")
     assert group.have == 1
 
 
@@ -198,7 +198,7 @@ def test_pods_without_the_label_are_not_kept() -> None:
     groups = PodGroups()
     assert groups.observe(member("a", ""), ours=True) is None
     groups.reserved("uid-a")
-    groups.unreserved("uid-a", "kubestow")
+    groups.unreserved("uid-a")
     assert groups.forget("uid-a") is None
     assert (len(groups), groups.statistics().members) == (0, 0)
 

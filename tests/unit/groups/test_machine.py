@@ -61,7 +61,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def unreserve(self, name: str) -> None:
-        self.groups.unreserved(f"uid-{name}", "kubestow")
+        self.groups.unreserved(f"uid-{name}")
         known = self.pods.get(name)
         if known is not None and known[1] is MemberState.RESERVED:
             self.pods[name] = known[0], MemberState.PENDING

@@ -1,0 +1,164 @@
+"""Gangs whose binding fails or whose nodes are taken by others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scheduler.api.pod import Pod
+from scheduler.client.errors import ApiError, StatusBody
+from scheduler.framework import Code, CycleState, Handle, NoArgs, NodeTableView, Status
+from scheduler.testing import node, pod
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+
+
+class Waits:
+    """Lets pods with the label `wait` wait at Permit."""
+
+    name = "example.com/Waits"
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self.handle = handle
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
+        waits = "wait" in pod.metadata.labels
+        return (Status(Code.WAIT), 600.0) if waits else (None, 0.0)
+
+    def allow_all(self) -> None:
+        for waiting in list(self.handle.waiting_pods()):
+            waiting.allow(self.name)
+
+
+def test_g22_a_node_that_another_scheduler_takes_undoes_all() -> None:
+    with GangCluster(2, Waits) as cluster:
+        waits: Waits = cluster.plugin(Waits.name)
+        cluster.add_group(4)
+        cluster.add_members(4, labels={"wait": ""})
+        cluster.tick(1)
+        assert not cluster.bound()
+        cluster.world.add(pod("thief", cpu=2, node="n0"))
+        waits.allow_all()
+        assert set(cluster.bound()) == {"default/thief"}
+        cluster.validate()
+        cluster.add_node(node("n2", cpu=4))
+        cluster.tick(30)
+        waits.allow_all()
+        assert len(cluster.bound("g-pod")) == 4
+        cluster.validate()
+
+
+def test_g22_members_on_a_deleted_node_undo_all() -> None:
+    with GangCluster(2, Waits) as cluster:
+        waits: Waits = cluster.plugin(Waits.name)
+        cluster.add_group(4)
+        cluster.add_members(4, labels={"wait": ""})
+        cluster.tick(1)
+        cluster.world.drop_node("n1")
+        waits.allow_all()
+        assert not cluster.bound()
+        cluster.validate()
+
+
+def test_g23_a_bind_that_is_refused_is_retried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with GangCluster() as cluster:
+        server = type(cluster.world.scheduler.server)
+        bind = server.bind
+        refused: list[str] = []
+
+        async def refuse_once(self: Any, pod: Pod, node_name: str, *args: Any, **kw: Any) -> None:
+            if pod.metadata.name == "g-pod-1" and not refused:
+                refused.append(pod.key)
+                body = StatusBody(status="Failure", message="no", reason="Forbidden", code=403)
+                raise ApiError("POST", pod.key, status=403, body=body)
+            await bind(self, pod, node_name, *args, **kw)
+
+        monkeypatch.setattr(server, "bind", refuse_once)
+        cluster.add_group(4)
+        cluster.add_members(4)
+        assert len(cluster.bound()) == 3
+        cluster.tick(10)
+        assert len(cluster.bound()) == 4
+        assert refused == ["default/g-pod-1"]
+        cluster.validate()
+
+
+def test_g38_a_gang_that_is_bound_in_part_needs_the_rest_at_once() -> None:
+    with GangCluster() as cluster:
+        cluster.add_group(4)
+        for number in range(2):
+            label = {"scheduling.x-k8s.io/pod-group": "g"}
+            cluster.world.add(pod(f"old-{number}", cpu=2, node="n0", labels=label))
+        cluster.add(pod("other", cpu=3, node="n1"))
+        cluster.add_members(2)
+        assert not cluster.bound("g-pod")
+        message = cluster.message("default/g-pod-0")
+        assert "needs 4 pods, 2 fit (2 placed before, 0 now)" in message
+        cluster.world.remove("Pod", "other", "default")
+        cluster.tick(20)
+        assert len(cluster.bound("g-pod")) == 2
+        cluster.validate()
+
+
+def test_members_of_two_profiles_wait_and_the_text_names_both() -> None:
+    with GangCluster() as cluster:
+        cluster.add_group(2)
+        cluster.add_members(1)
+        gangs = cluster.plugin("GangScheduling").gangs
+        gangs.profiles.add("second")
+        cluster.world.add(
+            {
+                **pod("x", cpu=1, labels={"scheduling.x-k8s.io/pod-group": "g"}),
+                "spec": {"schedulerName": "second", "containers": [{"name": "c"}]},
+            }
+        )
+        text = cluster.message("default/g-pod-0")
+        assert "schedulerNames" in text
+        assert text.endswith("and second; all of them need the same one")
+
+
+class Slow:
+    """Awaits in PreFilter, so that every cycle is suspended."""
+
+    name = "example.com/Slow"
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self.calls = 0
+
+    async def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        self.calls += 1
+        await asyncio.sleep(0.05)
+        return None
+
+
+def test_a_gang_is_decided_in_one_piece_while_its_cycle_is_suspended() -> None:
+    with GangCluster(2, Slow) as cluster:
+        for name in "ab":
+            cluster.add_group(4, name)
+        for name in "abab":
+            cluster.add_members(2, name)
+        cluster.tick(5)
+        assert sorted(len(cluster.bound(name)) for name in "ab") == [0, 4]
+        cluster.validate()
+        for number in range(2):
+            cluster.add_node(node(f"m{number}", cpu=4))
+        cluster.tick(30)
+        assert len(cluster.bound()) == 8
+        cluster.validate()
+
+
+def test_a_member_deleted_while_the_cycle_is_suspended_undoes_all() -> None:
+    with GangCluster(2, Slow) as cluster:
+        cluster.add_group(4)
+        cluster.add_members(4)
+        cluster.tick(0.12)
+        assert cluster.plugin(Slow.name).calls > 1, "this is the middle"
+        cluster.world.remove("Pod", "g-pod-0", "default")
+        cluster.tick(10)
+        assert not cluster.bound()
+        cluster.validate()
+        cluster.add_members(1)
+        cluster.tick(30)
+        assert len(cluster.bound()) == 4
+        cluster.validate()
