@@ -11,7 +11,7 @@ from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.records import NOTHING, Namespace, PodRecord, QuotaRequest
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
-from plugins.resource_quota.usage import UsageCache
+from plugins.resource_quota.usage import Usage, UsageCache
 from scheduler.api.policy import ResourceQuota
 
 
@@ -84,6 +84,16 @@ class Accounting:
         if changed and self.synced:
             self.note_change(account)
 
+    def set_devices(self, namespace: Namespace, usage: Usage) -> None:
+        """Set what the claims of devices in a namespace take."""
+        namespace.devices = usage
+        for account in namespace.accounts.values():
+            changed, freed = account.set_devices(usage)
+            if freed:
+                self._releases.free(namespace, {account})
+            if changed and self.synced:
+                self.note_change(account)
+
     def note_change(self, account: Account) -> None:
         """Report that an account's sums or limits have changed."""
         over = account.over()
@@ -117,6 +127,7 @@ class Accounting:
         """Put an account in the place of another one; None removes it."""
         old = namespace.accounts.pop(name, None)
         if fresh is not None:
+            fresh.set_devices(namespace.devices)
             namespace.accounts[name] = fresh
             namespace.accounts = dict(sorted(namespace.accounts.items()))
         if old is None and fresh is None:

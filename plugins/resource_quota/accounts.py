@@ -162,6 +162,8 @@ class Account:
         #: only (claimPending); and their sums, by limit.
         self.claims: dict[str, Amounts] = {}
         self.claimed = [0] * len(limits)
+        #: What claims of devices take. They count from their creation on, whoever uses them.
+        self.devices: Amounts = (0,) * len(limits)
         #: Whether an amount was freed or a claim ended since `Claims.take_claimable` last looked.
         self.freed = True
         self.starvation_reservation: QuotaReservation | None = None
@@ -220,6 +222,18 @@ class Account:
         self.freed = self.freed or freed
         return True, freed
 
+    def set_devices(self, usage: Usage) -> tuple[bool, bool]:
+        """Set what claims of devices take, which scopes of pods never cover.
+
+        Returns (changed, freed).
+        """
+        if self.scopes[0] or self.scopes[1] is not None:
+            return False, False
+        old, self.devices = self.devices, self.amounts(usage)
+        freed = any(now < before for now, before in zip(self.devices, old, strict=True))
+        self.freed = self.freed or freed
+        return self.devices != old, freed
+
     def claim(self, uid: str, amounts: Amounts | None) -> None:
         """Set a pod's claim, which keeps its position, or with None remove it."""
         old = self.claims.pop(uid, None) if amounts is None else self.claims.get(uid)
@@ -246,6 +260,7 @@ class Account:
     def taken(self, index: int, *, pending: bool) -> int:
         """Return what is assigned or reserved of a limit; with `pending`, all that is charged."""
         total = self.sums[Role.ASSIGNED][index] + self.sums[Role.RESERVED][index]
+        total += self.devices[index]
         return total + self.sums[Role.PENDING][index] if pending else total
 
     def published(self) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from plugins.resource_quota.accounts import Account, QuotaTerms, Role
 from plugins.resource_quota.arguments import ResourceQuotaArgs
 from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.deferral import REASON_VALIDATED, is_deferred
+from plugins.resource_quota.device_claims import DeviceClaims
 from plugins.resource_quota.keys import human
 from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.messages import Violation, message, quota_reference
@@ -90,10 +91,18 @@ class QuotaEnforcement:
         self._displaced: dict[str, list[str]] = {}
         self._sweep = Sweep(self.ledger, handle.recheck)
         self._audit = Audit(self.ledger, lambda found: handle.metrics.gauge(DRIFT, value=found))
+        devices = DeviceClaims(
+            self.ledger.set_devices,
+            # Listers are complete after the plugins are built.
+            lambda name, namespace: handle.listers["pods"].get(name, namespace),  # noqa: PLW0108
+        )
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod)
         subscriptions.on_object("resourcequotas", self._quota)
+        subscriptions.on_object("deviceclasses", devices.device_class)
+        subscriptions.on_object("resourceclaims", devices.claim)
         subscriptions.on_nomination(self._nomination)
+        subscriptions.on_synced(devices.recount)
         subscriptions.on_synced(self.ledger.mark_synced)
         subscriptions.on_time(self)
 

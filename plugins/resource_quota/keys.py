@@ -40,7 +40,7 @@ REQUESTS: Final = "requests."
 LIMITS: Final = "limits."
 HUGE_PAGES: Final = "hugepages-"
 _MILLIS: Final = "-millis"
-_DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 _BASIC: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NATIVE: Final = frozenset(
     (*_BASIC, *(kind + name for kind in (REQUESTS, LIMITS) for name in _BASIC))
@@ -190,7 +190,7 @@ def is_native_compute(name: str) -> bool:
 def is_quota_extended(resource: str) -> bool:
     """Whether quota counts a resource as extended: under `requests.` only."""
     return is_extended_resource_name(resource) or (
-        resource.startswith(_DEVICE_CLASS) and is_qualified_name(resource)
+        resource.startswith(DEVICE_CLASS) and is_qualified_name(resource)
     )
 
 

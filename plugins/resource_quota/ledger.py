@@ -35,6 +35,7 @@ from plugins.resource_quota.records import KeptRecord, Namespace, PodRecord
 from plugins.resource_quota.recount import account_drift, misplaced_pods
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
+from plugins.resource_quota.usage import Usage
 from plugins.resource_quota.versions import newer, same_usage
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
@@ -253,6 +254,12 @@ class Ledger:
         if found is not None:
             self._accounting.replace(found, name, None)
             self._prune(found)
+
+    def set_devices(self, namespace: str, usage: Usage) -> None:
+        """Set what the claims of devices in a namespace take."""
+        found = self._namespace(namespace)
+        self._accounting.set_devices(found, usage)
+        self._prune(found)
 
     def mark_synced(self) -> None:
         """Note that all pods and quotas are known: from now on pods are let through."""
@@ -481,5 +488,5 @@ class Ledger:
         return namespace
 
     def _prune(self, namespace: Namespace) -> None:
-        if not namespace.pods and not namespace.accounts:
+        if not (namespace.pods or namespace.accounts or namespace.devices):
             self._namespaces.pop(namespace.name, None)

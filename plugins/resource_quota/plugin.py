@@ -60,6 +60,8 @@ from scheduler.framework.extension_points import ExtensionPoint
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
 NOT_ENFORCED: Final = "deferred quotas are not enforced"
+CLAIMS_UNCOUNTED: Final = "deferred quotas do not count the devices of claims"
+_DEVICES: Final = ("resourceclaims", "deviceclasses")
 _PATCH: Final = ("patch",)
 
 
@@ -94,9 +96,10 @@ class ResourceQuota:
 
     def _declare(self, args: ResourceQuotaArgs) -> None:
         """Declare what enforcement needs; deferred keys alone have no effect without it."""
-        self.required_resources = ("resourcequotas",)
+        self.required_resources = ("resourcequotas", *_DEVICES)
+        self.optional_resources = dict.fromkeys(_DEVICES, CLAIMS_UNCOUNTED)
         if args.reservation != API and not args.mode.native:
-            self.optional_resources = {"resourcequotas": NOT_ENFORCED}
+            self.optional_resources = {**self.optional_resources, "resourcequotas": NOT_ENFORCED}
         self.permissions = tuple(
             Permission(
                 resource=resource,

@@ -179,6 +179,8 @@ class Namespace:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
     """By name of the quota, sorted by it."""
+    devices: Usage = field(default_factory=dict)
+    """What claims of devices take."""
     wait_queues: WaitQueues = field(default_factory=WaitQueues)
     freed: set[Account] = field(default_factory=set)
     """Accounts in which something was freed since the last release."""

@@ -1,0 +1,127 @@
+"""Devices that claims ask for, as the quota of the API server counts them.
+
+A claim counts from its creation on, under the extended resources of its classes: the implicit one,
+and the one that the class names (`resource_claims.go: Usage`). A claim that the scheduler made for
+extended resources counts under those only that its pod does not ask for, since pods count as well.
+
+Invariant: sums are those of the claims and classes that were reported, whatever their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from plugins.resource_quota.keys import DEVICE_CLASS, REQUESTS
+from plugins.resource_quota.usage import Usage, pod_usage
+from scheduler.api.devices import (
+    EXACT_COUNT,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from scheduler.api.pod import Pod
+from scheduler.api.quantity import NANO
+
+EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of claims that the scheduler made."""
+
+MAX_RESULTS: Final = 32
+"""Devices of a claim at most: what a request for all of them counts as."""
+
+
+class DeviceClaims:
+    """The claims of all namespaces. Touched from one event loop."""
+
+    def __init__(
+        self, set_devices: Callable[[str, Usage], None], pod: Callable[[str, str], Pod | None]
+    ) -> None:
+        """`set_devices(namespace, usage)` gets sums, live; `pod` is by name and namespace."""
+        self._set_devices = set_devices
+        self._pod = pod
+        #: By UID, what each claim counts as.
+        self._claims: dict[str, tuple[ResourceClaim, Usage]] = {}
+        #: By namespace.
+        self._sums: dict[str, dict[str, int]] = {}
+        #: The extended resource of each class that has one.
+        self._named: dict[str, str] = {}
+
+    def claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """Take over a change of a claim; its spec never changes."""
+        if new is not None and old is not None and old.metadata.uid == new.metadata.uid:
+            return
+        if old is not None:
+            self._remove(old)
+        if new is not None:
+            self._add(new)
+
+    def device_class(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        """Take over a change of a class: its claims may count under another name now."""
+        found = old if new is None else new
+        if found is None:
+            return
+        name = found.metadata.name
+        resource = "" if new is None else new.spec.extended_resource_name or ""
+        if resource != self._named.get(name, ""):
+            self._named[name] = resource
+            self.recount()
+
+    def recount(self) -> None:
+        """Count all claims again, once all pods are known."""
+        for claim, _ in list(self._claims.values()):
+            self._remove(claim)
+            self._add(claim)
+
+    def _add(self, claim: ResourceClaim) -> None:
+        self._remove(claim)
+        usage = self._usage(claim)
+        self._claims[claim.metadata.uid] = claim, usage
+        self._change(claim.metadata.namespace, usage, 1)
+
+    def _remove(self, claim: ResourceClaim) -> None:
+        found = self._claims.pop(claim.metadata.uid, None)
+        if found is not None:
+            self._change(claim.metadata.namespace, found[1], -1)
+
+    def _change(self, namespace: str, usage: Usage, sign: int) -> None:
+        sums = self._sums.setdefault(namespace, {})
+        for name, amount in usage.items():
+            sums[name] = sums.get(name, 0) + sign * amount
+            if not sums[name]:
+                del sums[name]
+        if not sums:
+            del self._sums[namespace]
+        self._set_devices(namespace, sums)
+
+    def _usage(self, claim: ResourceClaim) -> Usage:
+        found: dict[str, int] = {}
+        for request in claim.spec.devices.requests:
+            for class_name, count in _devices(request).items():
+                for name in self._names(class_name):
+                    found[name] = found.get(name, 0) + count * NANO
+        if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
+            owner = next((e for e in claim.metadata.owner_references if e.controller), None)
+            pod = None if owner is None else self._pod(owner.name, claim.metadata.namespace)
+            if pod is not None and owner is not None and pod.metadata.uid == owner.uid:
+                counted = pod_usage(pod)
+                found = {name: amount for name, amount in found.items() if name not in counted}
+        return found
+
+    def _names(self, class_name: str) -> Iterator[str]:
+        yield f"{REQUESTS}{DEVICE_CLASS}{class_name}"
+        if resource := self._named.get(class_name):
+            yield REQUESTS + resource
+
+
+def _devices(request: DeviceRequest) -> dict[str, int]:
+    """Return the devices of a request by class; of alternatives the largest number of each."""
+    found: dict[str, int] = {}
+    alternatives: tuple[ExactDeviceRequest | DeviceSubRequest, ...] = request.first_available
+    if request.exactly is not None:
+        alternatives = (request.exactly,)
+    for each in alternatives:
+        count = each.count if each.allocation_mode == EXACT_COUNT else MAX_RESULTS
+        found[each.device_class_name] = max(found.get(each.device_class_name, 0), count)
+    return found
