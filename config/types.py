@@ -150,11 +150,15 @@ class PluginIsolation(Section, frozen=True):
 
     #: Name that the plugin declares.
     plugin: str = ""
-    #: Where PreFilter, Filter and Score run. `Thread`: in a thread of their own, for all nodes at
-    #: once, while the scheduling cycle is suspended.
-    mode: Literal["Thread"] = "Thread"
+    #: Where PreFilter, Filter and Score run, for all nodes at once, while the scheduling cycle is
+    #: suspended. `Thread`: in a thread of their own. `Process`: in a process of their own, which
+    #: may crash, and is ended if it hangs; only on Linux.
+    mode: Literal["Thread", "Process"] = "Thread"
     #: Time for one pod. A call that takes longer is given up, and the attempt fails.
     timeout: timedelta = timedelta(seconds=5)
+    #: Address space that the process may use for the plugin and for its copy of the nodes and their
+    #: pods, a quantity such as `512Mi`; 2Gi by default. Only with `mode: Process`.
+    memory_limit: str | None = None
 
 
 class KubestowProfile(Section, frozen=True):

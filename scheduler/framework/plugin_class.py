@@ -141,6 +141,11 @@ def read_attributes() -> tuple[str, ...]:
     return tuple(_ATTRIBUTES)
 
 
+def framework_methods() -> tuple[str, ...]:
+    """Return the names of the methods that the framework calls."""
+    return tuple(_METHODS)
+
+
 def class_problems(factory: Any) -> Iterator[str]:
     """Yield a sentence for each fault; none for a callable that is no class.
 

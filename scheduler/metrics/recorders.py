@@ -64,6 +64,7 @@ class PluginFaultRecorder:
         self._blocks = families.counter("kubestow_plugin_blocking_seconds_total")
         self._switched_off = families.gauge("kubestow_plugin_switched_off")
         self._isolated = families.counter("kubestow_isolated_plugin_calls_total")
+        self._process_ends = families.counter("kubestow_plugin_process_failures_total")
 
     def raised(self, plugin: str, point: str) -> None:
         """Count an exception that a plugin raised."""
@@ -74,8 +75,12 @@ class PluginFaultRecorder:
         self._blocks[plugin, point].inc(seconds)
 
     def isolated(self, plugin: str, result: str) -> None:
-        """Count a call of an isolated plugin: success, error, timeout or busy."""
+        """Count a call of an isolated plugin by its result."""
         self._isolated[plugin, result].inc()
+
+    def process_ended(self, plugin: str, reason: str) -> None:
+        """Count a process of an isolated plugin that ended, or had to be ended."""
+        self._process_ends[plugin, reason].inc()
 
     def switched_off(self, profile: str, plugin: str, off: bool) -> None:
         """Set whether a plugin is switched off in a profile."""

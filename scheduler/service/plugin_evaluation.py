@@ -1,7 +1,7 @@
 """PreFilter, Filter and Score of one plugin for one pod and all nodes, in one go.
 
-This is what runs in the thread of an isolated plugin, while the scheduling cycle is suspended and
-no state changes (docs/decisions/0010-isolated-plugins.md).
+This is what runs in the thread or process of an isolated plugin, while the scheduling cycle is
+suspended and no state changes (docs/decisions/0010-isolated-plugins.md).
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ from scheduler.framework.status import status_or_none
 
 class CycleEndedError(Exception):
     """Raised in a thread that was given up when it reads the node table again."""
+
+
+class PluginTimeoutError(Exception):
+    """A call of an isolated plugin did not end in time."""
+
+    #: By which it is counted.
+    result: str = "timeout"
 
 
 class CycleTable:

@@ -44,7 +44,8 @@ class Wiring:
     reflectors: tuple[Reflector[Any], ...]
 
     async def close(self) -> None:
-        """Close the connections to extenders, and send the last traces."""
+        """End processes of plugins, close the connections to extenders, send the last traces."""
+        await self.profiles.close()
         await self.state.extender_transport.close()
         if self.connections.tracing is not None:
             await self.connections.tracing.close()

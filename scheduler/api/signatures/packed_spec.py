@@ -81,3 +81,12 @@ def replaced(spec: PodSpec, *, node_name: str) -> PodSpec:
         made.node_name = node_name
         return made
     return msgspec.structs.replace(spec, node_name=node_name)
+
+
+def unpacked(spec: PodSpec) -> PodSpec:
+    """Return the spec with all its fields in memory, as it can be encoded."""
+    if type(spec) is not PackedSpec:
+        return spec
+    own = {name: getattr(spec, name) for name in _PLAIN_FIELDS}
+    value: PodSpec = spec.packed.value
+    return msgspec.structs.replace(value, **own)

@@ -8,12 +8,13 @@ knows, and a profile whose plugins are all the same keeps its framework.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from config import ResolvedProfile
+from config.isolation import PROCESS, memory_bytes
 from config.loading import OverrunPolicy
 from config.types import PluginIsolation
 from scheduler.engine import Framework
@@ -22,12 +23,15 @@ from scheduler.engine.measured_plugin import MeasuredPlugin, PluginBudget
 from scheduler.framework import Registry
 from scheduler.framework.extension_points import PRE_FILTER
 from scheduler.metrics import DeclaredMetrics, PluginFamilies
+from scheduler.metrics.recorders import PluginFaultRecorder
 from scheduler.service.api_writer import ServiceApiWriter
 from scheduler.service.handle import ServiceHandle
 from scheduler.service.isolated_plugin import IsolatedPlugin
 from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.options import seconds
 from scheduler.service.plugin_overruns import IN_TREE
+from scheduler.service.plugin_process.evaluator import ProcessEvaluator, ProcessSettings
+from scheduler.service.plugin_thread import ThreadEvaluator
 from scheduler.service.shared_objects import SharedObjects
 from scheduler.service.stages.connections import Connections
 from scheduler.service.stages.state import State
@@ -49,6 +53,8 @@ class BuiltPlugin:
         """End what the host does for the plugin: nothing uses it any more."""
         self.subscriptions.withdraw()
         self.metrics.withdraw()
+        if isinstance(self.plugin, IsolatedPlugin):
+            self.plugin.evaluator.close()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +97,17 @@ class Profiles:
         """Return the plugins of all profiles."""
         return [plugin for each in self.frameworks.values() for plugin in each.plugins.values()]
 
+    def isolated(self, profile: str) -> dict[str, IsolatedPlugin]:
+        """Return the isolated plugins of a profile, by name."""
+        found = {name: each.plugin for name, each in self.built[profile].plugins.items()}
+        return {name: each for name, each in found.items() if isinstance(each, IsolatedPlugin)}
+
+    async def close(self) -> None:
+        """End the processes of plugins."""
+        for profile in self.built:
+            for each in self.isolated(profile).values():
+                await each.evaluator.closed()
+
     def replace(self, built: Mapping[str, BuiltProfile]) -> None:
         """Put other profiles in force, in the order of `built`."""
         self.built.clear()
@@ -110,11 +127,11 @@ class _PluginSource(Mapping[str, Any]):
         metrics: PluginFamilies,
         before: Mapping[str, BuiltPlugin] | None,
         isolation: Mapping[str, PluginIsolation],
-        isolated_call: Callable[[str, str], None],
+        faults: PluginFaultRecorder,
     ) -> None:
         """`before`: the plugins of the profile in force; None at the start."""
         self._isolation = isolation
-        self._isolated_call = isolated_call
+        self._faults = faults
         self._metrics = metrics
         self._registry = registry
         self._handle = handle
@@ -143,14 +160,29 @@ class _PluginSource(Mapping[str, Any]):
             subscriptions = PluginSubscriptions(self._state.subscriptions, attached=self._attached)
             metrics = self._metrics.declare(name, getattr(factory, "metrics", ()))
             metrics.forget_with(subscriptions)
-            plugin = factory(args, self._handle.for_plugin(subscriptions, metrics))
-            if isolation is not None:
-                plugin = IsolatedPlugin(plugin, seconds(isolation.timeout), self._isolated_call)
+            handle = self._handle.for_plugin(subscriptions, metrics)
+            if isolation is None:
+                plugin = factory(args, handle)
+            else:
+                plugin = self._isolated(factory, args, handle, isolation)
             if self._attached:
                 metrics.expose()
             known = BuiltPlugin(plugin, factory, args, subscriptions, metrics, isolation)
         self.plugins[name] = known
         return known.plugin
+
+    def _isolated(
+        self, factory: Any, args: Any, handle: ServiceHandle, isolation: PluginIsolation
+    ) -> IsolatedPlugin:
+        timeout, count = seconds(isolation.timeout), self._faults.isolated
+        if isolation.mode == PROCESS:
+            settings = ProcessSettings(
+                handle.profile_name, handle.feature_gates, timeout, memory_bytes(isolation)
+            )
+            evaluator = ProcessEvaluator(factory, args, settings, self._faults.process_ended)
+            return IsolatedPlugin(factory, evaluator, timeout, count)
+        plugin = factory(args, handle)
+        return IsolatedPlugin(plugin, ThreadEvaluator(plugin, timeout), timeout, count)
 
 
 def build_profiles(
@@ -224,7 +256,7 @@ def _build(
         connections.metrics.plugins,
         before,
         isolation,
-        connections.metrics.plugin_faults.isolated,
+        connections.metrics.plugin_faults,
     )
     framework = Framework(
         _with_pre_filter(resolved, isolation),

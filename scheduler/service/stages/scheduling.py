@@ -55,12 +55,16 @@ class Scheduling:
     decisions: DecisionRecorder
     exceptions: PluginExceptions
     overruns: PluginOverruns
+    profiles: Profiles
 
     def plugin_faults(self, profile: str, plugins: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return lines about what went wrong with the plugins of a profile, by plugin."""
         lines = self.overruns.of_profile(profile, plugins)
         for plugin, raised in self.exceptions.of_plugins(plugins).items():
             lines[plugin] = (*lines.get(plugin, ()), *raised)
+        for plugin, isolated in self.profiles.isolated(profile).items():
+            if ended := isolated.evaluator.faults():
+                lines[plugin] = (*lines.get(plugin, ()), *ended)
         return lines
 
 
@@ -119,7 +123,7 @@ def build_scheduling(
     )
     scheduling = Scheduling(
         queue, registered, features, engine, gates, failures, binding, loop, budget, conditions,
-        hints, decisions, raised, _overruns(connections, profiles),
+        hints, decisions, raised, _overruns(connections, profiles), profiles,
     )  # fmt: skip
     connect_handles(connections, state, profiles, scheduling)
     return scheduling
