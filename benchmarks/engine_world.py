@@ -24,7 +24,10 @@ from scheduler.engine import Attempt, Engine, Evaluator, Framework, WaitingPods
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.measured_plugin import MeasuredPlugin, PluginBudget
 from scheduler.engine.what_if import FrameworkWhatIf
+from scheduler.extenders.extender import Extenders
+from scheduler.extenders.transport import HttpExtenderTransport
 from scheduler.framework import NoArgs, QueuedPodInfo
+from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.nominator import QueueNominator
 from scheduler.service.listers import StoreListers
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
@@ -115,9 +118,18 @@ class EngineWorld:
     """Nodes, placed pods, and an engine with the default profile."""
 
     def __init__(
-        self, nodes: int, *, seed: int = 1, cpu: str = "64", plugin: type[Any] | None = None
+        self,
+        nodes: int,
+        *,
+        seed: int = 1,
+        cpu: str = "64",
+        plugin: type[Any] | None = None,
+        stand_in: Callable[[type[Any]], Any] | None = None,
     ) -> None:
-        """Make the world; `plugin` has Filter and Score, and is added to the default plugins."""
+        """Make the world; `plugin` has Filter and Score, and is added to the default plugins.
+
+        `stand_in` returns what the framework calls in its place, which has a PreFilter as well.
+        """
         self.cache = Cache()
         self.listers = _Listers()
         self.nominator = QueueNominator(lambda _namespace, _name: None)
@@ -129,16 +141,20 @@ class EngineWorld:
         configuration = read_configuration(RunOptions(), registry)
         handle: Any = _Handle(self, configuration.feature_gates)
         profile = configuration.profiles[0]
+        factories: Mapping[str, Any] = registry
         if plugin is not None:
             registry.register(plugin)
-            profile = _with(profile, plugin.name)
+            profile = _with(profile, plugin.name, isolated=stand_in is not None)
+        if plugin is not None and stand_in is not None:
+            made = stand_in(plugin)
+            factories = {**registry, plugin.name: lambda _args, _handle: made}
         budget = PluginBudget(WallClock.monotonic, CYCLE_SECONDS, lambda *_: None)
 
         def measure(each: Any) -> Any:
             own = plugin is not None and isinstance(each, plugin)
             return MeasuredPlugin(each, PROFILE, budget) if own else each
 
-        framework = Framework(profile, registry, handle, measure=measure)
+        framework = Framework(profile, factories, handle, measure=measure)
         handle.subscriptions.publish_synced()
         handle.what_if = FrameworkWhatIf(framework, self.cache.table)
         handle.preemption = Evaluator(
@@ -156,6 +172,7 @@ class EngineWorld:
             clock=WallClock(),
             random=self.random,
             waiting_pods=WaitingPods(),
+            extenders=None if stand_in is None else _no_extenders(self.cache),
             cycle_budget=CycleBudget(WallClock().monotonic, CYCLE_SECONDS, time.thread_time),
         )
         for index in range(nodes):
@@ -216,14 +233,39 @@ class EngineWorld:
         finally:
             known.clear()
 
+    async def suspended_attempt(self, pod: Pod) -> Attempt:
+        """One attempt in a cycle that may be suspended."""
+        known = self.listers.pods.known
+        known[pod.metadata.name] = pod
+        try:
+            attempt = await self.engine.decide(QueuedPodInfo(pod, 0.0))
+            if attempt.failure is None:
+                self.engine.commit(attempt)
+            return attempt
+        finally:
+            known.clear()
+
     def forget(self, attempt: Attempt) -> None:
         """Take an assumed pod away again."""
         self.engine.abandon(attempt)
 
 
-def _with(profile: ResolvedProfile, plugin: str) -> ResolvedProfile:
+def _no_extenders(cache: Cache) -> Extenders:
+    """Return no extenders, and the transport by which suspended cycles wait."""
+    transport = HttpExtenderTransport(
+        (),
+        clock=WallClock(),
+        metrics=SchedulerMetrics(),
+        failures=1,
+        cool_down=1.0,
+        stores=lambda _plural: None,
+    )
+    return Extenders((), transport, cache.table)
+
+
+def _with(profile: ResolvedProfile, plugin: str, *, isolated: bool) -> ResolvedProfile:
     points = {name: tuple(each) for name, each in profile.points.items()}
-    for point in ("filter", "score"):
+    for point in ("filter", "score", *(("preFilter",) if isolated else ())):
         points[point] += (plugin,)
     return replace(
         profile,

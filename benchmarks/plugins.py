@@ -1,4 +1,4 @@
-"""`python -m benchmarks.plugins`: what a plugin costs beyond its own work, and the import.
+"""`python -m benchmarks.plugins`: what a plugin costs beyond its own work, alone and isolated.
 
 Cycles with a plugin alternate with cycles without; the time that its own methods take is measured
 inside of them. What is left is the overhead of the framework. Cycles are measured in CPU time, and
@@ -14,13 +14,18 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
 import numpy as np
+import uvloop
 
 from benchmarks.engine_world import EngineWorld
-from scheduler.framework import Columns, ReuseRule
+from scheduler.framework import Columns, NoArgs, ReuseRule
+from scheduler.service.isolated_plugin import IsolatedPlugin
+from scheduler.service.plugin_process.evaluator import ProcessEvaluator, ProcessSettings
+from scheduler.service.plugin_thread import ThreadEvaluator
 
 COLUMNAR_MICROSECONDS: Final = 10.0
 """A cycle."""
@@ -29,6 +34,7 @@ SCALAR_MICROSECONDS: Final = 2.0
 IMPORT_SECONDS: Final = 0.3
 FEW_NODES, MANY_NODES = 100, 5000
 WARM_UP: Final = 20
+ISOLATED_TIMEOUT: Final = 60.0
 
 timer: Callable[[], float] = time.perf_counter
 """Measures the methods of a plugin."""
@@ -159,6 +165,72 @@ def _seconds(world: EngineWorld) -> float:
     return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Microseconds of CPU time of a whole cycle with an isolated plugin, means."""
+
+    #: Of the scheduler, beyond a cycle without the plugin.
+    scheduler: float
+    #: Of the plugin's process, the plugin's own work included; 0 for a thread.
+    process: float
+
+
+def price(plugin: type[_Plugin], nodes: int, pairs: int, *, in_process: bool) -> Price:
+    """Measure cycles with an isolated plugin, and cycles without, alternately.
+
+    Pods stay placed, so that the process has to learn of each.
+    """
+    return uvloop.run(_price(plugin, nodes, pairs, in_process=in_process))
+
+
+async def _price(plugin: type[_Plugin], nodes: int, pairs: int, *, in_process: bool) -> Price:
+    evaluator: Any
+    if in_process:
+        settings = ProcessSettings("kubestow", {}, ISOLATED_TIMEOUT, 2 << 30)
+        evaluator = ProcessEvaluator(plugin, NoArgs(), settings, lambda *_: None)
+    else:
+        evaluator = ThreadEvaluator(plugin(None, None), ISOLATED_TIMEOUT)
+
+    def stand_in(each: type[Any]) -> IsolatedPlugin:
+        return IsolatedPlugin(each, evaluator, ISOLATED_TIMEOUT, lambda *_: None)
+
+    plain, isolated = EngineWorld(nodes), EngineWorld(nodes, plugin=plugin, stand_in=stand_in)
+    try:
+        differences = []
+        before = 0.0
+        for number in range(pairs + WARM_UP):
+            if number == WARM_UP:
+                before = _process_seconds(evaluator)
+            pod = plain.pod()
+            began = time.process_time()
+            plain.attempt(pod)
+            without = time.process_time() - began
+            differences.append(await _suspended_seconds(isolated) - without)
+        return Price(
+            statistics.mean(differences[WARM_UP:]) * 1e6,
+            (_process_seconds(evaluator) - before) / pairs * 1e6,
+        )
+    finally:
+        await evaluator.closed()
+
+
+async def _suspended_seconds(world: EngineWorld) -> float:
+    pod = world.pod()
+    began = time.process_time()
+    attempt = await world.suspended_attempt(pod)
+    seconds = time.process_time() - began
+    assert attempt.result is not None, attempt.failure
+    return seconds
+
+
+def _process_seconds(evaluator: Any) -> float:
+    """Return the CPU time of the process of an evaluator so far."""
+    pid = getattr(evaluator, "pid", None)
+    if pid is None:
+        return 0.0
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def seconds_of_import(rounds: int) -> float:
     """Return the least time in which a new interpreter imports what a plugin imports."""
     code = (
@@ -192,6 +264,13 @@ def main(pairs: int) -> None:
         found = overhead(Scalar, nodes, max(20, pairs // 8))
         text = f"scalar, {nodes} nodes, {found.calls:.0f} calls"
         show(text, found.overhead / (found.calls or 1), "µs a call", SCALAR_MICROSECONDS)
+        for plugin, kind in ((Columnar, "columnar"), (Scalar, "scalar")):
+            for in_process, where in ((False, "thread"), (True, "process")):
+                paid = price(plugin, nodes, max(20, pairs // 8), in_process=in_process)
+                text = f"{kind}, isolated in a {where}, {nodes} nodes"
+                show(f"{text}, scheduler", paid.scheduler, "µs a cycle", None)
+                if in_process:
+                    show(f"{text}, process", paid.process, "µs a cycle", None)
     seconds = seconds_of_import(5)
     show("import of the public API", seconds, "s", IMPORT_SECONDS)
     sys.exit(1 if missed else 0)

@@ -1,8 +1,8 @@
 """ProcessEvaluator: calls a plugin in a process of its own, which it starts and ends.
 
-The process is started by the first call. A call that does not end in time ends the process, as does
-a response that makes no sense; the next one is started after a pause that grows with each failure.
-Until it runs, calls fail at once, so that other pods are not held up.
+The first call starts the process. A call that does not end in time ends it, as does a response that
+makes no sense; the next one is started after a pause that grows with each failure. Until it runs,
+calls fail at once, so that other pods are not held up.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ POLL_SECONDS: Final = 0.02
 """How long a call waits for a process that is being started after a failure."""
 MAX_PAUSE_SECONDS: Final = 60.0
 """The longest pause before a process is started again; the first one is a second."""
-FIRST_WAIT_SECONDS: Final = 10.0
-"""How long pods wait that are like one that ended the process; it doubles each time."""
+FIRST_WAIT_SECONDS: Final = 30.0
+"""How long pods wait that are like one that ended the process; it doubles each time.
+
+Longer than the longest backoff, so that other pods have their turn before.
+"""
 MAX_WAIT_SECONDS: Final = 300.0
 MAX_WAITING: Final = 1000
 """Kinds of such pods that are remembered."""
@@ -105,10 +108,13 @@ class ProcessEvaluator:
             settings.memory_limit,
         )
         self._child: ChildProcess | None = None
+        #: The one before, which may not have ended yet.
+        self._former: ChildProcess | None = None
         self._copy = TableCopy()
         #: Failures in a row.
         self._failures = 0
-        self._start_after = 0.0
+        #: Starts the next process; None unless one ended.
+        self._restart: asyncio.TimerHandle | None = None
         self._ends = 0
         self._last_end = ""
         #: By namespace and signature of pods: how often one of them ended the process, and when the
@@ -157,22 +163,29 @@ class ProcessEvaluator:
         except ValueError as error:
             self._end(child, "response", f"its response makes no sense: {error}", pod)
             raise ProcessEndedError(f"its process was ended: {error}") from None
-        except BaseException as error:
-            # Above all that it was cancelled: the response would be taken for that to another call.
-            self._end(child, "cancelled", f"a call was not completed: {error_repr(error)}")
+        except asyncio.CancelledError:
+            # The scheduler stops: nobody reads the response.
+            child.kill("a call was cancelled", "cancelled")
+            raise
+        except Exception as error:
+            # Boundary: after a fault of ours its copy may be incomplete.
+            self._end(child, "error", f"a call failed: {error_repr(error)}")
             raise
 
     def close(self) -> None:
         """End the process: nothing uses the plugin any more."""
+        if self._restart is not None:
+            self._restart.cancel()
         if self._child is not None:
             self._child.kill("nothing uses the plugin any more", "close")
             self._child.close()
 
     async def closed(self) -> None:
-        """End the process, and wait for its end."""
+        """End the process, and wait a moment for its end."""
         self.close()
-        if self._child is not None:
-            await self._child.wait()
+        for child in (self._former, self._child):
+            if child is not None:
+                await child.wait()
 
     def _refuse_waiting(self, pod: Pod) -> None:
         times, until = self._waiting.get(_kind(pod), (0, 0.0))
@@ -189,14 +202,16 @@ class ProcessEvaluator:
         child = self._child
         if child is not None and child.exited.done():
             self._end(child, "exit", child.end_text())
-        now = asyncio.get_running_loop().time()
-        if self._child is not None:
-            return self._child
-        if now < self._start_after:
+        if self._child is None and self._restart is not None:
+            left = self._restart.when() - asyncio.get_running_loop().time()
             raise PluginUnavailableError(
-                f"its process ended at {self._last_end}; the next one is started in "
-                f"{self._start_after - now:.0f}s"
+                f"its process ended at {self._last_end}; the next one is started in {left:.0f}s"
             )
+        return self._child or self._begin()
+
+    def _begin(self) -> ChildProcess:
+        """Start a process. Raises OSError."""
+        self._restart = None
         child = self._child = ChildProcess(self.name)
         self._copy = TableCopy()
         child.send_start(self._start)
@@ -257,13 +272,14 @@ class ProcessEvaluator:
         child.kill(text, reason)
         reason = child.killed_for[1] or reason
         child.close()
-        self._child = None
+        self._child, self._former = None, child
         now = asyncio.get_running_loop().time()
         if now - child.started > HEALTHY_SECONDS:
             self._failures = 0
         pause = min(2.0 ** min(self._failures, 10), MAX_PAUSE_SECONDS)
         self._failures += 1
-        self._start_after = now + pause
+        # Not by the next call, which would fail because of that.
+        self._restart = asyncio.get_running_loop().call_later(pause, self._begin)
         self._ends += 1
         self._last_end = f"{datetime.now(UTC).isoformat(timespec='seconds')}: {text}"
         if pod is not None:

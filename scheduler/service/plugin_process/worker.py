@@ -201,5 +201,5 @@ def _verdict(status: Status) -> Verdict:
 
 def _shown(error: BaseException) -> str:
     where = frames(error, OURS)
-    text = f"{type(error).__name__}: {error_text(error)}"
+    text = ": ".join(filter(None, (type(error).__name__, error_text(error))))
     return f"{text} ({where[-1]})" if where else text

@@ -21,3 +21,11 @@ def test_the_plugin_with_reuse_rules_is_reused() -> None:
     world = EngineWorld(10, plugin=plugins.Reusing)
     slots = world.engine.algorithms["kubestow"].scoring.slots
     assert [each.reusable for each in slots if each.name == plugins.Reusing.name] == [True]
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_an_isolated_plugin_takes_time_in_the_scheduler_and_in_its_process(
+    in_process: bool,
+) -> None:
+    found = plugins.price(plugins.Columnar, nodes=3, pairs=2, in_process=in_process)
+    assert (found.process > 0) is in_process
