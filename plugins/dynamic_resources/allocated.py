@@ -8,10 +8,11 @@ frees it. Here holders are counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from plugins.dynamic_resources.devices import ZERO, DeviceID, quantity
 from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.pools import PoolKey
 from plugins.dynamic_resources.search import Allocated
 from scheduler.api.devices import (
     AllocationResult,
@@ -28,8 +29,12 @@ class AllocatedDevices:
     suspend while it uses it.
     """
 
-    def __init__(self, features: Features) -> None:
+    def __init__(
+        self, features: Features, touched: Callable[[PoolKey], None] = lambda _: None
+    ) -> None:
+        """`touched` is called for each pool with a device whose holders change."""
         self._features = features
+        self._touched = touched
         self._exclusive: Counter[DeviceID] = Counter()
         self._shared: Counter[DeviceID] = Counter()
         self._consumed: dict[DeviceID, dict[str, Quantity]] = {}
@@ -42,11 +47,12 @@ class AllocatedDevices:
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Take over an event of a claim: its new version, None if it was deleted."""
-        for each in (old, new):
-            if each is not None:
-                self._set(self._by_claim, each.metadata.uid, None, self._in_flight)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._set(self._by_claim, old.metadata.uid, None, self._in_flight)
         if new is not None:
-            self._set(self._by_claim, new.metadata.uid, new.status.allocation, self._in_flight)
+            uid, allocation = new.metadata.uid, new.status.allocation
+            if self._by_claim.get(uid) != allocation:
+                self._set(self._by_claim, uid, allocation, self._in_flight)
 
     def begin(self, uid: str, allocation: AllocationResult) -> None:
         """Count an allocation that was decided and is not stored yet."""
@@ -59,6 +65,43 @@ class AllocatedDevices:
     def is_in_flight(self, uid: str) -> bool:
         """Whether an allocation of a claim was decided and is not stored yet."""
         return uid in self._in_flight
+
+    def in_flight(self) -> Iterator[str]:
+        """Yield the UIDs of claims with an allocation that is not stored yet."""
+        yield from self._in_flight
+
+    def rivals(self, uid: str) -> list[str]:
+        """Return the UIDs of other claims that hold an exclusive device of a claim."""
+        allocation = self._by_claim.get(uid)
+        if allocation is None:
+            return []
+        contested = {each for each in self._exclusive_of(allocation) if self._exclusive[each] > 1}
+        if not contested:
+            return []
+        return [
+            other
+            for other, held in self._by_claim.items()
+            if other != uid and not contested.isdisjoint(self._exclusive_of(held))
+        ]
+
+    def _exclusive_of(self, allocation: AllocationResult) -> Iterator[DeviceID]:
+        for each in _held(allocation):
+            if not self._is_shared(each):
+                yield DeviceID(each.driver, each.pool, each.device)
+
+    def _is_shared(self, result: DeviceRequestAllocationResult) -> bool:
+        return self._features.consumable_capacity and result.share_id is not None
+
+    def validate(self) -> None:
+        """Raise AssertionError if the counts differ from what the claims hold."""
+        again = AllocatedDevices(self._features)
+        for uid, allocation in self._by_claim.items():
+            again._set(again._by_claim, uid, allocation, again._in_flight)
+        for uid, allocation in self._in_flight.items():
+            again._set(again._in_flight, uid, allocation, again._by_claim)
+        assert again._exclusive == self._exclusive
+        assert again._shared == self._shared
+        assert again._consumed == self._consumed
 
     def state(self) -> Allocated:
         """Return the devices that are taken, live."""
@@ -81,13 +124,17 @@ class AllocatedDevices:
                 self._count(allocation, 1)
 
     def _count(self, allocation: AllocationResult, change: int) -> None:
+        pools = set()
         for each in _held(allocation):
             device = DeviceID(each.driver, each.pool, each.device)
-            if self._features.consumable_capacity and each.share_id is not None:
+            pools.add((each.driver, each.pool))
+            if self._is_shared(each):
                 _change(self._shared, device, change)
                 self._consume(device, each, change)
             else:
                 _change(self._exclusive, device, change)
+        for pool in pools:
+            self._touched(pool)
 
     def _consume(
         self, device: DeviceID, result: DeviceRequestAllocationResult, change: int

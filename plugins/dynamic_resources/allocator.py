@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from plugins.dynamic_resources.devices import DeviceView
 from plugins.dynamic_resources.errors import AllocationError, NodeAllocationError
 from plugins.dynamic_resources.features import Features
-from plugins.dynamic_resources.pools import SliceIndex, gather_pools
+from plugins.dynamic_resources.pools import Pool, SliceIndex, gather_pools
 from plugins.dynamic_resources.requests import RequestView, Validator
 from plugins.dynamic_resources.results import allocation_result
 from plugins.dynamic_resources.search import Allocated, Check, Search
@@ -36,13 +36,16 @@ class Allocator:
         selectors: Selectors,
         new_share_id: Callable[[], str],
         *,
+        pools: Callable[[Node], list[Pool]] | None = None,
         exhaustive: bool = False,
     ) -> None:
         """Keep what the searches need.
 
-        `new_share_id` returns a new UUID for each share of a device. With `exhaustive` a search
-        takes as many steps as upstream's; the result is the same.
+        `new_share_id` returns a new UUID for each share of a device. `pools` returns the pools of a
+        node, by default gathered anew. With `exhaustive` a search takes as many steps as
+        upstream's; the result is the same.
         """
+        self._pools = pools or self._gather
         self._exhaustive = exhaustive
         self._features = features
         if not features.consumable_capacity:
@@ -64,12 +67,27 @@ class Allocator:
         `NodeAllocationError` for a failure on this node, and `AllocationError` for one that
         concerns the pod.
         """
+        search = self._search(node, claims, check)
+        if search is None:
+            return None
+        return [
+            allocation_result(view, taken, node.metadata.name, self._features, self._new_share_id)
+            for view, taken in zip(search.claims, search.results, strict=True)
+        ]
+
+    def fits(self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None) -> bool:
+        """Whether `allocate` would return allocations; raises as it does."""
+        return self._search(node, claims, check) is not None
+
+    def _search(
+        self, node: Node, claims: Sequence[ResourceClaim], check: Check | None
+    ) -> Search | None:
         self.steps = 0
 
         def selects(request: RequestView, device: DeviceView) -> bool:
             return self._selects(request, device, node, check)
 
-        pools = gather_pools(self._slices, node, self._features)
+        pools = self._pools(node)
         validator = Validator(
             self._features, self._classes, pools, selects, self._allocated.consumed
         )
@@ -87,14 +105,14 @@ class Allocator:
             found = search.run()
         finally:
             self.steps = search.steps
-        if not found:
-            if any(each.invalid_reason for each in pools):
-                raise NodeAllocationError(INVALID_POOLS)
-            return None
-        return [
-            allocation_result(view, taken, node.metadata.name, self._features, self._new_share_id)
-            for view, taken in zip(views, search.results, strict=True)
-        ]
+        if found:
+            return search
+        if any(each.invalid_reason for each in pools):
+            raise NodeAllocationError(INVALID_POOLS)
+        return None
+
+    def _gather(self, node: Node) -> list[Pool]:
+        return gather_pools(self._slices, node, self._features)
 
     def _selects(
         self, request: RequestView, device: DeviceView, node: Node, check: Check | None

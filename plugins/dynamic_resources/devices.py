@@ -97,6 +97,11 @@ class SliceView:
         #: Counter sets of the pool, with duplicates.
         self.counters = [(each.name, _amounts(each.counters)) for each in spec.shared_counters]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it concerns one node only; counters concern all nodes of the pool."""
+        return bool(self.nodes.node_name) and not self.counters
+
 
 class DeviceView:
     """One device of a version of a slice."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from scheduler.framework import PluginError
 
-class AllocationError(Exception):
+
+class AllocationError(PluginError):
     """A failure that ends the attempt to schedule the pod, on whatever node it was found."""
 
 

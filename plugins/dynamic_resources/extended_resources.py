@@ -11,13 +11,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.api.devices import EXACT_COUNT, DeviceClass, DeviceRequest, ExactDeviceRequest
-from scheduler.api.meta import Object
+import msgspec
+
+from scheduler.api.devices import (
+    EXACT_COUNT,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from scheduler.api.meta import Object, ObjectMeta, OwnerReference
 from scheduler.api.pod import Container, Pod
 from scheduler.api.quantity import value
+from scheduler.api.requests import is_extended_resource_name
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Before the name of a class: the extended resource that every class has."""
+
+
+ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Of the claims that the scheduler makes."""
+UNNAMED: Final = "<extended-resources>"
+"""Name of such a claim before it is created."""
 
 
 class RequestMapping(Object):
@@ -26,6 +43,53 @@ class RequestMapping(Object):
     container_name: str = ""
     resource_name: str = ""
     request_name: str = ""
+
+
+def considered(pod: Pod) -> list[str]:
+    """Return the extended resources that a pod asks for, of which devices may serve some."""
+    return [
+        name
+        for name, amount in pod.signature.requests.scalars
+        if amount > 0 and (name.startswith(IMPLICIT_PREFIX) or is_extended_resource_name(name))
+    ]
+
+
+def owner_of_extra_claim(claim: ResourceClaim) -> str:
+    """Return the UID of the pod that a claim was made for; empty for other claims."""
+    metadata = claim.metadata
+    if metadata.annotations.get(ANNOTATION) != "true":
+        return ""
+    return next(
+        (each.uid for each in metadata.owner_references if each.controller and each.kind == "Pod"),
+        "",
+    )
+
+
+def unnamed_claim(pod: Pod, uid: str) -> ResourceClaim:
+    """Return the claim for the extended resources of a pod, which does not exist yet."""
+    owner = OwnerReference(
+        api_version="v1",
+        kind="Pod",
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        controller=True,
+    )
+    return ResourceClaim(
+        metadata=ObjectMeta(
+            name=UNNAMED,
+            namespace=pod.metadata.namespace,
+            uid=uid,
+            generate_name=f"{pod.metadata.name}-extended-resources-",
+            annotations={ANNOTATION: "true"},
+            owner_references=(owner,),
+        )
+    )
+
+
+def with_requests(claim: ResourceClaim, requests: tuple[DeviceRequest, ...]) -> ResourceClaim:
+    """Return a claim with the requests for one node."""
+    spec = ResourceClaimSpec(devices=DeviceClaim(requests=requests))
+    return msgspec.structs.replace(claim, spec=spec)
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:

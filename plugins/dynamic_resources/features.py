@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -26,3 +27,27 @@ class Features:
     binding_conditions: bool = True
     #: DRAListTypeAttributes.
     list_attributes: bool = False
+    #: DRAExtendedResource; not the allocator's, but of the claims that it gets.
+    extended_resources: bool = True
+    #: DRADeviceTaintRules; not the allocator's, but of the slices that it gets.
+    taint_rules: bool = False
+
+    @classmethod
+    def of_gates(cls, gates: Mapping[str, bool]) -> Features:
+        """Return the features that the feature gates switch on."""
+
+        def on(name: str, *, default: bool = True) -> bool:
+            return gates.get(name, default)
+
+        return cls(
+            admin_access=on("DRAAdminAccess"),
+            prioritized_list=on("DRAPrioritizedList"),
+            partitionable_devices=on("DRAPartitionableDevices"),
+            device_taints=on("DRADeviceTaints"),
+            consumable_capacity=on("DRAConsumableCapacity"),
+            binding_conditions=on("DRADeviceBindingConditions")
+            and on("DRAResourceClaimDeviceStatus"),
+            # The scheduler does not hand DRAListTypeAttributes on to the allocator, as upstream.
+            extended_resources=on("DRAExtendedResource"),
+            taint_rules=on("DRADeviceTaintRules", default=False) and on("DRADeviceTaints"),
+        )

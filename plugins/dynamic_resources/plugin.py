@@ -1,35 +1,80 @@
-"""DynamicResources, complete for pods without resource claims.
+"""DynamicResources: allocates devices to the claims of a pod.
 
-Upstream: `dynamicresources.go`. kubestow cannot allocate devices. PreFilter rejects a pod with
-claims. PreEnqueue does not: a gated pod gets neither condition nor event, so its owner would not
-learn the reason. For all other pods only PostFilter has an effect, as upstream.
+Upstream: `dynamicresources.go`. PreFilter looks the claims up, Filter decides for all nodes,
+Reserve takes the devices of the chosen node for the claims, and PreBind writes them. Until the
+watch shows a written claim, its devices are taken by the allocation in flight or by the assumed
+claim. Claims do not follow AddPod and RemovePod: evicting a pod never helps another to its devices,
+as upstream.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
-from plugins.arguments import Arguments, require_valid
-from plugins.dynamic_resources.permissions import OPTIONAL_RESOURCES, PERMISSIONS, RESOURCES
+from plugins.arguments import require_valid
+from plugins.dynamic_resources.arguments import DynamicResourcesArgs, argument_problems
+from plugins.dynamic_resources.attempt import REASONS, Attempt, PodClaims
+from plugins.dynamic_resources.budget import SearchBudget
+from plugins.dynamic_resources.claims import (
+    ClaimsUnavailableError,
+    claim_key,
+    is_reserved_for,
+    only_used_by,
+    pod_claims,
+    rejection,
+)
+from plugins.dynamic_resources.cluster_devices import ClusterDevices
+from plugins.dynamic_resources.errors import AllocationError
+from plugins.dynamic_resources.explaining import explain
+from plugins.dynamic_resources.extended_resources import UNNAMED, considered, unnamed_claim
+from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.permissions import (
+    OPTIONAL_RESOURCES,
+    PERMISSIONS,
+    RESOURCES,
+    unreadable,
+)
+from plugins.dynamic_resources.readiness import (
+    METRICS,
+    NotReadyError,
+    is_broken,
+    wait_until_ready,
+)
+from plugins.dynamic_resources.requeueing import device_events
+from plugins.dynamic_resources.taint_rules import RULES
+from plugins.dynamic_resources.verdicts import KeptVerdicts
+from plugins.dynamic_resources.writing import (
+    CREATES,
+    ClaimWriter,
+    PreBindError,
+    deallocate,
+    delete_extra,
+    unreserve,
+)
+from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
+from scheduler.api.devices import AllocationResult, ResourceClaim
+from scheduler.api.node import Node
+from scheduler.api.node_selectors import compile_node_selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
+    NEVER,
     SKIP,
     ClusterEventWithHint,
     Codes,
-    Columns,
     CycleState,
     Handle,
     Int64Column,
+    Metric,
     NodeInfo,
     NodeTableView,
     NodeToStatus,
     Permission,
     PostFilterResult,
     PreBindPreFlightResult,
+    RejectedNodes,
     ReuseRule,
     Rows,
     StateNotFoundError,
@@ -39,132 +84,344 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.field_errors import invalid
 
-UNSUPPORTED: Final = (
-    "pod uses resource claims ({claims}), which kubestow cannot allocate: "
-    "remove spec.resourceClaims or use a scheduler that supports dynamic resource allocation"
-)
 NO_CLAIMS: Final = unschedulable("no new claims to deallocate")
+DEALLOCATED: Final = unschedulable("deallocation of ResourceClaim completed")
+DELETED: Final = unschedulable("deletion of ResourceClaim completed")
+STILL_UNSCHEDULABLE: Final = unschedulable("still not schedulable")
+NO_ALLOCATION: Final = "claim allocation not found for node"
 
 _STATE: Final = plugin_names.DYNAMIC_RESOURCES
-
-
-class DynamicResourcesArgs(Arguments):
-    """Arguments of DynamicResources: read and validated as upstream does, without effect so far."""
-
-    filter_timeout: dt.timedelta = dt.timedelta(seconds=10)
-    """Maximum time to search devices on one node; 0 means no limit. Default 10s, as upstream."""
-
-    binding_timeout: dt.timedelta = dt.timedelta(seconds=600)
-    """Maximum wait for devices to become ready before binding. Default 600s, as upstream."""
+_ATTEMPT: Final = f"{plugin_names.DYNAMIC_RESOURCES}/attempt"
+_NONE: Final = PodClaims()
+_PARALLEL: Final = PreBindPreFlightResult(allow_parallel=True)
 
 
 class DynamicResources:
-    """Implements upstream's extension points, so that messages and metrics agree."""
+    """Implements all extension points of upstream's plugin."""
 
     name: ClassVar[str] = plugin_names.DYNAMIC_RESOURCES
     args_type: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
-    required_resources: ClassVar[tuple[str, ...]] = RESOURCES
+    validate_args = staticmethod(argument_problems)
+    required_resources: tuple[str, ...] = RESOURCES
     optional_resources: ClassVar[Mapping[str, str]] = OPTIONAL_RESOURCES
     permissions: ClassVar[tuple[Permission, ...]] = PERMISSIONS
-    pre_filter_reusable: ClassVar[bool] = True
-    filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)
-    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric(CREATES, "counter", "Number of ResourceClaims that were created.", ("status",)),
+        *METRICS,
+    )
+    # Claims are objects of their own, so none of this follows from the signature.
+    filter_reuse: ClassVar[ReuseRule | None] = NEVER
+    filter_depends_only_on_table: ClassVar[bool] = False
+    score_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
-        if args is not None:
-            require_valid(self.validate_args(args))
+        args = args or DynamicResourcesArgs()
+        require_valid(argument_problems(args))
+        self._handle = handle
+        self._filter_timeout = args.filter_timeout.total_seconds()
+        self._binding_timeout = args.binding_timeout.total_seconds()
+        self._features = features = Features.of_gates(handle.feature_gates)
+        if features.taint_rules:
+            self.required_resources = (*RESOURCES, RULES)
+        self._devices = handle.shared(self.name, lambda: ClusterDevices(handle, features))
+        self._verdicts = KeptVerdicts()
 
-    @staticmethod
-    def validate_args(args: DynamicResourcesArgs) -> Iterator[tuple[str, str]]:
-        """Require non-negative timeouts, and at least 1 s for binding."""
-        if args.filter_timeout < dt.timedelta():
-            yield "filterTimeout", invalid(_shown(args.filter_timeout), "must be zero or positive")
-        if args.binding_timeout < dt.timedelta(seconds=1):
-            yield (
-                "bindingTimeout",
-                invalid(_shown(args.binding_timeout), "must be at least 1 second"),
-            )
+    # -- PreEnqueue, PreFilter -------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Admit every pod; see the module's docstring."""
+        """Gate a pod until all of its claims exist."""
+        if not pod.signature.resource_claims:
+            return None
+        try:
+            pod_claims(pod, self._devices.claims.get)
+        except ClaimsUnavailableError as error:
+            return unreadable(self._handle) or unresolvable(str(error))
         return None
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Reject a pod with claims; skip all others."""
-        claims = pod.signature.resource_claims
-        # Lets PostFilter see that PreFilter of this plugin ran.
-        state.write(_STATE, bool(claims))
-        if not claims:
+        """Look the claims up; skip a pod that needs no devices."""
+        # Written at once: PostFilter tells by it that PreFilter of this plugin ran.
+        state.write(_STATE, _NONE)
+        named: Sequence[ResourceClaim] = ()
+        if pod.signature.resource_claims:
+            denied = unreadable(self._handle)
+            if denied is not None:
+                return denied
+            try:
+                named = pod_claims(pod, self._devices.claims.get)
+            except ClaimsUnavailableError as error:
+                return unresolvable(str(error))
+        resources: Mapping[str, str] = {}
+        if self._devices.by_resource and pod.signature.requests.scalars:
+            resources = self._served_resources(pod)
+        if not named and not resources:
+            # Score is skipped as well; upstream gives every node 0.
+            state.skip_score.add(self.name)
             return SKIP
-        refusal = unresolvable(UNSUPPORTED.format(claims=", ".join(each.name for each in claims)))
-        return replace(refusal, skip_post_filter=True)
-
-    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Accept every node; PreFilter has rejected pods with claims."""
+        claims, problem_status = self._classify(state, pod, named, resources)
+        if problem_status is not None:
+            return problem_status
+        state.write(_STATE, claims)
+        attempt = self._attempt(pod, claims)
+        state.write(_ATTEMPT, attempt)
+        if not attempt.scores_anything:
+            state.skip_score.add(self.name)
         return None
 
+    def _served_resources(self, pod: Pod) -> dict[str, str]:
+        """Return the extended resources of a pod that have a class, with its name."""
+        classes = self._devices.by_resource
+        return {
+            name: found.metadata.name
+            for name in considered(pod)
+            if (found := classes.get(name)) is not None
+        }
+
+    def _classify(
+        self,
+        state: CycleState,
+        pod: Pod,
+        named: Sequence[ResourceClaim],
+        resources: Mapping[str, str],
+    ) -> tuple[PodClaims, Status | None]:
+        """Sort the claims by what Filter does with them, or return why no node can serve them."""
+        claims = PodClaims(named=tuple(named), resources=resources)
+        if resources:
+            claims.extra = self._devices.extra_claim(pod) or unnamed_claim(
+                pod, self._new_uid(state)
+            )
+            claims.unserved = tuple(each for each in considered(pod) if each not in resources)
+        reach, broken, waiting = [], [], []
+        for claim in named:
+            allocation = claim.status.allocation
+            if allocation is None:
+                status = rejection(
+                    claim,
+                    self._devices.classes,
+                    is_in_flight=self._devices.allocated.is_in_flight(claim.metadata.uid),
+                    prioritized_list=self._features.prioritized_list,
+                )
+                if status is not None:
+                    return claims, status
+                waiting.append(claim)
+                continue
+            if allocation.node_selector is not None:
+                compiled = compile_node_selector(allocation.node_selector)
+                for problem in compiled.errors:
+                    return claims, error(problem)
+                reach.append((claim, compiled))
+            if self._features.binding_conditions and is_broken(
+                claim, state.now, self._binding_timeout
+            ):
+                broken.append(claim)
+        claims.open, claims.reach, claims.broken = tuple(waiting), tuple(reach), tuple(broken)
+        return claims, None
+
+    def _attempt(self, pod: Pod, claims: PodClaims) -> Attempt:
+        monotonic, seconds = self._handle.clock.monotonic, self._filter_timeout
+        return Attempt(
+            pod,
+            claims,
+            self._devices,
+            self._verdicts,
+            lambda: SearchBudget(monotonic, seconds),
+            self._random_uid,
+        )
+
+    def _new_uid(self, state: CycleState) -> str:
+        # A trial must not advance the random source of the scheduler.
+        return "" if state.info is None else self._random_uid()
+
+    def _random_uid(self) -> str:
+        """Return a UUID of version 4."""
+        bits = self._handle.random.randrange(1 << 122)
+        digits = f"{bits >> 74:012x}4{bits >> 62 & 0xFFF:03x}{8 | bits >> 60 & 3:x}"
+        digits += f"{bits & (1 << 60) - 1:015x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    # -- Filter, PostFilter ----------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject a node that cannot serve all claims."""
+        attempt: Attempt | None = state.get(_ATTEMPT)
+        if attempt is None:
+            return None
+        try:
+            code = attempt.code(node)
+        except AllocationError as failure:
+            return error(failure)
+        return REASONS[code] if code else None
+
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """Columnar form of `filter`."""
-        return all_pass(rows)
+        """Columnar form of `filter`; raises `AllocationError` for a failure on any of `rows`."""
+        attempt: Attempt | None = state.get(_ATTEMPT)
+        return all_pass(rows) if attempt is None else attempt.codes(table, rows)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Return a status; never called, since no row is rejected."""
-        return NO_CLAIMS
+        """Return the rejection."""
+        return REASONS[code]
+
+    def explain_rejection(
+        self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
+    ) -> str:
+        """Return how many devices of the nodes match, and what the others lack."""
+        claims: PodClaims = state.get(_STATE) or _NONE
+        return explain(self._devices, claims, table, rejected)
 
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
-        """Find nothing to free, so the next PostFilter plugin runs.
+        """Give up an allocation that no other pod uses and that is not available where it should.
 
         When another plugin's PreFilter ended the attempt before this one's, the result is an Error,
-        which prevents preemption, as observed in kube-scheduler v1.36.2.
+        which prevents preemption, as observed in kube-scheduler v1.36.2. The write runs in the
+        background; if it fails, the pod is tried again.
         """
         try:
-            state.read(_STATE)
+            claims: PodClaims = state.read(_STATE)
         except StateNotFoundError as missing:
             return PostFilterResult(error(str(missing)))
-        return PostFilterResult(NO_CLAIMS)
+        if not claims:
+            return PostFilterResult(NO_CLAIMS)
+        given_up = self.claim_to_give_up(state, pod)
+        if given_up is None:
+            return PostFilterResult(STILL_UNSCHEDULABLE)
+        if state.info is not None:
+            self._handle.run_in_background(
+                self._give_up(pod, given_up), f"give up {claim_key(given_up)}"
+            )
+        is_extra = given_up is claims.extra
+        return PostFilterResult(DELETED if is_extra else DEALLOCATED)
+
+    def claim_to_give_up(self, state: CycleState, pod: Pod) -> ResourceClaim | None:
+        """Return the claim that PostFilter deallocates, or deletes if it is for extended resources.
+
+        Upstream picks one at random; here it is the first.
+        """
+        claims: PodClaims = state.get(_STATE) or _NONE
+        for claim in claims.named:
+            if claim.metadata.uid in claims.unavailable and only_used_by(claim, pod):
+                return claim
+        extra = claims.extra
+        return None if extra is None or extra.metadata.name == UNNAMED else extra
+
+    async def _give_up(self, pod: Pod, claim: ResourceClaim) -> None:
+        try:
+            await self.give_up(claim)
+        except Exception:
+            self._handle.wake((pod.metadata.uid,), self.name)
+            raise
+
+    async def give_up(self, claim: ResourceClaim) -> None:
+        """Deallocate a claim, or delete one that was made for extended resources."""
+        if self._devices.is_extra(claim):
+            await delete_extra(self._handle.api, claim)
+        else:
+            await deallocate(self._handle.api, claim)
+
+    # -- Score -----------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Return 0: without claims no node is preferred."""
-        return 0
+        """Prefer nodes where the first alternatives of requests are available."""
+        attempt: Attempt | None = state.get(_ATTEMPT)
+        return 0 if attempt is None else attempt.score(node)
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """Columnar form of `score`."""
-        return no_scores(rows)
+        attempt: Attempt | None = state.get(_ATTEMPT)
+        return no_scores(rows) if attempt is None else attempt.scores(table, rows)
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column:
-        """Keep the zeros."""
-        return scores
+        """Scale the highest score to 100."""
+        return default_normalize(scores)
+
+    # -- Reserve, PreBind ------------------------------------------------------------------------
+
+    def allocations(
+        self, state: CycleState, node: Node
+    ) -> list[tuple[ResourceClaim, AllocationResult]] | None:
+        """Return the allocations that Reserve would make on a node, None if it does not fit."""
+        attempt: Attempt | None = state.get(_ATTEMPT)
+        return [] if attempt is None else attempt.allocate(node)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Do nothing: there is no claim to reserve."""
+        """Take the devices of the node for the open claims."""
+        claims: PodClaims = state.get(_STATE) or _NONE
+        if not claims.open and claims.extra is None:
+            return None
+        node = self._node(node_name)
+        try:
+            found = None if node is None else self.allocations(state, node)
+        except AllocationError as failure:
+            return error(failure)
+        if found is None:
+            return error(NO_ALLOCATION)
+        for claim, allocation in found:
+            claims.reserved[claim.metadata.uid] = allocation
+            self._devices.begin(claim.metadata.uid, allocation)
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Do nothing: there is no claim to release."""
+        """Give back what is not stored; stored allocations stay, without the reservation."""
+        claims: PodClaims = state.get(_STATE) or _NONE
+        if not claims:
+            return
+        for uid in claims.reserved:
+            self._devices.end(uid)
+        claims.reserved.clear()
+        api = self._handle.api
+        for claim in claims.named:
+            newest = claims.written.pop(claim.metadata.uid, claim)
+            if newest.status.allocation is not None and is_reserved_for(newest, pod):
+                self._in_background(partial(unreserve, api, pod, newest), newest)
+        created, claims.created = claims.created, None
+        extra = claims.extra
+        if created is None and extra is not None and extra.metadata.name != UNNAMED:
+            created = extra
+        if created is not None:
+            self._devices.end(created.metadata.uid)
+            self._in_background(partial(delete_extra, api, created), created)
+
+    def _in_background(self, work: Callable[[], object], claim: ResourceClaim) -> None:
+        self._handle.run_in_background(work(), f"unreserve {claim_key(claim)}")  # type: ignore[arg-type]
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult | Status | None:
-        """Skip PreBind: there is no claim."""
-        return SKIP
+        """Skip pods without claims."""
+        return _PARALLEL if state.get(_STATE) else SKIP
 
-    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Do nothing: there is no claim to write."""
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Write the claims; then wait for binding conditions of their devices."""
+        attempt: Attempt | None = state.get(_ATTEMPT)
+        if attempt is None:
+            return None
+        node = self._node(node_name)
+        if node is None:
+            return error(NO_ALLOCATION)
+        handle, devices, claims = self._handle, self._devices, attempt.claims
+        try:
+            await ClaimWriter(handle, devices, attempt, pod, node).write()
+            if self._features.binding_conditions:
+                names = [each.metadata.name for each in claims.named]
+                if claims.created is not None:
+                    names.append(claims.created.metadata.name)
+                await wait_until_ready(
+                    handle, devices, pod, node_name, names, self._binding_timeout
+                )
+        except (PreBindError, NotReadyError) as failure:
+            return error(failure)
         return None
 
+    def _node(self, name: str) -> Node | None:
+        row = self._handle.table.row_of(name)
+        return None if row is None else self._handle.table.node_info(row).node
+
+    # -- events ----------------------------------------------------------------------------------
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Register nothing: a pod's claims cannot change, so no event can help a rejected pod.
-
-        Upstream's registrations would also make the service watch claims, slices and classes.
-        """
-        return ()
-
-
-def _shown(duration: dt.timedelta) -> str:
-    return f"{duration.total_seconds():g}s"
+        """Return the registrations of `requeueing.py`."""
+        return device_events(self._devices)

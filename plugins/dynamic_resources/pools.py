@@ -85,8 +85,26 @@ class SliceIndex:
         """Return all slices of a pool."""
         return self._pools.get(key, {}).values()
 
+    def nodes_of_pool(self, key: PoolKey) -> frozenset[str] | None:
+        """Return the only nodes that a pool concerns, None if there may be others."""
+        names = set()
+        for view in self.of_pool(key):
+            if not view.is_local:
+                return None
+            names.add(view.nodes.node_name)
+        return frozenset(names)
+
+    def reaches(self, name: str) -> bool:
+        """Whether there is a slice that may concern a node."""
+        return bool(self._shared) or name in self._local
+
+    @property
+    def all_local(self) -> bool:
+        """Whether each slice concerns one node."""
+        return not self._shared
+
     def _home(self, view: SliceView) -> dict[str, SliceView]:
-        if view.nodes.node_name and not view.counters:
+        if view.is_local:
             return self._local.setdefault(view.nodes.node_name, {})
         return self._shared
 

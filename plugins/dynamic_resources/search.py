@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from plugins.dynamic_resources import capacity
 from plugins.dynamic_resources.capacity import Amounts
@@ -54,6 +54,9 @@ class Check(Protocol):
         ...
 
 
+_LOOKS: Final = 0xFF
+"""One of so many candidates calls `check`: a step may look at ten thousand."""
+
 Step = Generator["Step", bool, bool]
 """One level of the search: yields the level below, gets its result, returns its own."""
 
@@ -75,7 +78,8 @@ class Search:
         """With `exhaustive` it takes all of upstream's steps, else not those that must fail."""
         self._features = features
         self._exhaustive = exhaustive
-        self._claims = claims
+        #: What is searched for.
+        self.claims = claims
         self._candidates = [
             (pool, device) for pool in pools if pool.is_usable for device in pool.devices
         ]
@@ -129,9 +133,9 @@ class Search:
     def _claim(self, claim: int, number: int) -> Step:
         """Search for the requests of a claim from `number` on, and for all claims after it."""
         self._count()
-        if claim == len(self._claims):
+        if claim == len(self.claims):
             return True
-        requests = self._claims[claim].requests
+        requests = self.claims[claim].requests
         if number == len(requests):
             try:
                 return (yield self._claim(claim + 1, 0))
@@ -191,6 +195,8 @@ class Search:
         """
         took_one = False
         for position in range(start, len(self._candidates)):
+            if position & _LOOKS == _LOOKS and self._check is not None:
+                self._check()
             pool, view = self._candidates[position]
             if not self._take(claim, request, pool, view):
                 continue
@@ -204,7 +210,7 @@ class Search:
         self._ran_out = (
             not took_one
             and device > 0
-            and not (self._exhaustive or self._has_counters or self._claims[claim].constraints)
+            and not (self._exhaustive or self._has_counters or self.claims[claim].constraints)
         )
         return False
 
@@ -279,7 +285,7 @@ class Search:
         return self._counters.take(pool, device)
 
     def _constrained(self, claim: int, request: RequestView, device: DeviceView) -> bool:
-        constraints = self._claims[claim].constraints
+        constraints = self.claims[claim].constraints
         for i, each in enumerate(constraints):
             if each.add(request.parent, request.alternative, device):
                 continue
@@ -296,7 +302,7 @@ class Search:
     def _give_back(self, claim: int, pool: Pool, device: DeviceView) -> None:
         taken = self.results[claim].pop()
         request = taken.request
-        for each in self._claims[claim].constraints:
+        for each in self.claims[claim].constraints:
             each.remove(request.parent, request.alternative)
         if taken.is_shared:
             # Its counters stay taken, as upstream.

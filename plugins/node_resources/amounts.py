@@ -33,6 +33,8 @@ class Demand(NamedTuple):
     """Above 0."""
     bit: int
     """Bit of the filter code that reports a shortage."""
+    is_served: bool = False
+    """Whether devices of a class serve it on nodes that have none of it."""
 
 
 class Share(NamedTuple):

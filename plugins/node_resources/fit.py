@@ -5,18 +5,19 @@ of pods, one for "does not fit on the empty node either", and one per requested 
 order in which reasons appear. A pod may name 20,000 resources: all scalar ones beyond
 `_MAX_REASONS` share the last bit, and names that no node has are decided once for all rows.
 
-Differences from upstream: extended resources are never handed to device classes (kubestow
-allocates no devices), so DeviceClass events are not registered either.
+A resource that devices of a class serve (`DeviceClass`, `spec.extendedResourceName`) is left to
+DynamicResources on nodes that have none of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from plugins.arguments import require_valid
+from plugins.dynamic_resources.permissions import CLASSES
 from plugins.node_resources.amounts import NATIVE, Demand, amount_of, amounts_in
 from plugins.node_resources.arguments import (
     LEAST_ALLOCATED,
@@ -26,11 +27,13 @@ from plugins.node_resources.arguments import (
 )
 from plugins.node_resources.requeueing import fit_events
 from plugins.node_resources.scoring import Scorer
+from plugins.node_resources.served import ServedAmounts, ServedResources
 from plugins.node_resources.shortages import shortages
 from plugins.row_selection import FEW, selector
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, is_extended_resource_name
 from scheduler.framework import (
+    NEVER,
     ClusterEventWithHint,
     Code,
     Codes,
@@ -61,7 +64,7 @@ _MAX_REASONS: Final = 24
 _FIRST_SCALAR: Final = _FIRST_RESOURCE << len(NATIVE)
 _OTHERS: Final = _FIRST_SCALAR << _MAX_REASONS
 
-_USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
+_USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE, versions=(CLASSES,))
 
 
 class Needs(NamedTuple):
@@ -81,15 +84,26 @@ class NodeResourcesFit:
     pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = _USAGE
     pre_score_reusable: ClassVar[bool] = True
-    score_reuse: ClassVar[ReuseRule | None] = _USAGE
+    #: NEVER if the strategy scores resources that devices may serve.
+    score_reuse: ReuseRule | None = _USAGE
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
         require_valid(fit_problems(args))
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._scorer = Scorer(args.scoring_strategy or ScoringStrategy(type=LEAST_ALLOCATED))
+        strategy = args.scoring_strategy or ScoringStrategy(type=LEAST_ALLOCATED)
+        served = None
+        if any(ServedAmounts.may_serve(each.name) for each in strategy.resources or ()) and (
+            handle.feature_gates.get("DRAExtendedResource", True)
+        ):
+            served = ServedAmounts(handle)
+            self.score_reuse = NEVER
+        self._scorer = Scorer(strategy, served)
         self._table = handle.table
+        self._classes = ServedResources(handle)
+        #: The resources that classes serve, as `_latest` takes them into account.
+        self._served: Container[str] = ()
         self._latest: tuple[Resources | None, int, Needs] = None, 0, Needs([], 0)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
@@ -104,8 +118,10 @@ class NodeResourcesFit:
             needs = self._needs(requests)
             mask |= needs.nowhere
             allocatable, requested = node.allocatable, node.requested
-            for name, amount, bit in needs.demands:
+            for name, amount, bit, is_served in needs.demands:
                 capacity = amount_of(allocatable, name)
+                if is_served and not capacity:
+                    continue
                 mask |= _shortage(amount, capacity, amount_of(requested, name), bit)
         return _status(mask, requests) if mask else None
 
@@ -118,9 +134,11 @@ class NodeResourcesFit:
         codes: Codes = (table.pod_count[index] >= table.pod_limit[index]).astype(np.int32)
         if needs.nowhere:
             codes |= needs.nowhere
-        for name, amount, bit in needs.demands:
+        for name, amount, bit, is_served in needs.demands:
             capacity, used = amounts_in(table, name, index)
             short = capacity - used < amount
+            if is_served:
+                short &= capacity > 0
             if short.any():
                 codes[short] |= bit
                 codes[short & (capacity < amount)] |= _UNRESOLVABLE
@@ -129,9 +147,12 @@ class NodeResourcesFit:
     def capacity_rows(self, pod: Pod, table: NodeTableView, rows: Rows) -> Int64Column:
         """Return how many pods like this fit beside each other, by each resource and pod slots."""
         capacity: Int64Column = table.pod_limit[rows] - table.pod_count[rows]
-        for name, amount, _ in self._needs(pod.signature.requests).demands:
+        for name, amount, _, is_served in self._needs(pod.signature.requests).demands:
             allocatable, used = amounts_in(table, name, rows)
-            np.minimum(capacity, (allocatable - used) // amount, out=capacity)
+            fitting = (allocatable - used) // amount
+            if is_served:
+                fitting = np.where(allocatable > 0, fitting, capacity)
+            np.minimum(capacity, fitting, out=capacity)
         np.maximum(capacity, 0, out=capacity)
         return capacity
 
@@ -139,7 +160,9 @@ class NodeResourcesFit:
         """Return the resource of which the fewest pods like this find enough."""
         slots = int(np.maximum(table.pod_limit[rows] - table.pod_count[rows], 0).sum())
         fits = {"pod slots": slots}
-        for name, amount, _ in self._needs(pod.signature.requests).demands:
+        for name, amount, _, is_served in self._needs(pod.signature.requests).demands:
+            if is_served:
+                continue
             allocatable, used = amounts_in(table, name, rows)
             fits[name] = int((np.maximum(allocatable - used, 0) // amount).sum())
         return min(fits, key=lambda name: fits[name])
@@ -178,13 +201,19 @@ class NodeResourcesFit:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for pods that release resources, and for nodes that are added or grow."""
-        return fit_events(self._demands)
+        return fit_events(self._demands, is_extended=self._classes.enabled)
 
     def _needs(self, requests: Resources) -> Needs:
         """Return what must be free; cached for the next node or victim."""
         known, sequence, needs = self._latest
-        if known is requests and (not needs.nowhere or sequence == self._table.sequence):
+        served = self._classes.resources() if requests.scalars else ()
+        if (
+            known is requests
+            and self._served is served
+            and (not needs.nowhere or sequence == self._table.sequence)
+        ):
             return needs
+        self._served = served
         if len(requests.scalars) <= _MAX_REASONS:
             needs = Needs(list(self._demands(requests)), 0)
         else:
@@ -197,7 +226,7 @@ class NodeResourcesFit:
         is_offered, nowhere = self._table.offers_scalar, 0
         demands = []
         for each in self._demands(requests):
-            if each.name in NATIVE or is_offered(each.name):
+            if each.is_served or each.name in NATIVE or is_offered(each.name):
                 demands.append(each)
             else:
                 nowhere |= each.bit | _UNRESOLVABLE
@@ -212,9 +241,10 @@ class NodeResourcesFit:
                 yield Demand(name, amount, bit)
             bit <<= 1
         ignoring = bool(self._ignored or self._ignored_groups)
+        served = self._classes.resources() if requests.scalars else ()
         for name, amount in requests.scalars:
             if amount > 0 and not (ignoring and self._ignores(name)):
-                yield Demand(name, amount, bit)
+                yield Demand(name, amount, bit, name in served)
             if bit < _OTHERS:
                 bit <<= 1
 
@@ -239,13 +269,14 @@ def _masks(table: NodeTableView, rows: Rows, needs: Needs) -> list[int]:
         mask = needs.nowhere
         if pod_count.item(row) >= pod_limit.item(row):
             mask |= _POD_LIMIT
-        for name, amount, bit in needs.demands:
+        for name, amount, bit, is_served in needs.demands:
             native = NATIVE.get(name)
             if native is None:
                 capacity, used = table.scalar_amounts_at(name, row)
             else:
                 capacity, used = allocatable.item(native, row), requested.item(native, row)
-            mask |= _shortage(amount, capacity, used, bit)
+            if capacity or not is_served:
+                mask |= _shortage(amount, capacity, used, bit)
         masks.append(mask)
     return masks
 

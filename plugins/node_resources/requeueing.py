@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from plugins.dynamic_resources.extended_resources import IMPLICIT_PREFIX
 from plugins.node_resources.amounts import Demand, amount_of
 from plugins.queueing_hints import is_placed, queue_if, same_pod
+from scheduler.api.devices import DeviceClass
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, node_allocatable
@@ -27,8 +29,8 @@ Demands = Callable[[Resources], Iterable[Demand]]
 """Maps the requests of a pod to the resources that must be free."""
 
 
-def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
-    """Return the registrations, without upstream's for device classes."""
+def fit_events(demands: Demands, *, is_extended: bool) -> Sequence[ClusterEventWithHint]:
+    """Return the registrations; with `is_extended` device classes may serve extended resources."""
 
     def after_scale_down(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         if same_pod(pod, new):
@@ -48,7 +50,13 @@ def fit_events(demands: Demands) -> Sequence[ClusterEventWithHint]:
         old_resources, old_pods = node_allocatable(old)
         return queue_if(pods > old_pods or grows(demands(requests), old_resources, resources))
 
+    classes = ClusterEventWithHint(
+        ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE),
+        _after_class,
+        per_signature=True,
+    )
     return (
+        *((classes,) if is_extended else ()),
         ClusterEventWithHint(
             ClusterEvent(EventResource.POD, ActionType.DELETE),
             _after_pod_delete,
@@ -75,6 +83,11 @@ def fits_empty_node(needed: Iterable[Demand], allocatable: Resources, pods: int)
 def grows(needed: Iterable[Demand], before: Resources, after: Resources) -> bool:
     """Whether the amount of any needed resource grew."""
     return any(amount_of(after, each.name) > amount_of(before, each.name) for each in needed)
+
+
+def _after_class(pod: Pod, _old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
+    names = {new.spec.extended_resource_name, IMPLICIT_PREFIX + new.metadata.name}
+    return queue_if(any(name in names for name, _ in pod.signature.requests.scalars))
 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:

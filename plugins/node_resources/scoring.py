@@ -16,6 +16,7 @@ from plugins.node_resources.arguments import (
     MOST_ALLOCATED,
     ScoringStrategy,
 )
+from plugins.node_resources.served import ServedAmounts
 from plugins.node_resources.strategies import (
     AmountColumns,
     Amounts,
@@ -25,6 +26,7 @@ from plugins.node_resources.strategies import (
     Strategy,
 )
 from plugins.row_selection import FEW, no_scores, selector
+from scheduler.api.node import Node
 from scheduler.api.requests import Resources
 from scheduler.framework import MAX_NODE_SCORE, Int64Column, NodeInfo, NodeTableView, Rows
 
@@ -35,8 +37,9 @@ _NON_ZERO: Final = frozenset({"cpu", "memory"})
 class Scorer:
     """A strategy and the resources it scores."""
 
-    def __init__(self, arguments: ScoringStrategy) -> None:
-        """`arguments` must be valid."""
+    def __init__(self, arguments: ScoringStrategy, served: ServedAmounts | None = None) -> None:
+        """`arguments` must be valid. `served` counts devices on nodes without a resource."""
+        self._served = served
         self._resources = arguments.resources
         self._strategy = _strategy(arguments)
 
@@ -45,26 +48,43 @@ class Scorer:
         allocatable, requested = node.allocatable, node.requested
         milli_cpu, memory = node.non_zero_requested
         used = {"cpu": milli_cpu, "memory": memory}
-        return self._strategy.one(
-            [
-                (
-                    used.get(name, amount_of(requested, name)) + amount,
-                    amount_of(allocatable, name),
-                    weight,
-                )
-                for name, amount, weight in shares(self._resources, pod)
-            ]
-        )
+        amounts = [
+            (
+                used.get(name, amount_of(requested, name)) + amount,
+                amount_of(allocatable, name),
+                weight,
+            )
+            for name, amount, weight in shares(self._resources, pod)
+        ]
+        if self._served is not None:
+            amounts = self._with_devices(amounts, shares(self._resources, pod), node.node)
+        return self._strategy.one(amounts)
+
+    def _with_devices(
+        self, amounts: list[Amounts], taking_part: list[Share], node: Node
+    ) -> list[Amounts]:
+        """Put the devices of a node in place of extended resources that it does not have."""
+        assert self._served is not None
+        found = []
+        for each, (name, added, weight) in zip(amounts, taking_part, strict=True):
+            devices = None
+            if not each[1] and self._served.may_serve(name):
+                devices = self._served.amounts(name, node)
+            found.append(each if devices is None else (devices[1] + added, devices[0], weight))
+        return found
 
     def rows(self, pod: Resources, table: NodeTableView, rows: Rows) -> Int64Column:
         """Return the scores of many nodes."""
         taking_part = shares(self._resources, pod)
         if not taking_part:
             return no_scores(rows)
-        if len(rows) <= FEW:
+        if len(rows) <= FEW or self._served is not None:
             scores = no_scores(rows)
             for at, row in enumerate(rows.tolist()):
-                scores[at] = self._strategy.one(_amounts(table, row, taking_part))
+                amounts = _amounts(table, row, taking_part)
+                if self._served is not None:
+                    amounts = self._with_devices(amounts, taking_part, table.node_info(row).node)
+                scores[at] = self._strategy.one(amounts)
             return scores
         return self._strategy.column(_columns(table, selector(table, rows), taking_part))
 

@@ -20,7 +20,7 @@ from scheduler.engine.metrics import Stopwatch
 from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
-from scheduler.framework.status import status_or_none
+from scheduler.framework.status import PluginError, status_or_none
 from scheduler.text.exceptions import error_text
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class PluginMethod:
         """Build the error of an attempt in which this method of `plugin` failed."""
         text = self.text.format(plugin=plugin, why=error_text(why))
         raised = failed(text, cause, plugin if self.attributed else "")
-        if cause is not None:
+        if cause is not None and not isinstance(cause, PluginError):
             raised.origin = plugin, self.point_label
         return raised
 

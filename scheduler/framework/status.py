@@ -124,7 +124,10 @@ def status_or_none(result: object) -> Status | None:
 
 
 class PluginError(Exception):
-    """An error text without a more specific exception behind it."""
+    """An error text without a more specific exception behind it.
+
+    A plugin that raises it has no fault: it is the Error status of a method that returns none.
+    """
 
 
 class ConfigurationError(ValueError):

@@ -280,6 +280,22 @@ def _post_filter(sides: Sides) -> Compared | None:
     return compared
 
 
+# -- devices -------------------------------------------------------------------------------------
+
+
+def _devices(sides: Sides) -> Compared | None:
+    expected, actual = sides.expected.get("dra"), sides.actual.get("dra")
+    if expected is None and actual is None:
+        return None
+    compared = Compared()
+    theirs, ours = dict(expected or {}), dict(actual or {})
+    options, chosen = theirs.pop("postFilterOptions", [[]]), ours.pop("postFilter", [])
+    if chosen not in options:
+        compared.differences.append(Difference("dra.postFilterOptions", options, chosen))
+    compared.equal_maps("dra", theirs, ours, NOT_COMPUTED)
+    return compared
+
+
 # -- our own consistency -------------------------------------------------------------------------
 
 
@@ -312,6 +328,7 @@ ASPECTS: Final[Mapping[str, Compare]] = {
     "message": _message,
     "unschedulablePlugins": _value("unschedulablePlugins", []),
     "postFilter": _post_filter,
+    "dra": _devices,
     "forms": _none_of("forms"),
     "reuse": _none_of("reuse"),
 }

@@ -43,9 +43,11 @@ class Decision:
     error: str = ""
 
 
-def decide(algorithm: SchedulingAlgorithm, table: NodeTable, pod: Pod) -> Decision:
+def decide(
+    algorithm: SchedulingAlgorithm, table: NodeTable, pod: Pod, now: float = 0.0
+) -> Decision:
     """Search and score; nothing is assumed."""
-    state = CycleState()
+    state = CycleState(now=now)
     try:
         found = run_synchronously(algorithm.search.find(state, pod))
         if found.nominated:

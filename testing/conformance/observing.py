@@ -7,6 +7,7 @@ engine's results disagree) and `reuse` (cached results differ from new ones).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from plugins import VolumeBinding
 from scheduler.api import Pod
-from scheduler.engine import Attempt, AttemptError, Evaluator, FitError
+from scheduler.engine import Attempt, AttemptError, Evaluator, FitError, SchedulingAlgorithm
 from scheduler.engine.diagnosis import Diagnosis
 from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.engine.plugin_calls import run_synchronously
@@ -33,7 +34,8 @@ from scheduler.framework import (
     Status,
     error,
 )
-from scheduler.framework.plugin_names import VOLUME_BINDING
+from scheduler.framework.plugin_names import DYNAMIC_RESOURCES, VOLUME_BINDING
+from testing.conformance import devices
 from testing.conformance.deciding import Decision, decide, status_record
 from testing.conformance.world import World
 
@@ -68,7 +70,24 @@ def observe(world: World) -> Observation:
     _cycle(world, observation)
     if world.cache.table.node_count:
         observation.reuse += _reuse(world)
+        _devices(world, actual)
     return observation
+
+
+def _devices(world: World, actual: Record) -> None:
+    """Add what DynamicResources does; last, because its writes change the world."""
+    found: Record = {}
+    pod = world.incoming(nominated=False)
+    if actual["outcome"] == "scheduled":
+        found |= devices.allocations(world, pod, actual["feasibleNodes"])
+        found |= devices.writes(world, pod, actual["selectedNodeOptions"][0])
+    elif actual["outcome"] == "unschedulable":
+        state = CycleState(now=world.now)
+        with contextlib.suppress(FitError):
+            run_synchronously(world.plain.search.find(state, pod))
+        found["postFilter"] = devices.given_up(world, pod, state)
+    if any(found.values()):
+        actual["dra"] = found
 
 
 # -- gates, PreFilter ----------------------------------------------------------------------------
@@ -87,7 +106,7 @@ def _pre_filter_alone(world: World) -> tuple[dict[str, Record], dict[str, CycleS
     records: dict[str, Record] = {}
     states: dict[str, CycleState] = {}
     for plugin in world.framework.pre_filter:
-        state = CycleState()
+        state = CycleState(now=world.now)
         result: PreFilterResult | Status | None
         try:
             result = plugin.pre_filter(state, world.pod, world.cache.table)
@@ -125,17 +144,24 @@ def _filter_and_score(world: World, observation: Observation) -> None:
     actual = observation.actual
     pod = world.incoming(nominated=False)
     plugins, states = _pre_filter_alone(world)
-    state = CycleState()
+    state = CycleState(now=world.now)
     combined, _ = _pre_filter_combined(world, pod, state)
     actual["preFilter"] = {**combined, "plugins": plugins}
     actual["filter"] = {"plugins": _filter_alone(world, plugins, states, observation)}
     # The service's own filter after those of the profile; without a kubelet it skips every pod.
     assert plugins.pop(KubeletRejections.name) == {"code": "Skip"}
-    decision = decide(world.plain, world.cache.table, pod)
+    decision = decide(world.plain, world.cache.table, pod, world.now)
     actual["feasibleNodes"] = list(decision.feasible)
     if combined["code"] != "Success":
         return
-    actual["filter"]["nodes"] = _verdicts(world, pod, state, combined, decision, observation)
+    verdicts = _verdicts(world, pod, state, combined, decision, observation)
+    actual["filter"]["nodes"] = verdicts
+    if decision.error:
+        # The attempt ended at the first node that failed.
+        actual["feasibleNodes"] = sorted(
+            name for name, each in verdicts.items() if each["code"] == "Success"
+        )
+        return
     if decision.feasible:
         table = world.cache.table
         rows = sorted(row for name in decision.feasible if (row := table.row_of(name)) is not None)
@@ -155,10 +181,12 @@ def _filter_alone(
     for slot in world.plain.search.filtering.slots:
         if slot.name in pre_filter and slot.name not in states:
             continue
-        state = states.get(slot.name, CycleState())
+        state = states.get(slot.name, CycleState(now=world.now))
         by_form = {"scalar": _filter_scalar(world, slot.plugin, state)}
         if slot.columnar:
-            by_form["columnar"] = _filter_columnar(world, slot.plugin, state)
+            by_form["columnar"] = _filter_columnar(
+                world, slot.plugin, state, world.cache.table.rows
+            )
         rejections[slot.name] = by_form["scalar"]
         if len({repr(each) for each in by_form.values()}) > 1:
             observation.forms.append(f"{slot.name} filters {by_form}")
@@ -178,18 +206,23 @@ def _filter_scalar(world: World, plugin: Any, state: CycleState) -> dict[str, Re
     return found
 
 
-def _filter_columnar(world: World, plugin: Any, state: CycleState) -> dict[str, Record]:
+def _filter_columnar(world: World, plugin: Any, state: CycleState, rows: Rows) -> dict[str, Record]:
     table = world.cache.table
     try:
-        codes = plugin.filter_rows(state, world.pod, table, table.rows)
+        codes = plugin.filter_rows(state, world.pod, table, rows)
         return {
             table.names[row]: status_record(plugin.filter_status(state, world.pod, code))
-            for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True)
+            for row, code in zip(rows.tolist(), codes.tolist(), strict=True)
             if code
         }
     except Exception as raised:  # noqa: BLE001 - plugin boundary
-        names = [table.names[row] for row in table.rows.tolist()]
-        return dict.fromkeys(names, status_record(error(raised)))
+        if len(rows) == 1:
+            return {table.names[int(rows[0])]: status_record(error(raised))}
+        # One row that fails fails all: each is asked alone.
+        found: dict[str, Record] = {}
+        for position in range(len(rows)):
+            found |= _filter_columnar(world, plugin, state, rows[position : position + 1])
+        return found
 
 
 def _verdicts(
@@ -220,7 +253,7 @@ def _verdicts(
             status = error.status
         verdicts[name] = status_record(status)
     passing = sorted(name for name, each in verdicts.items() if each["code"] == "Success")
-    if passing != list(decision.feasible):
+    if passing != list(decision.feasible) and not decision.error:
         observation.forms.append(f"scalar filters pass {passing}, engine {decision.feasible}")
     if decision.statuses and decision.statuses != verdicts:
         observation.forms.append(f"scalar {verdicts}, engine {decision.statuses}")
@@ -260,6 +293,10 @@ def _scores(
         plugins = {}
         for slot in scoring.slots:
             if slot.name in state.skip_score:
+                if slot.name == DYNAMIC_RESOURCES:
+                    # kube-scheduler's has no PreScore, and gives every node 0.
+                    zeros = dict.fromkeys(names, 0)
+                    plugins[slot.name] = {"weight": slot.weight, "raw": zeros, "normalized": zeros}
                 continue
             raw, normalized = scoring.scores_of(slot, state, pod, rows)
             observation.forms += _score_forms(world, slot, state, pod, rows)
@@ -272,7 +309,7 @@ def _scores(
     except AttemptError as error:
         return {"skipped": [], "plugins": {}, "total": {}, "error": str(error)}
     return {
-        "skipped": sorted(state.skip_score),
+        "skipped": sorted(state.skip_score - {DYNAMIC_RESOURCES}),
         "plugins": plugins,
         "total": dict(zip(names, totals.tolist(), strict=True)),
     }
@@ -321,7 +358,7 @@ def _cycle(world: World, observation: Observation) -> None:
 
 def _options(world: World, chosen: str) -> list[str]:
     """The nodes that could have been chosen, and the one that was in any case."""
-    decision = decide(world.plain, world.cache.table, world.pod)
+    decision = decide(world.plain, world.cache.table, world.pod, world.now)
     if decision.nominated:
         options = set(decision.feasible)
     else:
@@ -332,7 +369,7 @@ def _options(world: World, chosen: str) -> list[str]:
 
 def _post_filter(world: World, observation: Observation) -> None:
     """Return the result of the PostFilter plugins, run once more to be observed."""
-    state = CycleState()
+    state = CycleState(now=world.now)
     try:
         run_synchronously(world.plain.search.find(state, world.pod))
     except FitError as unfit:
@@ -346,7 +383,7 @@ def _post_filter(world: World, observation: Observation) -> None:
         record = _post_filter_record(result)
         record.update(_dry_runs(world, state, diagnosis))
         observation.actual["postFilter"] = record
-        outcome = run_synchronously(world.plain.schedule(CycleState(), world.pod))
+        outcome = run_synchronously(world.plain.schedule(CycleState(now=world.now), world.pod))
         assert isinstance(outcome, Unschedulable)
         if outcome.error.diagnosis.message() != observation.actual["message"]:
             observation.reuse.append("the message differs from the one without reuse")
@@ -393,20 +430,24 @@ def _dry_runs(world: World, state: CycleState, diagnosis: Diagnosis) -> Record:
 
 def _reuse(world: World) -> Iterator[str]:
     """A second pod of the same signature must be treated as if it were the first of its kind."""
-    table = world.cache.table
+    table, now = world.cache.table, world.now
+
+    def decided(algorithm: SchedulingAlgorithm, pod: Pod) -> Decision:
+        return decide(algorithm, table, pod, now)
+
     first = world.incoming("-first")
-    fresh = decide(world.plain, table, first)
-    yield from _compared("first pod", fresh, decide(world.algorithm, table, first))
-    yield from _compared("second pod", fresh, decide(world.algorithm, table, first))
+    fresh = decided(world.plain, first)
+    yield from _compared("first pod", fresh, decided(world.algorithm, first))
+    yield from _compared("second pod", fresh, decided(world.algorithm, first))
     attempt = _attempt(world, first)
     second = world.incoming("-second")
     if attempt.result is not None:
-        beside = decide(world.plain, table, second)
-        yield from _compared("beside the first", beside, decide(world.algorithm, table, second))
+        beside = decided(world.plain, second)
+        yield from _compared("beside the first", beside, decided(world.algorithm, second))
         world.engine.abandon(attempt)
     # Texts may name the pod, so the second is compared with itself.
-    fresh = decide(world.plain, table, second)
-    yield from _compared("after the first left", fresh, decide(world.algorithm, table, second))
+    fresh = decided(world.plain, second)
+    yield from _compared("after the first left", fresh, decided(world.algorithm, second))
 
 
 def _compared(when: str, fresh: Decision, reused: Decision) -> Iterator[str]:

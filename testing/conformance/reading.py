@@ -34,6 +34,7 @@ FAMILIES: Final = (
     "volumes",
     "preemption",
     "nominated",
+    "dra",
     "mixed",
 )
 """Families that are committed, in the order of the table."""

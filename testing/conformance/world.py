@@ -43,6 +43,9 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "replicaSets": ("apps/v1", "ReplicaSet"),
     "statefulSets": ("apps/v1", "StatefulSet"),
     "podDisruptionBudgets": ("policy/v1", "PodDisruptionBudget"),
+    "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
+    "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
+    "resourceClaims": ("resource.k8s.io/v1", "ResourceClaim"),
     "pods": ("v1", "Pod"),
 }
 """Key in `input.objects` to (apiVersion, kind)."""
@@ -59,6 +62,8 @@ class World:
 
     def __init__(self, vector: Vector) -> None:
         self._input = vector["input"]
+        #: As the vector has them.
+        self.objects: Mapping[str, Sequence[Any]] = self._input.get("objects") or {}
         registry = Registry(in_tree())
         self.configuration = _configuration(self._input.get("config"), registry)
         #: The world behind this one.
@@ -69,7 +74,7 @@ class World:
         self.nominator = parts.scheduling.queue.nominator
         self.frameworks = parts.profiles.frameworks
         self.engine = parts.scheduling.engine
-        self._add_objects(self._input.get("objects") or {})
+        self._add_objects(self.objects)
         self.offline.settle()
         #: The incoming pod.
         self.pod = self.offline.pod(self.offline.add({**_head("pods"), **self._input["pod"]}))
@@ -93,6 +98,11 @@ class World:
             pod.status.nominated_node_name = ""
         self.offline.scheduler.state.signatures.intern(pod)
         return pod
+
+    @property
+    def now(self) -> float:
+        """The time of the attempts, in seconds since the epoch."""
+        return self.offline.scheduler.clock.now()
 
     def preemption_rules(self) -> PreemptionRules | None:
         """Return DefaultPreemption's rules for the search; None if the profile lacks it."""

@@ -33,6 +33,7 @@ COUNTS = {
     "volumes": 96,
     "preemption": 81,
     "nominated": 24,
+    "dra": 129,
     "mixed": 44,
 }
 

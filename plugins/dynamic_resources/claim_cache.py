@@ -1,0 +1,110 @@
+"""Claims as they will be after our writes (upstream `assume_cache.go: AssumeCache`).
+
+Invariant: an assumed claim stands for the watched one until the watch shows the same or a newer
+version, or the deletion. A version that the watch delivers late is ignored meanwhile, so that the
+devices of a claim never look free between the response to a write and its event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scheduler.api.devices import ResourceClaim
+
+Key = tuple[str, str]
+"""Namespace and name."""
+Changed = Callable[[ResourceClaim | None, ResourceClaim | None], None]
+
+
+class ClaimCache:
+    """The watched claims, some replaced by assumed versions."""
+
+    def __init__(
+        self, watched: Callable[[str, str], ResourceClaim | None], changed: Changed
+    ) -> None:
+        """`watched` returns a claim by name and namespace. `changed` gets old and new version."""
+        self._watched = watched
+        self._changed = changed
+        self._assumed: dict[Key, ResourceClaim] = {}
+
+    def __len__(self) -> int:
+        """Return the number of assumptions."""
+        return len(self._assumed)
+
+    def get(self, name: str, namespace: str) -> ResourceClaim | None:
+        """Return the newest known version of a claim, None if there is none."""
+        watched = self._watched(name, namespace)
+        assumed = self._assumed.get((namespace, name)) if self._assumed else None
+        if watched is None or assumed is None or not _is_newer(assumed, watched):
+            return watched
+        return assumed
+
+    def event(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """Take over an event of the watch: the new version is None if the claim was deleted."""
+        claim = old if new is None else new
+        if claim is None:
+            return
+        if new is not None:
+            # The listers may be ahead of the events.
+            newest = self.get(new.metadata.name, new.metadata.namespace)
+            if newest is not None and _is_newer(newest, new):
+                new = newest
+        if self._assumed:
+            assumed = self._assumed.get(_key(claim))
+            if assumed is not None and assumed is not new:
+                del self._assumed[_key(claim)]
+                if claim.metadata.uid != assumed.metadata.uid:
+                    self._changed(assumed, None)
+        self._changed(old, new)
+
+    def assume(self, claim: ResourceClaim) -> bool:
+        """Use the response to a write before the watch shows it.
+
+        Returns False, without effect, for a claim that the watch does not know (any more).
+        """
+        key = _key(claim)
+        watched = self._watched(claim.metadata.name, claim.metadata.namespace)
+        if watched is None or watched.metadata.uid != claim.metadata.uid:
+            return False
+        latest = self._assumed.get(key, watched)
+        if _is_newer(watched, latest):
+            latest = watched
+        if _is_newer(claim, latest):
+            self._assumed[key] = latest = claim
+        else:
+            self._assumed.pop(key, None)
+        self._changed(None, latest)
+        return True
+
+    def begin_trial(self) -> Callable[[], None]:
+        """Return what restores the present assumptions after a trial."""
+        before = dict(self._assumed)
+
+        def restore() -> None:
+            self._assumed = before
+            for claim in before.values():
+                self._changed(None, claim)
+
+        return restore
+
+    def validate(self) -> None:
+        """Raise AssertionError if an assumption contradicts its key."""
+        for key, claim in self._assumed.items():
+            assert _key(claim) == key
+
+
+def is_at_least(claim: ResourceClaim, version: str) -> bool:
+    """Whether a claim has this resourceVersion or a later one."""
+    own = claim.metadata.resource_version
+    return not (own.isdecimal() and version.isdecimal()) or int(own) >= int(version)
+
+
+def _is_newer(one: ResourceClaim, other: ResourceClaim) -> bool:
+    """Whether `one` is a later version of the same claim; versions that are no numbers are not."""
+    if one.metadata.uid != other.metadata.uid:
+        return False
+    return not is_at_least(other, one.metadata.resource_version)
+
+
+def _key(claim: ResourceClaim) -> Key:
+    return claim.metadata.namespace, claim.metadata.name

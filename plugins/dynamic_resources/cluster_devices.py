@@ -1,0 +1,231 @@
+"""The devices of the cluster: slices, classes, claims, and who holds what.
+
+One object per process, shared by the plugins of all profiles (upstream: `dra_manager.go:
+DefaultDRAManager`). It follows the events of the watches; nothing is computed before there is a
+claim. Every change of a device is noted for the nodes that reach it, so that results per node stay
+valid for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plugins.dynamic_resources.allocated import AllocatedDevices
+from plugins.dynamic_resources.claim_cache import ClaimCache
+from plugins.dynamic_resources.devices import SliceView
+from plugins.dynamic_resources.extended_resources import classes_by_resource, owner_of_extra_claim
+from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.permissions import CLAIMS, CLASSES, SLICES
+from plugins.dynamic_resources.pools import Pool, PoolKey, SliceIndex, gather_pools
+from plugins.dynamic_resources.selectors import Selectors
+from plugins.dynamic_resources.taint_rules import RULES, TaintRules
+from scheduler.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from scheduler.api.node import Node
+from scheduler.api.pod import Pod
+from scheduler.framework import Handle
+
+EVERY_NODE: Final = ""
+MAX_CHANGES: Final = 1 << 14
+
+
+class DeviceChanges:
+    """The names of nodes whose devices changed, in order, within a bounded window."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._first = 0
+
+    @property
+    def sequence(self) -> int:
+        """Number of changes so far."""
+        return self._first + len(self._names)
+
+    def add(self, name: str) -> None:
+        """Note a change of the devices that a node reaches, or `EVERY_NODE`."""
+        self._names.append(name)
+        if len(self._names) > MAX_CHANGES:
+            del self._names[: MAX_CHANGES // 2]
+            self._first += MAX_CHANGES // 2
+
+    def since(self, sequence: int) -> frozenset[str] | None:
+        """Return the nodes that changed after `sequence`; None: all."""
+        if sequence == self.sequence:
+            return frozenset()
+        if sequence < self._first:
+            return None
+        changed = frozenset(self._names[sequence - self._first :])
+        return None if EVERY_NODE in changed else changed
+
+
+class ClusterDevices:
+    """All devices and claims of the cluster. Touched from the scheduling loop only."""
+
+    def __init__(self, handle: Handle, features: Features) -> None:
+        self.features = features
+        self.selectors = Selectors()
+        self.slices = SliceIndex()
+        self.classes: dict[str, DeviceClass] = {}
+        #: The class that serves an extended resource, by its name.
+        self.by_resource: dict[str, DeviceClass] = {}
+        self.changes = DeviceChanges()
+        self.allocated = AllocatedDevices(features, self._pool_changed)
+        self.claims = ClaimCache(self._watched_claim, self.allocated.claim_changed)
+        self._listers = handle.listers
+        #: UIDs of claims of which nobody knows whether their allocation was stored.
+        self.unsettled: set[str] = set()
+        #: Name and namespace of claims for extended resources, by the UID of their pod.
+        self._extra: dict[str, tuple[str, str]] = {}
+        self._pools: dict[str, list[Pool]] = {}
+        self._shown: dict[str, int] = {}
+        self._count = 0
+        self._rules = TaintRules(self._retaint) if features.taint_rules else None
+        self._sources: dict[str, ResourceSlice] = {}
+        subscriptions = handle.subscriptions
+        subscriptions.on_object(CLAIMS, self._claim_event, in_trials=True)
+        subscriptions.on_object(SLICES, self._slice_event, in_trials=True)
+        subscriptions.on_object(CLASSES, self._class_event, in_trials=True)
+        if self._rules is not None:
+            subscriptions.on_object(RULES, self._rules.event, in_trials=True)
+        subscriptions.on_trial(self._begin_trial)
+
+    def _watched_claim(self, name: str, namespace: str) -> ResourceClaim | None:
+        claim: ResourceClaim | None = self._listers[CLAIMS].get(name, namespace)
+        return claim
+
+    def pools_of(self, node: Node) -> list[Pool]:
+        """Return the pools that a node reaches.
+
+        While each slice concerns one node they depend on its name alone, and are kept.
+        """
+        if not self.slices.all_local:
+            return gather_pools(self.slices, node, self.features)
+        name = node.metadata.name
+        pools = self._pools.get(name)
+        if pools is None:
+            pools = self._pools[name] = gather_pools(self.slices, node, self.features)
+        return pools
+
+    def extra_claim(self, pod: Pod) -> ResourceClaim | None:
+        """Return the claim for extended resources that exists for a pod."""
+        key = self._extra.get(pod.metadata.uid)
+        return None if key is None else self.claims.get(*key)
+
+    def is_extra(self, claim: ResourceClaim) -> bool:
+        """Whether a claim was made for the extended resources of a pod."""
+        return bool(owner_of_extra_claim(claim))
+
+    # -- allocations -----------------------------------------------------------------------------
+
+    def begin(self, uid: str, allocation: AllocationResult) -> None:
+        """Take devices for a claim before they are stored in its status."""
+        self.allocated.begin(uid, allocation)
+
+    def end(self, uid: str) -> None:
+        """Forget an allocation in flight, unless it may have been stored unseen."""
+        if uid not in self.unsettled:
+            self.allocated.end(uid)
+
+    def was_late(self, claim: ResourceClaim) -> bool:
+        """Whether a claim got a device that the watch had shown as another's before.
+
+        Another active scheduler may have allocated it: the API server accepts both. The order of
+        the watch is that of the writes, so exactly one of the two is late.
+        """
+        uid = claim.metadata.uid
+        own = self._shown.get(uid)
+        return own is not None and any(
+            self._shown.get(other, own) < own for other in self.allocated.rivals(uid)
+        )
+
+    def _begin_trial(self) -> Callable[[], None]:
+        shown, restore_claims = dict(self._shown), self.claims.begin_trial()
+
+        def restore() -> None:
+            self._shown = shown
+            restore_claims()
+
+        return restore
+
+    def validate(self) -> None:
+        """Raise AssertionError if the parts contradict each other."""
+        self.claims.validate()
+        self.allocated.validate()
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _claim_event(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        for each in (old, new):
+            if each is not None and (each is not new or each.status.allocation is None):
+                uid = each.metadata.uid
+                if new is None or each is new or new.metadata.uid != uid:
+                    self._shown.pop(uid, None)
+        if new is not None and new.status.allocation is not None:
+            self._count += 1
+            self._shown.setdefault(new.metadata.uid, self._count)
+        for each in (old, new):
+            owner = None if each is None else owner_of_extra_claim(each)
+            if each is not None and owner:
+                self._extra.pop(owner, None)
+                if each is new:
+                    self._extra[owner] = each.metadata.name, each.metadata.namespace
+        self.claims.event(old, new)
+
+    def _slice_event(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if old is not None:
+            self._sources.pop(old.metadata.name, None)
+            self._slices_changed(_pool_of(old))
+            self.slices.remove(old.metadata.name)
+            self._slices_changed(_pool_of(old))
+            # Nodes that only the old version reached.
+            self._node_changed(SliceView(old))
+        if new is not None:
+            self._sources[new.metadata.name] = new
+            self._set_slice(new)
+
+    def _set_slice(self, source: ResourceSlice) -> None:
+        if self._rules is not None:
+            source = self._rules.tainted(source)
+        view = SliceView(source)
+        self.slices.set(view)
+        self._slices_changed((view.driver, view.pool))
+
+    def _retaint(self) -> None:
+        """Make all slices anew, since a taint rule changed."""
+        for source in self._sources.values():
+            self._set_slice(source)
+
+    def _class_event(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        if old is not None:
+            self.classes.pop(old.metadata.name, None)
+        if new is not None:
+            self.classes[new.metadata.name] = new
+        if self.features.extended_resources:
+            self.by_resource = classes_by_resource(self.classes.values())
+        self.changes.add(EVERY_NODE)
+
+    # -- which nodes a change concerns -----------------------------------------------------------
+
+    def _pool_changed(self, key: PoolKey) -> None:
+        names = self.slices.nodes_of_pool(key)
+        if names is None:
+            self.changes.add(EVERY_NODE)
+            return
+        for name in names:
+            self.changes.add(name)
+
+    def _node_changed(self, view: SliceView) -> None:
+        self.changes.add(view.nodes.node_name if view.is_local else EVERY_NODE)
+        self._pools.pop(view.nodes.node_name, None)
+
+    def _slices_changed(self, key: PoolKey) -> None:
+        self._pool_changed(key)
+        names = self.slices.nodes_of_pool(key)
+        if names is None:
+            self._pools.clear()
+        for name in names or ():
+            self._pools.pop(name, None)
+
+
+def _pool_of(source: ResourceSlice) -> PoolKey:
+    return source.spec.driver, source.spec.pool.name

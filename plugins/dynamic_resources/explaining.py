@@ -1,0 +1,177 @@
+"""Numbers behind rejections of DynamicResources: how many devices match, and what others lack."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from plugins.details import MAX_ITEMS, listed
+from plugins.dynamic_resources.attempt import PodClaims
+from plugins.dynamic_resources.cluster_devices import ClusterDevices
+from plugins.dynamic_resources.devices import DeviceView
+from plugins.dynamic_resources.errors import AllocationError
+from plugins.dynamic_resources.selectors import SelectorError
+from scheduler.api.devices import (
+    ALL,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+)
+from scheduler.api.node import Node
+from scheduler.framework import NodeTableView, RejectedNodes
+
+MAX_NODES: Final = 16
+MAX_DEVICES: Final = 512
+"""Of one node. Details are for people, who wait for them."""
+MAX_CONDITION: Final = 100
+
+_AT_LEAST: Final = re.compile(
+    r"""device\.capacity\[[^\]]*\]\.?\[?["']?(\w+)["']?\]?"""
+    r"""\.compareTo\(quantity\(["']([^"']+)["']\)\)\s*>=?\s*0"""
+)
+
+
+@dataclass(slots=True)
+class _Count:
+    """The devices of a node, as one request sees them."""
+
+    node: str
+    devices: int = 0
+    matching: int = 0
+    free: int = 0
+    #: What devices that do not match lack.
+    lacking: Counter[str] = field(default_factory=Counter)
+
+    def text(self) -> str:
+        """Return the numbers in words."""
+        text = f"{self.matching} of {self.devices} devices on {self.node} match"
+        if self.free < self.matching:
+            text += f", {self.free} of them free"
+        parts = [f"{count} {what}" for what, count in self.lacking.most_common(MAX_ITEMS)]
+        return "; ".join((text, *parts))
+
+
+def explain(
+    devices: ClusterDevices, claims: PodClaims, table: NodeTableView, rejected: RejectedNodes
+) -> str:
+    """Describe the open claims on the node that comes nearest, and allocated ones elsewhere."""
+    texts = [
+        f"claim {each.metadata.name} is allocated on other nodes"
+        for each in claims.named
+        if each.metadata.uid in claims.unavailable
+    ]
+    rows = rejected.otherwise_fit
+    if not len(rows):
+        rows = rejected.rows
+    nodes = [table.node_info(int(row)).node for row in rows[:MAX_NODES]]
+    texts += [
+        f"claim {claim.metadata.name}, request {request.name}: "
+        f"{_wanted(request)}{_nearest(devices, request, nodes)}"
+        for claim in claims.open
+        for request in claim.spec.devices.requests
+    ]
+    return listed(texts, len(texts), "; ")
+
+
+def _wanted(request: DeviceRequest) -> str:
+    exactly = request.exactly
+    if exactly is None:
+        return f"wants one of {len(request.first_available)} alternatives; "
+    if exactly.allocation_mode == ALL:
+        return f"wants all of class {exactly.device_class_name}; "
+    return f"wants {exactly.count} of class {exactly.device_class_name}; "
+
+
+def _nearest(devices: ClusterDevices, request: DeviceRequest, nodes: Sequence[Node]) -> str:
+    wanted = request.exactly or next(iter(request.first_available), None)
+    if wanted is None or not nodes:
+        return "no node to look at"
+    counts = [_count(devices, wanted, node) for node in nodes]
+    return max(counts, key=lambda each: (each.free, each.matching, each.devices)).text()
+
+
+def _count(
+    devices: ClusterDevices, request: ExactDeviceRequest | DeviceSubRequest, node: Node
+) -> _Count:
+    count = _Count(node.metadata.name)
+    taken = devices.allocated.state()
+    conditions = list(_conditions(devices, request))
+    for device in islice(_devices(devices, node), MAX_DEVICES):
+        count.devices += 1
+        missing = next((each for each in conditions if not _holds(devices, each, device)), None)
+        if missing is not None:
+            count.lacking[_lack(missing)] += 1
+            continue
+        count.matching += 1
+        count.free += device.id not in taken.exclusive
+    return count
+
+
+def _devices(devices: ClusterDevices, node: Node) -> Iterator[DeviceView]:
+    try:
+        pools = devices.pools_of(node)
+    except AllocationError:
+        return
+    for pool in pools:
+        if pool.is_usable:
+            yield from pool.devices
+
+
+def _conditions(
+    devices: ClusterDevices, request: ExactDeviceRequest | DeviceSubRequest
+) -> Iterator[str]:
+    device_class = devices.classes.get(request.device_class_name)
+    selectors = () if device_class is None else device_class.spec.selectors
+    for each in (*selectors, *request.selectors):
+        if each.cel is not None:
+            yield from conjuncts(each.cel.expression)
+
+
+def _holds(devices: ClusterDevices, condition: str, device: DeviceView) -> bool:
+    try:
+        return devices.selectors.matches(condition, device)
+    except SelectorError:
+        return False
+
+
+def _lack(condition: str) -> str:
+    found = _AT_LEAST.fullmatch(condition)
+    if found is not None:
+        return f"with {found[1]} below {found[2]}"
+    shown = condition if len(condition) <= MAX_CONDITION else f"{condition[:MAX_CONDITION]}..."
+    return f"without {shown}"
+
+
+def conjuncts(expression: str) -> list[str]:
+    """Split an expression at each `&&` that is in no bracket and no text.
+
+    >>> conjuncts('a && (b && c) && d == "&&"')
+    ['a', '(b && c)', 'd == "&&"']
+    """
+    if "||" in expression or "?" in expression:
+        # These bind less tightly.
+        return [expression.strip()]
+    parts, depth, quote, start, position = [], 0, "", 0, 0
+    while position < len(expression):
+        sign = expression[position]
+        if quote:
+            if sign == "\\":
+                position += 1
+            elif sign == quote:
+                quote = ""
+        elif sign in "\"'":
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif not depth and expression.startswith("&&", position):
+            parts.append(expression[start:position].strip())
+            position += 1
+            start = position + 1
+        position += 1
+    return [*parts, expression[start:].strip()]
