@@ -256,6 +256,12 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
         1,
     ),
     (
+        lambda m: m.plugin_faults.process_ended("Gpu", "exit"),
+        "kubestow_plugin_process_failures_total",
+        {"plugin": "Gpu", "reason": "exit"},
+        1,
+    ),
+    (
         lambda m: m.plugin_faults.switched_off("kubestow", "Gpu", True),
         "kubestow_plugin_switched_off",
         {"profile": "kubestow", "plugin": "Gpu"},
