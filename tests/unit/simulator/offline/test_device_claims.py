@@ -28,11 +28,28 @@ TEMPLATE = {
     "metadata": {"name": "one"},
     "spec": {"spec": SPEC},
 }
+CLASS = {
+    "apiVersion": GROUP,
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu"},
+    "spec": {"extendedResourceName": "example.com/gpu"},
+}
 CLAIM = {"apiVersion": GROUP, "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": SPEC}
 
 
 def user(name: str, **entry: str) -> dict[str, Any]:
     return offline.pod(name, spec={"resourceClaims": [{"name": "gpu", **entry}]})
+
+
+def devices(node: str, count: int) -> dict[str, Any]:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    listed = [{"name": f"device-{number}"} for number in range(count)]
+    return {
+        "apiVersion": GROUP,
+        "kind": "ResourceSlice",
+        "metadata": {"name": node},
+        "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": listed},
+    }
 
 
 def claims(world: offline.World) -> list[Any]:
@@ -114,3 +131,42 @@ async def test_claims_for_extended_resources_are_created_and_recorded() -> None:
     world.remove("Pod", "p", "default")
     server.catch_up_claims()
     assert claims(world)[0].status.allocation is None
+
+
+def test_pods_get_devices_in_turn() -> None:
+    with offline.World() as world:
+        for name in ("a", "b"):
+            world.add_nodes(offline.node(name))
+        world.add_all([CLASS, TEMPLATE, devices("b", 2)])
+        world.add_pods(user("p", resourceClaimTemplateName="one"), 3)
+        result = world.schedule()
+        assert [(each.pod, each.node) for each in result.placed] == [
+            ("default/p-0", "b"),
+            ("default/p-1", "b"),
+        ]
+        assert "cannot allocate all claims" in result.waiting[0].reason
+        world.remove("Pod", "p-0", "default")
+        (placed,) = world.schedule().placed
+        assert (placed.pod, placed.node) == ("default/p-2", "b")
+
+        requests = {"requests": {"example.com/gpu": "1"}}
+        world.add_pods(
+            offline.pod("e", spec={"containers": [{"name": "c", "resources": requests}]})
+        )
+        assert world.schedule().placed == ()
+        world.add(devices("a", 1))
+        (placed,) = world.schedule().placed
+        assert (placed.pod, placed.node) == ("default/e", "a")
+        assert world.pod("default/e").status.extended_resource_claim_status
+
+
+def test_a_trial_adds_devices_and_takes_them_back() -> None:
+    with offline.World() as world:
+        world.add_nodes(offline.node("a"))
+        world.add_all([CLASS, TEMPLATE])
+        world.add_pods(user("p", resourceClaimTemplateName="one"))
+        assert world.schedule().placed == ()
+        with world.trial() as trial:
+            trial.add(devices("a", 1))
+            assert "it fits on 1 of 1 nodes now" in trial.explain("default/p").summary
+        assert "it fits on 0 of 1 nodes now" in world.explain("default/p").summary
