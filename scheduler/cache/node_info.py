@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from scheduler.api.node import Node, Taint
@@ -45,7 +45,7 @@ class NodeView:
         return self._row
 
     @property
-    def pods(self) -> Iterable[Pod]:
+    def pods(self) -> Collection[Pod]:
         """Pods bound or assumed here."""
         return self._table.pods[self._row].values()
 
@@ -159,7 +159,7 @@ class NodeOverlay(NodeView):
         return known
 
     @property
-    def pods(self) -> Iterable[Pod]:
+    def pods(self) -> Collection[Pod]:
         """Pods of the what-if."""
         return self._pods.values()
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scheduler.decisions.scores import BEST, BestNodes, Layout
 from scheduler.engine.leaders import Leaders, highest_rows
 from scheduler.engine.result_cache import CachedResult, FinalScores
+from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.schedule_one import ScoredNodes
-from scheduler.engine.scoring import INFEASIBLE, Scoring
+from scheduler.engine.scoring import Scoring
 from scheduler.framework import Int64Column, Rows
 
 _MAX_LAYOUTS: Final = 256

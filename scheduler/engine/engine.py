@@ -49,7 +49,6 @@ from scheduler.framework import (
 from scheduler.text.exceptions import error_repr
 
 _METRICS_SAMPLE = 10
-_EXITS = (KeyboardInterrupt, SystemExit)
 
 
 class Engine:
@@ -184,7 +183,7 @@ class Engine:
             return attempt
         try:
             run_synchronously(self._schedule(attempt))
-        except _EXITS:
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
             attempt.failure = self._failed(attempt, error)
@@ -244,8 +243,9 @@ class Engine:
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
         """Build the failure for any exception in a cycle: it costs this attempt only.
 
-        In a synchronous cycle this includes asyncio's CancelledError: a plugin raises it that reads
-        the result of a cancelled task, and it would end the scheduling loop silently.
+        This includes SystemExit, and in a synchronous cycle asyncio's CancelledError: a plugin
+        raises it that reads the result of a cancelled task, and it would end the scheduling loop
+        silently.
         """
         if isinstance(error, CycleBudgetError):
             return self._over_budget(attempt, error)
@@ -354,7 +354,7 @@ class Engine:
                 attempt.result,
                 attempt.sequence,
             )
-        except _EXITS:
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
             attempt.failure = self._failed(attempt, error)
@@ -385,7 +385,7 @@ class Engine:
     def _run(self, step: Callable[[Attempt], Failure | None], attempt: Attempt) -> None:
         try:
             rejected = step(attempt)
-        except _EXITS:
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
             rejected = self._failed(attempt, error)
@@ -408,7 +408,7 @@ class Engine:
             status = filter_assumed(
                 attempt.framework, self.cache.table, attempt.info.pod, attempt.pod, attempt.state
             )
-        except _EXITS:
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`
             return self._failed(attempt, error)

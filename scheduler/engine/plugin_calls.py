@@ -20,6 +20,7 @@ from scheduler.engine.metrics import Stopwatch
 from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
+from scheduler.framework.results import rows_result, score_result
 from scheduler.framework.status import PluginError, status_or_none
 from scheduler.text.exceptions import error_text
 
@@ -104,7 +105,7 @@ PRE_SCORE: Final = PluginMethod(
 SCORE: Final = PluginMethod(
     "score",
     'running Score plugins: plugin "{plugin}" failed with: {why}',
-    _anything,
+    score_result,
     attributed=False,
 )
 SCORE_ROWS: Final = ColumnarMethod(
@@ -181,7 +182,7 @@ def call_rows(
 ) -> np.ndarray:
     """Call a columnar method within the cycle's budget, measured; one number for each row.
 
-    Raises AttemptError, also when the number of results is wrong.
+    Raises AttemptError, also when the results are no integers, or as many as the rows.
     """
     count = len(rows)
     if count > FEW_ROWS:
@@ -189,14 +190,12 @@ def call_rows(
         stopwatch.cycle.check()
     started = stopwatch.monotonic() if state.record_plugin_metrics else None
     try:
-        numbers: np.ndarray = getattr(plugin, method.name)(state, pod, table, rows)
+        result = getattr(plugin, method.name)(state, pod, table, rows)
+        numbers = rows_result(method.name, result, count, method.results)
     except AttemptError:
         raise
     except Exception as error:
         raise method.failed(plugin.name, error, error) from error
-    if len(numbers) != count:
-        text = f"{method.name} gave {len(numbers)} {method.results} for {count} rows"
-        raise method.failed(plugin.name, text)
     stopwatch.rows(plugin.name, method.point, count, started)
     return numbers
 

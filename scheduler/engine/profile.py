@@ -7,6 +7,7 @@ from typing import Any
 
 from config import ResolvedProfile
 from scheduler.framework import ConfigurationError, Handle
+from scheduler.text.exceptions import error_text, frames
 
 
 def instantiate_plugins(
@@ -24,7 +25,7 @@ def instantiate_plugins(
         try:
             plugins[name] = factories[name](profile.args.get(name), handle)
         except Exception as error:
-            texts = error.problems if isinstance(error, ConfigurationError) else (str(error),)
+            texts = error.problems if isinstance(error, ConfigurationError) else (_raised(error),)
             raise ConfigurationError(
                 [f'initializing plugin "{name}": {text}' for text in texts]
             ) from error
@@ -33,3 +34,11 @@ def instantiate_plugins(
             raise ConfigurationError(f'plugin name "{each.name}" is kubestow\'s own')
         plugins[each.name] = each
     return plugins
+
+
+def _raised(error: Exception) -> str:
+    """Return the text of what a constructor raised, and its line."""
+    # The first frame is the one above.
+    *_, place = frames(error)
+    own = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+    return f"{error_text(error)} ({place})" if own else error_text(error)

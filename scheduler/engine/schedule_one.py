@@ -23,8 +23,9 @@ from scheduler.engine.diagnosis import FitError
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.plugin_calls import POST_FILTER
+from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.runtime import Framework
-from scheduler.engine.scoring import INFEASIBLE, Scoring
+from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import FeasibleNodes, Search
 from scheduler.engine.tie_rules import tie_rule
 from scheduler.extenders.extender import ExtenderRound, Extenders

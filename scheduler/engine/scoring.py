@@ -9,7 +9,7 @@ or a raw score changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from scheduler.engine.plugin_calls import (
     SCORE,
     SCORE_ROWS,
     call,
+    call_errors,
     call_rows,
 )
 from scheduler.engine.plugin_slots import ScoreSlot, changed_rows, score_slots
 from scheduler.engine.result_cache import CachedResult
+from scheduler.engine.row_columns import INFEASIBLE, rows_index, spread
 from scheduler.engine.runtime import Framework
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
@@ -38,8 +40,7 @@ from scheduler.framework import (
     Rows,
     Status,
 )
-
-INFEASIBLE: Final = -1
+from scheduler.framework.results import rows_result
 
 
 class Scoring:
@@ -74,12 +75,12 @@ class Scoring:
             entry.followed, entry.total = {}, None
         total = entry.total
         if total is None:
-            total = _spread(_reusable_sum(entry, feasible), feasible, entry.capacity)
+            total = spread(_reusable_sum(entry, feasible), feasible, entry.capacity)
             entry.total, entry.ties = total, None
         uncacheable = self._summed(slots, state, pod, feasible)
         if uncacheable is not None:
             total = total.copy()
-            total[_part(feasible)] += uncacheable
+            total[rows_index(feasible)] += uncacheable
         return total
 
     def _followed_total(
@@ -108,7 +109,7 @@ class Scoring:
             sums = _reusable_sum(entry, feasible)
             for slot, scores, _ in fresh:
                 sums += _weighted(slot, scores)
-            total = _spread(sums, feasible, entry.capacity)
+            total = spread(sums, feasible, entry.capacity)
             # Scores that differ every time are not followed at all.
             entry.total, entry.ties = total if settled else None, None
         return total
@@ -399,6 +400,8 @@ class Scoring:
             normalized = call(NORMALIZE_SCORES, slot.normalizer, state, pod, self._table, rows, raw)
             if isinstance(normalized, Status):
                 raise NORMALIZE_SCORES.failed(slot.name, normalized.message)
+            with call_errors(NORMALIZE_SCORES, slot.normalizer):
+                rows_result(NORMALIZE_SCORES.name, normalized, len(rows), "scores", fractions=True)
             scores = normalized.astype(np.int64, copy=False)
         return scores, _highest(slot.name, scores)
 
@@ -414,28 +417,10 @@ def _add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
 def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:
     """Return the sum of reusable scores of each of `rows`, which are `normalized_rows`."""
     assert entry.base is not None
-    part = _part(rows)
+    part = rows_index(rows)
     total = entry.base[part].copy() if isinstance(part, slice) else entry.base[part]
     if entry.normalized is not None:
         total += entry.normalized
-    return total
-
-
-def _part(rows: Rows) -> Rows | slice:
-    """Return an index of `rows`: a slice, which is several times as fast, where they allow it."""
-    count = len(rows)
-    return slice(count) if count and rows.item(-1) == count - 1 else rows
-
-
-def _spread(sums: Int64Column, rows: Rows, capacity: int) -> Int64Column:
-    """Return a column of the table with the `sums` of `rows`, `INFEASIBLE` elsewhere."""
-    total = np.empty(capacity, dtype=np.int64)
-    part = _part(rows)
-    if isinstance(part, slice):
-        total[len(rows) :] = INFEASIBLE
-    else:
-        total.fill(INFEASIBLE)
-    total[part] = sums
     return total
 
 
@@ -490,7 +475,8 @@ def _highest(plugin: str, scores: Int64Column) -> int:
 
 def call_score(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> int:
     """Run one plugin's scalar Score. Raises AttemptError."""
-    score: int | Status = call(SCORE, plugin, state, pod, node)
-    if isinstance(score, Status):
-        raise SCORE.failed(plugin.name, score.message)
-    return score
+    score: int | Status | None = call(SCORE, plugin, state, pod, node)
+    if isinstance(score, int):
+        return score
+    text = "score returned None, which is not a 64-bit integer"
+    raise SCORE.failed(plugin.name, text if score is None else score.message)

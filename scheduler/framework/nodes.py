@@ -7,7 +7,7 @@ never keep or change them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import NamedTuple, Protocol
@@ -83,7 +83,7 @@ class NodeInfo(Protocol):
         ...
 
     @property
-    def pods(self) -> Iterable[Pod]:
+    def pods(self) -> Collection[Pod]:
         """Pods bound or assumed to the node, in no particular order."""
         ...
 

@@ -9,6 +9,7 @@ from typing import Any
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState, NodeTableView, PreFilterResult, Status
 from scheduler.framework import extension_points as points
+from scheduler.framework.results import ResultError, rows_result, score_result, status_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,14 @@ def is_async(plugin: Any, method: str) -> bool:
 
 def answers(plugin: Any, table: NodeTableView, pod: Pod, now: float) -> Answers:
     """Call the plugin for a pod as an attempt would. PreFilter must not be async."""
-    gate = plugin.pre_enqueue(pod) if points.PRE_ENQUEUE.implemented_by(plugin) else None
-    state = CycleState(now)
-    result = (
-        plugin.pre_filter(state, pod, table) if points.PRE_FILTER.implemented_by(plugin) else None
-    )
+    gate = None
+    if points.PRE_ENQUEUE.implemented_by(plugin):
+        gate = status_result("pre_enqueue", plugin.pre_enqueue(pod))
+    state, result = CycleState(now), None
+    if points.PRE_FILTER.implemented_by(plugin):
+        result = plugin.pre_filter(state, pod, table)
+        if not isinstance(result, PreFilterResult):
+            result = status_result("pre_filter", result)
     if isinstance(result, Status) and not result.success and not result.skip:
         return Answers(gate, result)
     if isinstance(result, Status) and result.skip:
@@ -75,15 +79,20 @@ def statuses(
     """Return what Filter says about every node, by the scalar form if there is one."""
     if callable(getattr(plugin, "filter", None)):
         return {
-            table.names[row]: plugin.filter(state, pod, table.node_info(row))
+            table.names[row]: status_result(
+                "filter", plugin.filter(state, pod, table.node_info(row))
+            )
             for row in table.rows.tolist()
         }
     if not callable(getattr(plugin, "filter_rows", None)):
         return dict.fromkeys(_names(table))
-    codes = plugin.filter_rows(state, pod, table, table.rows).tolist()
+    codes = plugin.filter_rows(state, pod, table, table.rows)
+    numbers = rows_result("filter_rows", codes, len(table.rows), "codes").tolist()
     return {
-        name: plugin.filter_status(state, pod, code) if code else None
-        for name, code in zip(_names(table), codes, strict=True)
+        name: status_result("filter_status", plugin.filter_status(state, pod, code))
+        if code
+        else None
+        for name, code in zip(_names(table), numbers, strict=True)
     }
 
 
@@ -99,5 +108,13 @@ def _scores(plugin: Any, state: CycleState, pod: Pod, table: NodeTableView) -> t
         if not passes(result):
             return ()
     if callable(getattr(plugin, "score_rows", None)):
-        return tuple(plugin.score_rows(state, pod, table, table.rows).tolist())
-    return tuple(int(plugin.score(state, pod, table.node_info(row))) for row in table.rows.tolist())
+        scores = plugin.score_rows(state, pod, table, table.rows)
+        return tuple(rows_result("score_rows", scores, len(table.rows), "scores").tolist())
+    return tuple(_score(plugin, state, pod, table, row) for row in table.rows.tolist())
+
+
+def _score(plugin: Any, state: CycleState, pod: Pod, table: NodeTableView, row: int) -> int:
+    score = score_result(plugin.score(state, pod, table.node_info(row)))
+    if isinstance(score, Status):
+        raise ResultError(f"score returned {shown(score)}")
+    return score

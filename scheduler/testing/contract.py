@@ -30,6 +30,7 @@ from scheduler.framework.extension_points import EVENT_POINTS, EXTENSION_POINTS
 from scheduler.framework.nodes import NodeTableView, Rows
 from scheduler.framework.plugin import MAX_NODE_SCORE, MIN_NODE_SCORE, PreFilterResult, ReuseRule
 from scheduler.framework.registry import args_type
+from scheduler.framework.results import ResultError, rows_result, score_result, status_result
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 
@@ -103,8 +104,11 @@ def _problems(plugin: Any, cluster: PluginCase) -> Iterator[str]:
     before, objects = _fingerprint(cluster.table), _objects(cluster)
     for pod in cluster.pods:
         attempt = _Attempt(plugin, cluster, pod, CycleState(cluster.now))
-        for problem in attempt.problems():
-            yield f"{name}: pod {pod.key}: {problem}"
+        try:
+            for problem in attempt.problems():
+                yield f"{name}: pod {pod.key}: {problem}"
+        except ResultError as error:
+            yield f"{name}: pod {pod.key}: {error}"
     if not all(map(np.array_equal, before, _fingerprint(cluster.table))):
         yield f"{name}: changed the node table"
     for key, content in _objects(cluster).items():
@@ -147,8 +151,8 @@ class _Attempt:
 
     def problems(self) -> Iterator[str]:
         if points.PRE_ENQUEUE.implemented_by(self.plugin):
-            result = self.plugin.pre_enqueue(self.pod)
-            if not _is_success(result) and not result.rejected:
+            result = status_result("pre_enqueue", self.plugin.pre_enqueue(self.pod))
+            if result is not None and not result.success and not result.rejected:
                 yield f"pre_enqueue returned {result.code.label}, which neither admits nor rejects"
         if (yield from self._pre_filter()):
             yield from self._filter()
@@ -188,15 +192,18 @@ class _Attempt:
             return
         filter_rows = partial(plugin.filter_rows, self.state, self.pod, table)
         codes = yield from _columnar_problems("filter_rows", filter_rows, table.rows, np.int32)
-        if codes is None:
-            return
         for row, code in zip(table.rows.tolist(), codes.tolist(), strict=True):
-            status = plugin.filter_status(self.state, self.pod, code) if code else None
+            status = None
+            if code:
+                status = status_result(
+                    "filter_status", plugin.filter_status(self.state, self.pod, code)
+                )
             if status is not None and not status.rejected:
                 yield f"filter_status({code}) is {status.code.label}, not a rejection"
             if not scalar:
                 continue
-            other = plugin.filter(self.state, self.pod, table.node_info(row))
+            node = table.node_info(row)
+            other = status_result("filter", plugin.filter(self.state, self.pod, node))
             if not _same(status, other):
                 yield (
                     f"node {table.names[row]}: filter returned {_shown(other)}, "
@@ -206,8 +213,10 @@ class _Attempt:
     def _scalar_filter(self) -> Iterator[str]:
         table = self.cluster.table
         for row in table.rows.tolist():
+            node = table.node_info(row)
             first, again = (
-                self.plugin.filter(self.state, self.pod, table.node_info(row)) for _ in range(2)
+                status_result("filter", self.plugin.filter(self.state, self.pod, node))
+                for _ in range(2)
             )
             if not _same(first, again):
                 yield (
@@ -234,7 +243,7 @@ class _Attempt:
             return
         scalar = callable(getattr(plugin, "score", None))
         one_by_one = [
-            plugin.score(self.state, self.pod, table.node_info(row)) if scalar else 0
+            score_result(plugin.score(self.state, self.pod, table.node_info(row))) if scalar else 0
             for row in table.rows.tolist()
         ]
         failures = [result for result in one_by_one if isinstance(result, Status)]
@@ -245,8 +254,6 @@ class _Attempt:
         if callable(getattr(plugin, "score_rows", None)):
             score_rows = partial(plugin.score_rows, self.state, self.pod, table)
             found = yield from _columnar_problems("score_rows", score_rows, table.rows, np.int64)
-            if found is None:
-                return
             for row, wanted, got in zip(
                 table.rows.tolist(), scores.tolist(), found.tolist(), strict=True
             ):
@@ -266,9 +273,7 @@ class _Attempt:
                 return
             if not np.array_equal(untouched, scores):
                 yield "normalize_scores modified its input"
-            if final.shape != scores.shape:
-                yield f"normalize_scores returned shape {final.shape} for {scores.shape}"
-                return
+            rows_result("normalize_scores", final, len(scores), "scores", fractions=True)
         if final.size and not (
             int(final.min()) >= MIN_NODE_SCORE and int(final.max()) <= MAX_NODE_SCORE
         ):
@@ -280,14 +285,11 @@ def _columnar_problems(
 ) -> Generator[str, None, Any]:
     """Evaluate `rows`, then subsets and other orders, which must give the same results.
 
-    Yields problems; returns the result for all rows, None if it has the wrong shape.
+    Yields problems; returns the result for all rows. Raises ResultError if that is nonsense.
     """
-    whole = evaluate(rows)
+    whole = rows_result(method, evaluate(rows), len(rows))
     if whole.dtype != dtype:
         yield f"{method} returned {whole.dtype}, not {np.dtype(dtype)}"
-    if whole.shape != rows.shape:
-        yield f"{method} returned shape {whole.shape} for {len(rows)} rows"
-        return None
     positions = np.arange(len(rows), dtype=np.intp)
     for chosen in (
         positions[:0],
@@ -299,7 +301,7 @@ def _columnar_problems(
         positions.copy(),
     ):
         selected = rows[chosen]
-        got = evaluate(selected)
+        got = rows_result(method, evaluate(selected), len(selected))
         if not np.array_equal(got, whole[chosen]):
             yield (
                 f"{method} for rows {selected.tolist()} returned {got.tolist()}, "

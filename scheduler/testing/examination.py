@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from random import Random
@@ -29,6 +28,7 @@ from scheduler.testing.contract import (
 from scheduler.testing.enabling import Arguments, EnabledPlugin, world_with
 from scheduler.testing.hint_check import HintCheck
 from scheduler.testing.purity import impurities
+from scheduler.testing.raised import raised_text
 from scheduler.testing.random_clusters import RandomCluster, Words, words_of
 from scheduler.testing.reservations import reservation_problems
 from scheduler.testing.speed import Speed, speeds
@@ -228,7 +228,7 @@ def _played(plan: _Plan, number: int, report: PluginReport) -> list[str]:
         except ContractViolation as error:
             report.problems += error.problems
         except Exception as error:  # noqa: BLE001 - the boundary to the code of the plugin
-            report.problems.append(_raised(error))
+            report.problems.append(f"{report.name}: {raised_text(plan.plugin.factory, error)}")
     report.clusters += 1
     return trace
 
@@ -351,10 +351,3 @@ def _measured(plan: _Plan) -> tuple[Speed, ...]:
             return ()
         pod = world.pod(world.waiting()[0].pod)
         return tuple(speeds(plugin, scheduler.state.cache.table, pod, scheduler.clock.now()))
-
-
-def _raised(error: Exception) -> str:
-    """Word what the plugin raised, with its own line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1]
-    return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno}: {last.line})"

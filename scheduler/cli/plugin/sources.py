@@ -63,7 +63,11 @@ class PluginSource:
         finally:
             imports.end()
         if not found:
-            raise click.UsageError(f"{self.folder}: no class here has a `name`, as plugins have")
+            file = f"{self.modules[0]}.py" if len(self.modules) == 1 else ""
+            raise click.UsageError(
+                f"{self.folder / file}: no class here has a `name`; a plugin has one, such as "
+                'name = "example.com/MyPlugin"'
+            )
         return found
 
     def _references(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ from scheduler.cli.plugin.sources import PluginSource
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, printable, put, wide_console
 from scheduler.framework.status import ConfigurationError
 from scheduler.testing.demo_run import PodOutcome, demo_run
+from scheduler.testing.raised import raised_text
 from simulator.offline.builders import JsonObject
 from simulator.offline.editing import WorldError
 
@@ -30,6 +31,11 @@ def show_once(source: PluginSource, args: dict[str, Any] | None, file: Path | No
             outcomes = demo_run(plugin, args, _pods(file))
         except WorldError as error:
             raise click.ClickException(f"{file}: {error}") from error
+        except (ConfigurationError, click.ClickException):
+            raise
+        except Exception as error:
+            # The boundary to the code of the plugin.
+            raise click.ClickException(f"{plugin.name}: {raised_text(plugin, error)}") from error
         put(
             console,
             listing(
@@ -59,8 +65,6 @@ def watch(source: PluginSource, args: dict[str, Any] | None, file: Path | None) 
             except (ConfigurationError, click.ClickException) as error:
                 text = error.format_message() if isinstance(error, click.ClickException) else error
                 click.secho(printable(str(text)), fg="red")
-            except Exception as error:  # noqa: BLE001 - code of the plugin, which is being edited
-                click.secho(printable(f"{type(error).__name__}: {error}"), fg="red")
             click.echo(f"\nwatching {source.folder}; Ctrl-C ends")
         time.sleep(POLL_SECONDS)
 

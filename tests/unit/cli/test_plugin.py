@@ -126,6 +126,37 @@ def test_a_file_that_is_no_plugin_is_an_error_with_its_line(
     assert text in ended.err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("        return", "        raise KeyError('x')\n        return", "KeyError: 'x' ("),
+        ("        return", "        return 3\n        return", "filter answered 3, which is not"),
+    ],
+)
+def test_what_the_plugin_does_wrong_is_named_without_a_traceback(
+    shell: Shell, teams: Path, old: str, new: str, text: str
+) -> None:
+    teams.write_text(TEAMS.replace(old, new, 1))
+    for command in (["try", "--once"], ["check"]):
+        ended = shell("plugin", *command, str(teams))
+        assert ended.code == 1, ended
+        assert text in ended.out + ended.err
+        assert "Traceback" not in ended.out + ended.err
+
+
+def test_a_constructor_that_raises_is_named_with_its_line(shell: Shell, teams: Path) -> None:
+    teams.write_text(
+        TEAMS.replace(
+            "    def filter",
+            "    def __init__(self, args, handle):\n        1 / 0\n\n    def filter",
+            1,
+        )
+    )
+    ended = shell("plugin", "try", "--once", str(teams))
+    assert "division by zero (" in ended.err
+    assert "teams.py:" in ended.err
+
+
 def test_try_shows_verdicts_and_where_pods_go(shell: Shell, teams: Path) -> None:
     ended = shell("plugin", "try", str(teams))
     assert ended.code == 0, ended.err

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.engine import AttemptError, scoring
 from scheduler.engine.result_cache import CachedResult
-from scheduler.engine.scoring import INFEASIBLE, Scoring
+from scheduler.engine.row_columns import INFEASIBLE
+from scheduler.engine.scoring import Scoring
 from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule, Rows, error
 from tests.unit.engine.harness import World, plugin
 

@@ -164,7 +164,7 @@ def test_a_good_plugin_passes(case: PluginCase) -> None:
         (OtherStatus(), "node a: filter returned Success, filter_rows Unschedulable: full"),
         (OtherReason(), "node a: filter returned UnschedulableAndUnresolvable: full"),
         (WrongType(), "filter_rows returned int64, not int32"),
-        (WrongLength(), r"score_rows returned shape \(4,\) for 3 rows"),
+        (WrongLength(), "score_rows gave 4 numbers for 3 rows"),
         (Unordered(), r"score_rows for rows \[2, 1, 0\] returned \[0, 1, 2\]"),
         (OtherScore(), "node a: score returned 1, score_rows 0"),
         (OutOfRange(), "final scores from 101 to 103 are not within 0 to 100"),
