@@ -1,13 +1,15 @@
 """Limits of YAML text, checked before anything is made of it.
 
-Two things make a short text expensive: nesting, on which libyaml's composer overflows the stack of
-the process, and aliases, each of which repeats what its anchor names, aliases included. Both are
-counted from the events of the parser, which needs memory for one event only. Does not check
-whether the text is valid otherwise.
+Three things make a short text expensive: nesting, on which libyaml's composer overflows the stack
+of the process; aliases, each of which repeats what its anchor names, aliases included; and numbers
+in base 60 (`1:30:00`), for which PyYAML needs time that is quadratic in their length. They are
+found in the events of the parser, which needs memory for one event only. Does not check whether
+the text is valid otherwise.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import yaml
@@ -16,6 +18,10 @@ MAX_DEPTH: Final = 200
 """Nesting: several times that of any object."""
 MAX_REPEATED: Final = 16 << 20
 """Values and characters that all aliases of a file together may repeat."""
+MAX_BASE_60: Final = 100
+"""Characters of a number in base 60."""
+
+_BASE_60: Final = re.compile(r"[-+0-9_:.]+")
 
 Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -30,7 +36,7 @@ class YamlLimitError(ValueError):
 
 
 def check_limits(data: bytes | str) -> None:
-    """Check nesting and aliases.
+    """Check nesting, aliases and numbers in base 60.
 
     Raises:
         YamlLimitError: a limit is exceeded.
@@ -61,6 +67,9 @@ class _Check:
         """Count an event. Raises ValueError."""
         if isinstance(event, yaml.ScalarEvent):
             size = 1 + len(event.value)
+            # Quoted text is no number.
+            if size > MAX_BASE_60 and event.implicit[0] and _is_base_60(event.value):
+                raise ValueError(f"a number of more than {MAX_BASE_60} characters in base 60")
             self._count += size
             if event.anchor is not None:
                 self._sizes[event.anchor] = size
@@ -91,3 +100,7 @@ class _Check:
             raise ValueError(
                 f"its aliases repeat more than {MAX_REPEATED >> 20} Mi values and characters"
             )
+
+
+def _is_base_60(text: str) -> bool:
+    return ":" in text and _BASE_60.fullmatch(text) is not None
