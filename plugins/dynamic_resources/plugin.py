@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from plugins.arguments import require_valid
@@ -55,7 +56,8 @@ from plugins.dynamic_resources.writing import (
 )
 from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
-from scheduler.api.devices import AllocationResult, ResourceClaim
+from scheduler.api.devices import AllocationResult, DeviceTaintRule, ResourceClaim
+from scheduler.api.meta import Named
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import compile_node_selector
 from scheduler.api.pod import Pod
@@ -104,6 +106,7 @@ class DynamicResources:
     args_type: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
     validate_args = staticmethod(argument_problems)
     required_resources: tuple[str, ...] = RESOURCES
+    resource_types: Mapping[str, type[Named]] = MappingProxyType({})
     optional_resources: ClassVar[Mapping[str, str]] = OPTIONAL_RESOURCES
     permissions: ClassVar[tuple[Permission, ...]] = PERMISSIONS
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -124,6 +127,7 @@ class DynamicResources:
         self._features = features = Features.of_gates(handle.feature_gates)
         if features.taint_rules:
             self.required_resources = (*RESOURCES, RULES)
+            self.resource_types = {RULES: DeviceTaintRule}
         self._devices = handle.shared(self.name, lambda: ClusterDevices(handle, features))
         self._verdicts = KeptVerdicts()
 

@@ -12,7 +12,8 @@ import msgspec
 
 from scheduler.api.devices import Device, DeviceTaintRule, ResourceSlice
 
-RULES: Final = "devicetaintrules"
+RULES: Final = "resource.k8s.io/v1beta2/devicetaintrules"
+"""Few API servers serve them, so they are watched as custom resources are."""
 
 
 class TaintRules:

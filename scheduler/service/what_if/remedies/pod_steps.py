@@ -101,7 +101,7 @@ def resource_claims(situation: Situation) -> Iterator[Step]:
         if (container.get("resources") or {}).get("claims")
     ]
     shown = listed([each.get("name", "") for each in claims])
-    text = f"do without resource claims ({shown}), or use a scheduler that allocates them"
+    text = f"do without resource claims ({shown})"
     yield Step(Code.DROP_RESOURCE_CLAIMS, text, tuple(changes), 8.0)
 
 

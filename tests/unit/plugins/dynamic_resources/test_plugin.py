@@ -12,6 +12,7 @@ from plugins.dynamic_resources.allocator import Allocator
 from plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from plugins.dynamic_resources.budget import MAX_CHECKS
 from plugins.dynamic_resources.permissions import CLASSES, SLICES
+from plugins.dynamic_resources.taint_rules import RULES
 from scheduler.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.framework import (
     SKIP,
@@ -329,16 +330,16 @@ def test_with_the_gate_off_extended_resources_are_not_looked_at() -> None:
 def test_taint_rules_count_with_their_gate() -> None:
     world = world_of("n1", DRADeviceTaintRules=True)
     world.add_claim()
-    assert "devicetaintrules" in world.plugin.required_resources
+    assert RULES in world.plugin.required_resources
     assert world.filtered(world.pod("c"))[1] == {}
     rule = {
         "metadata": {"name": "broken"},
         "spec": {"deviceSelector": {"pool": "n1"}, "taint": {"key": "k", "effect": "NoSchedule"}},
     }
     made = decoded(rule, DeviceTaintRule)
-    world.cluster.add_object("devicetaintrules", made)
+    world.cluster.add_object(RULES, made)
     assert world.filtered(world.pod("c"))[1] == {"n1": NO_DEVICES}
-    world.cluster.delete_object("devicetaintrules", made)
+    world.cluster.delete_object(RULES, made)
     assert world.filtered(world.pod("c"))[1] == {}
 
 
