@@ -210,7 +210,7 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         trigger=_MORE_MEMORY,
         requeued=P1,
         feature_gates=EXTENDED_ON,
-        needs="extended resources that devices of a class stand for",
+        needs="a hint of NodeResourcesFit that requeues pods whose resource only devices offer",
     ),
     Row(
         number="17",
@@ -220,7 +220,6 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         trigger=[Create(device_class(GPU))],
         requeued=P1,
         feature_gates=EXTENDED_ON,
-        needs="extended resources that devices of a class stand for",
     ),
     Row(
         number="18",
@@ -230,7 +229,6 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         trigger=[Patch("DeviceClass", "class1", {"spec": {"extendedResourceName": GPU}})],
         requeued=P1,
         feature_gates=EXTENDED_ON,
-        needs="extended resources that devices of a class stand for",
     ),
     Row(
         number="19",
