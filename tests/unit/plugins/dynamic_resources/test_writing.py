@@ -340,6 +340,8 @@ def test_a_claim_that_vanishes_ends_the_wait() -> None:
     world.api.meanwhile = [lambda: world.api.remove("c")]
     assert failed(world, state, subject) == 'could not find ResourceClaim "default/c"'
     assert not world.taken()
+    with pytest.raises(WriteConflictError):
+        world.finish()
 
 
 def test_with_the_gate_off_devices_with_conditions_are_not_allocated() -> None:
