@@ -7,6 +7,8 @@ is further behind gets None and must evaluate every row again.
 from __future__ import annotations
 
 DEFAULT_SIZE = 1 << 14
+_MAX_SPANS = 4
+"""Results that are kept for the next reader."""
 
 
 class ChangeLog:
@@ -22,8 +24,10 @@ class ChangeLog:
         self._masks = [0] * size
         #: Number of entries ever written.
         self.sequence = 0
-        #: The last result: (from, to, rows). All filters and scores of a cycle read the same span.
-        self._latest: tuple[int, int, dict[int, int]] = (0, 0, {})
+        #: Results by their first entry, all up to `_read_to`: the filters and the scores of a cycle
+        #: read the same span, and what plugins keep for all pods reads another one between them.
+        self._spans: dict[int, dict[int, int]] = {}
+        self._read_to = 0
 
     def append(self, row: int, columns: int) -> None:
         """Record a change of `columns` (a `Columns` mask) of `row`; 0: a change in no column."""
@@ -39,17 +43,23 @@ class ChangeLog:
         caller that would then evaluate all rows anyway saves the walk. The result is shared between
         callers; do not modify it.
         """
-        first, last, changed = self._latest
-        if first == sequence and last == self.sequence:
-            return changed
+        if self._read_to != self.sequence or len(self._spans) > _MAX_SPANS:
+            self._read_to = self.sequence
+            self._spans = {}
+        known = self._spans.get(sequence)
+        if known is not None:
+            return known
         behind = self.sequence - sequence
         if behind > self.size or behind > most:
             return None
-        changed = {}
-        rows, masks, mask = self._rows, self._masks, self._mask
-        for entry in range(sequence, self.sequence):
-            slot = entry & mask
-            row = rows[slot]
-            changed[row] = changed.get(row, 0) | masks[slot]
-        self._latest = sequence, self.sequence, changed
+        changed: dict[int, int] = {}
+        first, last = sequence & self._mask, self.sequence & self._mask
+        if first <= last and behind < self.size:
+            rows, masks = self._rows[first:last], self._masks[first:last]
+        else:
+            rows = self._rows[first:] + self._rows[:last]
+            masks = self._masks[first:] + self._masks[:last]
+        for row, mask in zip(rows, masks, strict=True):
+            changed[row] = changed.get(row, 0) | mask
+        self._spans[sequence] = changed
         return changed

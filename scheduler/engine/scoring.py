@@ -165,11 +165,17 @@ class Scoring:
         """Bring everything kept up to date; `rows` are those that are feasible."""
         changed = self._refresh_raw(entry, state, pod)
         self._check_doubtful(entry, state, rows)
+        renew = entry.normalized_dirty or not _are_equal(entry.normalized_rows, rows)
+        if renew:
+            # The totals are summed again afterwards.
+            entry.total = None
         if entry.base is None or changed is None or len(changed) > FEW_ROWS:
             self._sum_base(entry)
+        elif entry.total is None:
+            self._change_base_alone(entry, entry.base, changed)
         else:
             self._change_base(entry, entry.base, changed, keep_ties=keep_ties)
-        if entry.normalized_dirty or not _are_equal(entry.normalized_rows, rows):
+        if renew:
             self._normalize(entry, state, pod, rows)
 
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
@@ -283,6 +289,15 @@ class Scoring:
         entry.base, entry.base_dirty = base, False
         entry.total = None
 
+    def _change_base_alone(
+        self, entry: CachedResult, base: Int64Column, changed: list[int]
+    ) -> None:
+        """Compute some rows of `base` again, where there are no totals that follow them."""
+        entry.ties = entry.leaders = None
+        if changed:
+            rows = np.array(changed, dtype=np.intp)
+            base[rows] = sum([weight * column[rows] for weight, column in self._base_parts(entry)])
+
     def _change_base(
         self, entry: CachedResult, base: Int64Column, changed: list[int], *, keep_ties: bool
     ) -> None:
@@ -292,7 +307,8 @@ class Scoring:
         rows that this cycle is not about.
         """
         parts, total = self._base_parts(entry), entry.total
-        if total is None or not keep_ties:
+        assert total is not None
+        if not keep_ties:
             entry.ties = None
         elif entry.ties is None:
             entry.ties = Ties(total)
@@ -305,7 +321,7 @@ class Scoring:
         for row in changed:
             before = int(base[row])
             base[row] = after = sum([weight * int(column[row]) for weight, column in parts])
-            if after == before or total is None:
+            if after == before:
                 continue
             value = int(total[row])
             if value == INFEASIBLE:

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from scheduler.engine import Attempt, Engine, Framework
 from scheduler.service.stages.scheduling import Scheduling
 from scheduler.service.stages.state import State
-from simulator.offline.virtual_time import VirtualLoop
+from simulator.offline.virtual_time import Step, VirtualLoop
 
 DEFAULT_BINDER: Final = "DefaultBinder"
 """The Bind plugin that waits for nothing but the server of the world."""
@@ -56,6 +56,7 @@ class DirectLoop:
         self._cycles = scheduling.loop
         self._binding = scheduling.binding
         self._planned = self._stopped = False
+        self._next = Step(self._step)
         #: While pods are attempted, and whether something called for another step meanwhile.
         self._attempting = self._woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -80,7 +81,7 @@ class DirectLoop:
             self._woken = True
         elif not self._planned:
             self._planned = True
-            self._loop.call_soon(self._step)
+            self._loop.add_step(self._next)
 
     def _step(self) -> None:
         """Do what is due, attempt every active pod, and begin the binding cycles."""

@@ -14,7 +14,8 @@ import logging
 import math
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -26,25 +27,29 @@ START: Final = 1_767_225_600.0
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Objects allocated before a collection, as in the service."""
 
+MANY_TIMERS: Final = 100
+"""Cancellations of timers before the cancelled ones are searched for."""
+
 OnIdle = Callable[[float], bool]
 """`on_idle(due)` is called when nothing is left to do before virtual second `due` (infinite: ever);
 it returns whether to stop."""
 
 
-class _Selector:
-    """The object that asyncio's loop asks instead of the operating system."""
+class Step:
+    """What an `asyncio.Handle` is to the loop, for a call that nobody cancels.
 
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
+    Most turns of a world's loop are such calls, one after the other. A handle of asyncio with its
+    context and its checks takes longer than some of them.
+    """
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """Move the clock to the next timer; there are never any file events."""
-        if timeout is None or timeout > 0:
-            self._loop.move_on()
-        return []
+    __slots__ = ("_run",)
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._run = call
+
+    def cancelled(self) -> bool:
+        """Return False."""
+        return False
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -52,15 +57,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # Attributes of asyncio's loop that typeshed leaves out.
     _scheduled: list[asyncio.TimerHandle]
-    _ready: Collection[asyncio.Handle]
+    _ready: deque[asyncio.Handle | Step]
+    _stopping: bool
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _Selector(self)
         self._set_time(0.0)
         self._until = 0.0
         self._on_idle: OnIdle = _stop
         self._failures: list[BaseException] = []
+        self._cancellations = 0
         self.set_exception_handler(self._note_failure)
 
     def time(self) -> float:
@@ -97,17 +103,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Set the clock while nothing runs, never back: for a replay, whose times are given."""
         self._set_time(max(self._time, time))
 
+    def add_step(self, step: Step) -> None:
+        """Call a step in the next turn, in order with what `call_soon` adds."""
+        self._ready.append(step)
+
+    def _run_once(self) -> None:
+        """Run one turn, as `asyncio.BaseEventLoop` does; a loop without sockets does not poll."""
+        scheduled, ready = self._scheduled, self._ready
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled)
+        if not ready and not self._stopping:
+            self.move_on()
+        end = self._time + self._clock_resolution
+        while scheduled and scheduled[0].when() < end:
+            ready.append(heapq.heappop(scheduled))
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                try:
+                    handle._run()  # noqa: SLF001 - as asyncio's loop does
+                except Exception as error:  # noqa: BLE001 - asyncio's own handles do the same
+                    # Of a step; `run` raises it.
+                    self._failures.append(error)
+
+    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+        """Drop cancelled timers, which asyncio calls this for, once they may be half of many."""
+        self._cancellations += 1
+        scheduled = self._scheduled
+        if self._cancellations > MANY_TIMERS and self._cancellations * 2 > len(scheduled):
+            self._cancellations = 0
+            # In place: a turn of the loop may be under way.
+            scheduled[:] = [timer for timer in scheduled if not timer.cancelled()]
+            heapq.heapify(scheduled)
+
     def move_on(self) -> None:
         """Set the clock to the next timer, or stop."""
-        due = self._scheduled[0].when() if self._scheduled else float("inf")
+        due = self._scheduled[0].when() if self._scheduled else math.inf
         stops = self._on_idle(due)
         if self._ready:
             # `on_idle` found something to do; no time has passed before it.
             return
         if stops:
             self.stop()
-        elif due > self._until or due == float("inf"):
-            if self._until != float("inf"):
+        elif due > self._until or due == math.inf:
+            if self._until != math.inf:
                 self._set_time(max(self._time, self._until))
             self.stop()
         else:
@@ -119,9 +158,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._failures.append(error)
 
     # What asyncio's loop needs from its subclasses.
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """Do nothing: there are no file events."""
 
     def _write_to_self(self) -> None:
         """Do nothing: a loop that does not sleep need not be woken."""

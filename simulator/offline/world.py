@@ -39,6 +39,7 @@ from simulator.offline.trial import MAX_COPIES, Trial, explain
 from simulator.offline.virtual_time import (
     START,
     Agenda,
+    Step,
     no_collections,
     only_errors_logged,
     rare_collections,
@@ -99,6 +100,7 @@ class World(Editing):
             configuration, registry = read(config, folders, feature_gates or {})
         self._assembly = assemble(configuration, registry, seed=seed, start=start)
         self._tables = self._assembly.tables
+        self._delivery = Step(partial(self._tables.deliver, self._assembly.handlers))
         self._history = self._assembly.scheduling.decisions.history
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
         self._adopt = adopt
@@ -429,7 +431,7 @@ class World(Editing):
 
     def _changed(self) -> None:
         if self._running:
-            self._assembly.loop.call_soon(self._tables.deliver, self._assembly.handlers)
+            self._assembly.loop.add_step(self._delivery)
 
     def _bound(self, pod: Pod) -> None:
         uid = pod.uid

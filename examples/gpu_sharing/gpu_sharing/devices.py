@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api import Pod
-from scheduler.framework import Columns, NodeInfo, NodeTableView
+from scheduler.framework import Columns, Int64Column, NodeInfo, NodeTableView
 
 WHOLE: Final = 1000
 """Units of a whole GPU."""
@@ -54,12 +54,27 @@ class Request(NamedTuple):
 
 
 NO_GPU: Final = Request(0, 0)
+
+
+class Booking(NamedTuple):
+    """The devices of a pod."""
+
+    uid: str
+    milli: int
+    """Units of each device."""
+    kind: int
+    """The bit of its `Request.kind` in `Devices.kinds`."""
+    indexes: tuple[int, ...]
+    """Empty if they are unknown."""
+
+
 Choice = Callable[[Pod, NodeInfo, Sequence[int]], int]
 """`choice(pod, node, left)` returns the device for a share, among those with enough units left.
 
 The pod may be on the node already; `left` is without it."""
 
 
+@lru_cache(maxsize=1024)
 def request_of(units: int) -> Request | None:
     """Return what a request for so many units means, None if it means nothing.
 
@@ -106,15 +121,24 @@ class Devices:
     def __init__(self, resource: str, annotation: str) -> None:
         self._resource = resource
         self._annotation = annotation
-        #: Indexes of devices by the UID of the pod that has them.
-        self._booked: dict[str, tuple[int, ...]] = {}
+        #: By the UID of the pod that has the devices.
+        self._booked: dict[str, Booking] = {}
         self._sequence = -1
-        #: Valid after `refresh`; do not modify.
+        #: These are valid after `refresh`; do not modify them.
         self.left: Left = np.zeros((0, 1), dtype=np.int32)
+        #: (5, rows), whose rows are the columns below: each is written and grows with the others.
+        self._sums = np.zeros((5, 0), dtype=np.int64)
+        self._name_sums()
+
+    def _name_sums(self) -> None:
         #: (rows,): number of devices.
-        self.counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.counts: Int64Column = self._sums[0]
         #: (rows,): a bit for each `Request.kind` of the pods on the node.
-        self.kinds: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.kinds: Int64Column = self._sums[1]
+        #: (rows,): the sum of `left`, its highest value, and the number of devices that are free.
+        self.total: Int64Column = self._sums[2]
+        self.most: Int64Column = self._sums[3]
+        self.free: Int64Column = self._sums[4]
 
     def request_of(self, pod: Pod) -> Request | None:
         """Return the GPUs that a pod requests; None if the request is malformed."""
@@ -122,9 +146,10 @@ class Devices:
 
     # -- who has what ----------------------------------------------------------------------------
 
-    def book(self, uid: str, indexes: tuple[int, ...]) -> None:
+    def book(self, pod: Pod, request: Request, indexes: tuple[int, ...]) -> None:
         """Give devices to a pod."""
-        self._booked[uid] = indexes
+        uid = pod.metadata.uid
+        self._booked[uid] = Booking(uid, request.milli, _bit(request.kind), indexes)
 
     def release(self, uid: str) -> None:
         """Take the devices of a pod back; nothing if it has none."""
@@ -139,16 +164,14 @@ class Devices:
         request = self.request_of(new)
         if request is None or not request.gpus:
             return False
-        indexes = self._of_pod(new, request)
+        indexes = self._annotated(new, request)
         if indexes:
-            self.book(new.metadata.uid, indexes)
+            self.book(new, request, indexes)
         return not indexes
 
-    def _of_pod(self, pod: Pod, request: Request) -> tuple[int, ...]:
-        """Return the devices of a pod with a node, empty if they are unknown."""
-        indexes = self._booked.get(pod.metadata.uid)
-        if indexes is None:
-            indexes = parsed(pod.metadata.annotations.get(self._annotation, ""))
+    def _annotated(self, pod: Pod, request: Request) -> tuple[int, ...]:
+        """Return the devices in the annotation of a pod, empty if it does not name so many."""
+        indexes = parsed(pod.metadata.annotations.get(self._annotation, ""))
         return indexes if len(indexes) == request.gpus else ()
 
     # -- nodes -----------------------------------------------------------------------------------
@@ -166,9 +189,9 @@ class Devices:
             left, kinds = self._left(units, table.node_info(row).pods, "")
             if len(left) > self.left.shape[1]:
                 self._resize(table.capacity, len(left))
-            self.left[row] = 0
-            self.left[row, : len(left)] = left
-            self.counts[row], self.kinds[row] = len(left), kinds
+            self.left[row] = left + [0] * (self.left.shape[1] - len(left))
+            most = max(left, default=0)
+            self._sums[:, row] = len(left), kinds, sum(left), most, left.count(WHOLE)
         self._sequence = table.sequence
 
     def left_on(self, node: NodeInfo, *, without: str = "") -> list[int]:
@@ -182,30 +205,47 @@ class Devices:
     def _left(self, units: int, pods: Iterable[Pod], without: str) -> tuple[list[int], int]:
         left = [WHOLE] * min(units // WHOLE, MAX_DEVICES)
         kinds = 0
+        booked = self._booked
         unknown: list[tuple[str, Request]] = []
         for pod in pods:
-            request = self.request_of(pod)
-            if request is None or not request.gpus or pod.metadata.uid == without:
+            booking = booked.get(pod.metadata.uid)
+            if booking is None:
+                request = self.request_of(pod)
+                if request is None or not request.gpus:
+                    continue
+                booking = self._unbooked(pod, request)
+            if booking.uid == without:
                 continue
-            kinds |= 1 << request.kind if request.kind < MAX_DEVICES - 1 else 0
-            indexes = self._of_pod(pod, request)
+            kinds |= booking.kind
+            indexes = booking.indexes
             if not indexes or max(indexes) >= len(left):
-                unknown.append((pod.key, request))
+                unknown.append((pod.key, self.request_of(pod) or NO_GPU))
                 continue
             for index in indexes:
-                left[index] -= request.milli
+                left[index] -= booking.milli
+        if not unknown and min(left, default=0) >= 0:
+            return left, kinds
         # Bound by hand, or nominated: they get what they would probably get.
         for _, request in sorted(unknown, key=itemgetter(0)):
             for index in select(left, request) or ():
                 left[index] -= request.milli
         return [max(each, 0) for each in left], kinds
 
+    def _unbooked(self, pod: Pod, request: Request) -> Booking:
+        """Return what a pod has that nobody was told of, such as one of a what-if."""
+        indexes = self._annotated(pod, request)
+        return Booking(pod.metadata.uid, request.milli, _bit(request.kind), indexes)
+
     def _resize(self, capacity: int, width: int) -> None:
         rows, devices = min(len(self.left), capacity), self.left.shape[1]
         left = np.zeros((capacity, width), dtype=np.int32)
         left[:rows, :devices] = self.left[:rows]
         self.left = left
-        self.counts, self.kinds = (
-            np.concatenate([each[:rows], np.zeros(capacity - rows, dtype=np.int64)])
-            for each in (self.counts, self.kinds)
-        )
+        sums = np.zeros((len(self._sums), capacity), dtype=np.int64)
+        sums[:, :rows] = self._sums[:, :rows]
+        self._sums = sums
+        self._name_sums()
+
+
+def _bit(kind: int) -> int:
+    return 1 << kind if kind < MAX_DEVICES - 1 else 0

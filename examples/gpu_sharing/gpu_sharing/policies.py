@@ -25,7 +25,7 @@ from scheduler.framework import (
     Rows,
 )
 
-from .devices import CHANGES, NO_GPU, WHOLE, Left, Request
+from .devices import CHANGES, NO_GPU, WHOLE, Devices, Request
 from .sharing import CHOICE, SharingArgs, devices_of, problems
 
 
@@ -39,16 +39,12 @@ class PolicyArgs(SharingArgs, kw_only=True):
 
 
 class Nodes(NamedTuple):
-    """Nodes, in columns."""
+    """Some rows of the node table: `nodes.devices.total[nodes.rows]` is what is free on each."""
 
-    left: Left
-    """(nodes, devices): free units."""
-    counts: Int64Column
-    """Number of devices."""
-    kinds: Int64Column
-    """A bit for each `Request.kind` of the pods there."""
+    devices: Devices
+    rows: Rows
     cpu: Int64Column
-    """Free millicores."""
+    """Free millicores of each of `rows`."""
 
 
 class Wanted(NamedTuple):
@@ -87,15 +83,12 @@ class Policy(BasePlugin):
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
         """Return 0 to 100 for each row."""
-        self._devices.refresh(table)
         devices = self._devices
+        devices.refresh(table)
         wanted = Wanted(devices.request_of(pod) or NO_GPU, pod.signature.requests.milli_cpu)
         cpu = table.allocatable[CPU][rows] - table.requested[CPU][rows]
-        scores = self._scores(
-            Nodes(devices.left[rows], devices.counts[rows], devices.kinds[rows], cpu), wanted
-        )
-        truncated: Int64Column = np.clip(scores, 0, 100).astype(np.int64)
-        return truncated
+        truncated: Int64Column = self._scores(Nodes(devices, rows, cpu), wanted).astype(np.int64)
+        return np.minimum(np.maximum(truncated, 0), 100)
 
     @abstractmethod
     def _scores(self, nodes: Nodes, wanted: Wanted) -> Any:
@@ -108,7 +101,7 @@ class BestFit(Policy):
     name = "example.com/BestFit"
 
     def _scores(self, nodes: Nodes, wanted: Wanted) -> Any:
-        cpu, gpu = nodes.cpu - wanted.cpu, nodes.left.sum(axis=1) - wanted.gpu
+        cpu, gpu = nodes.cpu - wanted.cpu, nodes.devices.total[nodes.rows] - wanted.gpu
         rest = 0.5 * cpu / self._max_cpu + 0.5 * gpu / self._max_milli
         return 100 * (1 - rest)
 
@@ -120,7 +113,7 @@ class DotProd(Policy):
 
     def _scores(self, nodes: Nodes, wanted: Wanted) -> Any:
         cpu = nodes.cpu / self._max_cpu * (wanted.cpu / self._max_cpu)
-        gpu = nodes.left.sum(axis=1) / self._max_milli * (wanted.gpu / self._max_milli)
+        gpu = nodes.devices.total[nodes.rows] / self._max_milli * (wanted.gpu / self._max_milli)
         return 100 * (1 - (cpu + gpu) / 2)
 
 
@@ -131,14 +124,15 @@ class GpuPacking(Policy):
 
     def _scores(self, nodes: Nodes, wanted: Wanted) -> Any:
         milli, gpus = wanted.request
+        devices, rows = nodes.devices, nodes.rows
         if not gpus:
-            return np.zeros(len(nodes.left), dtype=np.int64)
-        free = np.count_nonzero(nodes.left == WHOLE, axis=1)
+            return np.zeros(len(rows), dtype=np.int64)
+        left, free = devices.left[rows], devices.free[rows]
         # The tightest device for a share; whole GPUs are taken from the free ones.
-        tightest = np.where(nodes.left >= milli, nodes.left, WHOLE).min(axis=1)
+        tightest = np.where(left >= milli, left, WHOLE).min(axis=1)
         in_use = np.maximum(100 - tightest // 10 // 10, 50)
         scores = np.where(tightest < WHOLE, in_use, max(50 - gpus, 33))
-        return np.where(free == nodes.counts, np.maximum(33 - free, free), scores)
+        return np.where(free == devices.counts[rows], np.maximum(33 - free, free), scores)
 
 
 class GpuClustering(Policy):
@@ -147,11 +141,13 @@ class GpuClustering(Policy):
     name = "example.com/GpuClustering"
 
     def _scores(self, nodes: Nodes, wanted: Wanted) -> Any:
+        devices, rows = nodes.devices, nodes.rows
         if not wanted.request.gpus:
-            return np.zeros(len(nodes.left), dtype=np.int64)
-        base = 25 * (self._max_milli - nodes.left.sum(axis=1)) // self._max_milli
-        different = np.bitwise_count(nodes.kinds)
-        same = (nodes.kinds >> wanted.request.kind) & 1 == 1
+            return np.zeros(len(rows), dtype=np.int64)
+        base = 25 * (self._max_milli - devices.total[rows]) // self._max_milli
+        kinds = devices.kinds[rows]
+        different = np.bitwise_count(kinds)
+        same = (kinds >> wanted.request.kind) & 1 == 1
         return base + np.where(
             same, np.where(different == 1, 75, 50), np.where(different == 0, 25, 0)
         )

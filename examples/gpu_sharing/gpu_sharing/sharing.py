@@ -105,10 +105,14 @@ class GpuSharing(BasePlugin):
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
         """Columnar form of `filter`."""
-        self._devices.refresh(table)
-        request = self._devices.request_of(pod) or NO_GPU
-        fitting = np.count_nonzero(self._devices.left[rows] >= request.milli, axis=1)
-        codes: Codes = (fitting < request.gpus).astype(np.int32)
+        devices = self._devices
+        devices.refresh(table)
+        request = devices.request_of(pod) or NO_GPU
+        if request.is_share:
+            short = devices.most[rows] < request.milli
+        else:
+            short = devices.free[rows] < request.gpus
+        codes: Codes = short.astype(np.int32)
         return codes
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
@@ -125,7 +129,7 @@ class GpuSharing(BasePlugin):
         indexes = self._chosen(state, pod, node, request)
         if indexes is None:
             return NO_DEVICE
-        self._devices.book(pod.metadata.uid, indexes)
+        self._devices.book(pod, request, indexes)
         state.annotate_binding({self._args.annotation: "-".join(map(str, indexes))})
         return None
 

@@ -62,3 +62,24 @@ def test_an_answer_is_kept_for_the_same_question_only() -> None:
     assert log.since(0) == {1: 3}
     assert log.since(1) == {1: 2}
     assert first == {1: 1}
+
+
+def test_readers_of_different_spans_do_not_displace_each_other() -> None:
+    log = ChangeLog(8)
+    for row in range(6):
+        log.append(row, 1)
+    first, second = log.since(0), log.since(4)
+    assert log.since(0) is first
+    assert log.since(4) is second
+    log.append(7, 1)
+    assert log.since(4) == {4: 1, 5: 1, 7: 1}
+
+
+def test_few_answers_are_kept() -> None:
+    log = ChangeLog(64)
+    for row in range(64):
+        log.append(row, 1)
+        log.since(row)
+    for since in range(64):
+        log.since(since)
+        assert len(log._spans) < 10

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from simulator import offline
-from simulator.offline.virtual_time import Agenda, VirtualLoop, only_errors_logged
+from simulator.offline.virtual_time import Agenda, Step, VirtualLoop, only_errors_logged
 
 ROOT = Path(__file__).parents[4]
 ZONE = "topology.kubernetes.io/zone"
@@ -187,6 +187,34 @@ def test_no_timer_is_called_before_its_time() -> None:
         loop.call_at(time, check, time)
     loop.run(5.0, lambda _due: False)
     assert not early
+    loop.close()
+
+
+def test_steps_run_in_order_with_other_calls_and_their_failures_end_the_run() -> None:
+    loop = VirtualLoop()
+    order: list[int] = []
+    loop.add_step(Step(lambda: order.append(1)))
+    loop.call_soon(order.append, 2)
+    loop.add_step(Step(lambda: order.append(3)))
+    loop.add_step(Step(lambda: 1 // 0))
+    loop.call_soon(order.append, 4)
+    with pytest.raises(ZeroDivisionError):
+        loop.run(1.0, lambda _due: False)
+    assert order == [1, 2, 3, 4]
+    loop.close()
+
+
+def test_cancelled_timers_do_not_accumulate() -> None:
+    loop = VirtualLoop()
+    called: list[int] = []
+    for number in range(1000):
+        loop.call_at(1000.0 + number, called.append, number).cancel()
+        loop.call_at(number / 1000, lambda: None)
+    loop.call_at(2.0, called.append, -1)
+    loop.run(3.0, lambda _due: False)
+    assert len(loop._scheduled) < 200
+    loop.run(5000.0, lambda _due: False)
+    assert called == [-1]
     loop.close()
 
 
