@@ -139,7 +139,7 @@ class NodeResourcesFit:
             short = capacity - used < amount
             if is_served:
                 short &= capacity > 0
-            if short.any():
+            if np.count_nonzero(short):
                 codes[short] |= bit
                 codes[short & (capacity < amount)] |= _UNRESOLVABLE
         return codes

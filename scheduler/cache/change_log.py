@@ -52,14 +52,19 @@ class ChangeLog:
         behind = self.sequence - sequence
         if behind > self.size or behind > most:
             return None
-        changed: dict[int, int] = {}
         first, last = sequence & self._mask, self.sequence & self._mask
         if first <= last and behind < self.size:
             rows, masks = self._rows[first:last], self._masks[first:last]
         else:
             rows = self._rows[first:] + self._rows[:last]
             masks = self._masks[first:] + self._masks[:last]
-        for row, mask in zip(rows, masks, strict=True):
-            changed[row] = changed.get(row, 0) | mask
+        changed: dict[int, int]
+        if behind and masks.count(masks[0]) == behind:
+            # As where pods come and go: no union is needed.
+            changed = dict.fromkeys(rows, masks[0])
+        else:
+            changed = {}
+            for row, mask in zip(rows, masks, strict=True):
+                changed[row] = changed.get(row, 0) | mask
         self._spans[sequence] = changed
         return changed

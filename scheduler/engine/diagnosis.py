@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
 from scheduler.framework.nodes import Codes
+
+_FEW_CODES: Final = 1024
+"""Codes below this are counted by an array of as many counters."""
 
 
 @dataclass(slots=True)
@@ -43,14 +47,13 @@ class RejectedRows:
             if not count:
                 continue
             mine = codes if count == len(codes) else codes[filters == index]
-            lowest, highest = int(mine.min()), int(mine.max())
+            lowest, highest = mine.item(mine.argmin()), mine.item(mine.argmax())
             if lowest == highest:
                 groups.append((self.status_of(index, lowest), int(count)))
                 continue
-            values, counts = np.unique(mine, return_counts=True)
             groups += [
-                (self.status_of(index, int(value)), int(number))
-                for value, number in zip(values, counts, strict=True)
+                (self.status_of(index, value), number)
+                for value, number in _counted(mine, lowest, highest)
             ]
         return groups
 
@@ -74,6 +77,18 @@ class RejectedRows:
         groups = [(status, np.sort(np.concatenate(rows))) for status, rows in parts.values()]
         groups.sort(key=lambda each: -len(each[1]))
         return groups
+
+
+def _counted(codes: Codes, lowest: int, highest: int) -> Iterator[tuple[int, int]]:
+    """Yield each distinct code, in ascending order, and how often it occurs."""
+    if lowest >= 0 and highest < _FEW_CODES:
+        # Without sorting thousands of codes.
+        counts = np.bincount(codes)
+        values = np.flatnonzero(counts)
+        counts = counts[values]
+    else:
+        values, counts = np.unique(codes, return_counts=True)
+    yield from zip(values.tolist(), counts.tolist(), strict=True)
 
 
 class TableStatuses(NodeToStatus):

@@ -30,6 +30,7 @@ from scheduler.engine.runtime import Framework, call_filter
 from scheduler.framework import Codes, Columns, CycleState, Rows, Status
 
 _EXISTENCE: Final = int(Columns.EXISTENCE)
+_NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
 
 class Filtering:
@@ -128,14 +129,17 @@ class Filtering:
             return []
         valid = self._table.valid
         touched = {row: None for row, mask in changes.items() if mask & _EXISTENCE}
+        columns, picked, rows = 0, list[int](), _NO_ROWS
         for slot in active:
             if slot in fresh:
                 continue
-            columns = slot.columns
-            picked = [r for r, mask in changes.items() if mask & columns and valid[r]]
+            if slot.columns != columns:
+                # Most filters depend on the same columns as the one before.
+                columns = slot.columns
+                picked = [r for r, mask in changes.items() if mask & columns and valid[r]]
+                rows = np.array(picked, dtype=np.intp)
             if not picked:
                 continue
-            rows = np.array(picked, dtype=np.intp)
             codes = self._call(slot, state, pod, rows)
             column = entry.codes[slot.index]
             if column is None:

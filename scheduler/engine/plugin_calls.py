@@ -7,8 +7,7 @@ Unreserve, where a failing plugin does not end the attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -129,15 +128,22 @@ POST_FILTER: Final = PluginMethod("post_filter", 'running PostFilter plugin "{pl
 POST_BIND: Final = PluginMethod("post_bind", 'running PostBind plugin "{plugin}": {why}')
 
 
-@contextmanager
-def call_errors(method: PluginMethod, plugin: Any) -> Iterator[None]:
-    """Turn an exception of a plugin into an AttemptError; for calls off the hot path."""
-    try:
-        yield
-    except AttemptError:
-        raise
-    except Exception as error:
-        raise method.failed(plugin.name, error, error) from error
+class CallErrors:
+    """A context that turns an exception of a plugin into an AttemptError."""
+
+    __slots__ = ("_method", "_plugin")
+
+    def __init__(self, method: PluginMethod, plugin: Any) -> None:
+        self._method = method
+        self._plugin = plugin
+
+    def __enter__(self) -> None:
+        """Begin a call."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise AttemptError for what the plugin raised."""
+        if isinstance(error, Exception) and not isinstance(error, AttemptError):
+            raise self._method.failed(self._plugin.name, error, error) from error
 
 
 def call(method: PluginMethod, plugin: Any, *arguments: Any) -> Any:
@@ -205,7 +211,7 @@ async def call_awaited(
 ) -> Any:
     """Run `call` for an async method, which may take as long as the plugin's `timeout`."""
     seconds = timeout_of(plugin)
-    with call_errors(method, plugin):
+    with CallErrors(method, plugin):
         try:
             result = await transport.wait_for(getattr(plugin, method.name)(*arguments), seconds)
         except DeadlineExceededError as error:

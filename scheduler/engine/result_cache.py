@@ -128,7 +128,9 @@ def wide_enough(column: NarrowCodes, codes: Codes) -> NarrowCodes:
     if limit is None:
         return column
     # For one or two rows, as after an assume, plain Python is quicker than NumPy.
-    values = codes.tolist() if len(codes) <= _FEW else (int(codes.min()), int(codes.max()))
+    # Of many, `min` and `max` of NumPy take longer to call than to find.
+    few = len(codes) <= _FEW
+    values = codes.tolist() if few else (codes.item(codes.argmin()), codes.item(codes.argmax()))
     if min(values) >= 0 and max(values) <= limit:
         return column
     wider = np.int16 if limit == _LIMITS[1] else np.int32

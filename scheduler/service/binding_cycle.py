@@ -25,7 +25,7 @@ from scheduler.engine.plugin_calls import (
     POST_BIND,
     PRE_BIND,
     PRE_BIND_PRE_FLIGHT,
-    call_errors,
+    CallErrors,
 )
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
@@ -220,7 +220,7 @@ class BindingCycle:
         pre_flight = getattr(plugin, "pre_bind_pre_flight", None)
         if pre_flight is None:
             return None
-        with call_errors(PRE_BIND_PRE_FLIGHT, plugin):
+        with CallErrors(PRE_BIND_PRE_FLIGHT, plugin):
             result: PreBindPreFlightResult | Status | None = pre_flight(
                 attempt.state, attempt.pod, attempt.node_name
             )
@@ -268,7 +268,7 @@ class BindingCycle:
 
     async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
         started = self._clock.monotonic()
-        with call_errors(PRE_BIND, plugin):
+        with CallErrors(PRE_BIND, plugin):
             status = status_or_none(
                 await _maybe_await(plugin.pre_bind(attempt.state, attempt.pod, attempt.node_name))
             )
@@ -312,7 +312,7 @@ class BindingCycle:
     async def _run_bind_plugins(self, attempt: Attempt) -> Status | None:
         """Return the status of the first plugin that does not skip."""
         for plugin in attempt.framework.bind:
-            with call_errors(BIND, plugin):
+            with CallErrors(BIND, plugin):
                 status = status_or_none(
                     await _maybe_await(plugin.bind(attempt.state, attempt.pod, attempt.node_name))
                 )

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from scheduler.engine import Attempt, Engine, Framework
 from scheduler.service.stages.scheduling import Scheduling
 from scheduler.service.stages.state import State
-from simulator.offline.virtual_time import Step, VirtualLoop
+from simulator.offline.virtual_time import Step, Timer, VirtualLoop
 
 DEFAULT_BINDER: Final = "DefaultBinder"
 """The Bind plugin that waits for nothing but the server of the world."""
@@ -59,7 +59,7 @@ class DirectLoop:
         self._next = Step(self._step)
         #: While pods are attempted, and whether something called for another step meanwhile.
         self._attempting = self._woken = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         #: Whether the Bind and PostBind plugins of a profile can be called outside of a task.
         self._callable: WeakKeyDictionary[Framework, bool] = WeakKeyDictionary()
         #: Binding cycles that wait.
@@ -139,7 +139,7 @@ class DirectLoop:
             timer.cancel()
             self._timer = None
         if due != float("inf"):
-            self._timer = self._loop.call_at(due, self._on_timer)
+            self._timer = self._loop.add_timer(due, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -256,8 +256,12 @@ def read_orders(path: str | Path, *, pods: int, nodes: int) -> dict[int, Order]:
 
 def _indices(row: Row, count: int) -> tuple[int, ...]:
     texts = row.text("values").split()
-    good = tuple(int(each) for each in texts if each.isascii() and each.isdigit() and len(each) < 9)
-    if len(good) < len(texts) or any(each >= count for each in good):
+    if not texts:
+        return ()
+    joined = "".join(texts)
+    whole = joined.isascii() and joined.isdigit() and max(map(len, texts)) < 9
+    good = tuple(map(int, texts)) if whole else ()
+    if not whole or max(good) >= count:
         row.fault(f"values: give whole numbers from 0 to {count - 1}, separated by spaces")
         return ()
     return good

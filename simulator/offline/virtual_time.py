@@ -36,7 +36,7 @@ it returns whether to stop."""
 
 
 class Step:
-    """What an `asyncio.Handle` is to the loop, for a call that nobody cancels.
+    """A call that nobody cancels, to the loop what an `asyncio.Handle` is.
 
     Most turns of a world's loop are such calls, one after the other. A handle of asyncio with its
     context and its checks takes longer than some of them.
@@ -50,6 +50,19 @@ class Step:
     def cancelled(self) -> bool:
         """Return False."""
         return False
+
+
+class Timer(asyncio.TimerHandle):
+    """A `Step` that the loop takes at its time, and that may be cancelled."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, time: float, call: Callable[[], object], loop: VirtualLoop) -> None:
+        # Without the context and the checks of asyncio's own, as for steps.
+        self._when: float = time
+        self._run: Any = call
+        self._loop: Any = loop
+        self._cancelled = self._scheduled = False
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -106,6 +119,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def add_step(self, step: Step) -> None:
         """Call a step in the next turn, in order with what `call_soon` adds."""
         self._ready.append(step)
+
+    def add_timer(self, time: float, call: Callable[[], object]) -> Timer:
+        """Call `call` at a virtual second, in order with what `call_at` adds."""
+        timer = Timer(time, call, self)
+        heapq.heappush(self._scheduled, timer)
+        return timer
 
     def _run_once(self) -> None:
         """Run one turn, as `asyncio.BaseEventLoop` does; a loop without sockets does not poll."""
@@ -200,7 +219,7 @@ class Agenda:
         due = self._entries[0][0] if self._entries else float("inf")
         if due < self._armed:
             self._armed = due
-            self._loop.call_at(due, self._call_due)
+            self._loop.add_timer(due, self._call_due)
 
     def _call_due(self) -> None:
         """Make the calls that are due; a timer that another one overtook finds none."""

@@ -104,8 +104,7 @@ class World(Editing):
         self._history = self._assembly.scheduling.decisions.history
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
         self._adopt = adopt
-        self._numbers = {}
-        self.local_storage = set()
+        self._numbers, self.local_storage = {}, set()
         self._registry, self._seed = registry, seed
         self._tasks: list[Task[None]] = []
         self._running = self._closed = False

@@ -106,7 +106,8 @@ class Fragmentation:
         [200.0, 0.0]
         """
         enough = left[:, :, None] >= self._thresholds
-        counts = np.count_nonzero(enough, axis=1)
+        # At most `MAX_DEVICES` of them.
+        counts = np.add.reduce(enough, axis=1, dtype=np.int8)
         usable = np.einsum("nd,ndt->nt", left, enough)
         fits = (counts[:, self._threshold_of] >= self._counts) & (cpu[:, None] >= self._cpu)
         if allowed is not None:
@@ -187,7 +188,10 @@ class Fgd(BasePlugin):
 
     def _device(self, pod: Pod, node: NodeInfo, left: Sequence[int]) -> int:
         milli = (self._devices.request_of(pod) or NO_GPU).milli
-        indexes = [index for index, free in enumerate(left) if free >= milli]
+        # Of devices with equally much left the first, since the result is the same.
+        indexes = [left.index(free) for free in dict.fromkeys(left) if free >= milli]
+        if len(indexes) == 1:
+            return indexes[0]
         states = np.tile(np.array(left, dtype=np.float64), (len(indexes) + 1, 1))
         states[np.arange(len(indexes)), indexes] -= milli
         cpu = node.allocatable.milli_cpu - node.requested.milli_cpu  # The pod is on the node.
