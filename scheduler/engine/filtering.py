@@ -17,7 +17,14 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
-from scheduler.engine.plugin_calls import FEW_ROWS, FILTER_ROWS, FILTER_STATUS, call, call_rows
+from scheduler.engine.plugin_calls import (
+    FEW_ROWS,
+    FEW_VALUES,
+    FILTER_ROWS,
+    FILTER_STATUS,
+    call,
+    call_rows,
+)
 from scheduler.engine.plugin_slots import FilterSlot, changed_rows, filter_slots, named_versions
 from scheduler.engine.result_cache import (
     NOT_A_NODE,
@@ -142,15 +149,15 @@ class Filtering:
                 continue
             codes = self._call(slot, state, pod, rows)
             column = entry.codes[slot.index]
+            few = len(picked) <= FEW_VALUES
             if column is None:
-                # For a few rows plain Python is quicker than NumPy.
-                if not (any(codes.tolist()) if len(picked) <= FEW_ROWS else codes.any()):
+                if not (any(codes.tolist()) if few else np.count_nonzero(codes)):
                     continue
                 column = narrow_zeros(entry.capacity, codes)
             else:
                 column = wide_enough(column, codes)
             entry.codes[slot.index] = column
-            if len(picked) > FEW_ROWS:
+            if not few:
                 differs = column[rows] != codes
                 column[rows] = codes
                 touched.update(dict.fromkeys(rows[differs].tolist()))

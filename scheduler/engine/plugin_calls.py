@@ -28,6 +28,8 @@ T = TypeVar("T")
 MUST_BE_AWAITED: Final = "it is async and runs only in a scheduling cycle"
 DEFAULT_TIMEOUT: Final = 5.0
 """Seconds an async PreFilter or PostFilter may take whose plugin sets no `timeout`."""
+FEW_VALUES: Final = 8
+"""Up to this number of values plain Python is quicker than operations of NumPy on arrays."""
 FEW_ROWS: Final = 32
 """Up to this number of rows a columnar call is too short for the cycle's budget to be checked."""
 

@@ -19,17 +19,19 @@ from scheduler.engine.errors import failed
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.plugin_calls import (
     FEW_ROWS,
+    FEW_VALUES,
     NORMALIZE_SCORES,
     SCORE,
     SCORE_ROWS,
+    CallErrors,
     call,
-    call_errors,
     call_rows,
 )
 from scheduler.engine.plugin_slots import ScoreSlot, changed_rows, score_slots
 from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.row_columns import INFEASIBLE, rows_index, spread
 from scheduler.engine.runtime import Framework
+from scheduler.engine.sums import replace_sums
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -172,7 +174,9 @@ class Scoring:
         if entry.base is None or changed is None or len(changed) > FEW_ROWS:
             self._sum_base(entry)
         elif entry.total is None:
-            self._change_base_alone(entry, entry.base, changed)
+            # No totals follow `base`, and so neither ties nor leaders.
+            entry.ties = entry.leaders = None
+            replace_sums(entry.base, changed, self._base_parts(entry))
         else:
             self._change_base(entry, entry.base, changed, keep_ties=keep_ties)
         if renew:
@@ -235,7 +239,7 @@ class Scoring:
             return
         rows = np.array(picked, dtype=np.intp)
         scores = self._call(slot, state, pod, rows)
-        if len(picked) <= FEW_ROWS:
+        if len(picked) <= FEW_VALUES:
             self._take_scores(entry, slot, picked, scores.tolist())
             return
         if not _may_be_kept(slot, scores):
@@ -289,15 +293,6 @@ class Scoring:
         entry.base, entry.base_dirty = base, False
         entry.total = None
 
-    def _change_base_alone(
-        self, entry: CachedResult, base: Int64Column, changed: list[int]
-    ) -> None:
-        """Compute some rows of `base` again, where there are no totals that follow them."""
-        entry.ties = entry.leaders = None
-        if changed:
-            rows = np.array(changed, dtype=np.intp)
-            base[rows] = sum([weight * column[rows] for weight, column in self._base_parts(entry)])
-
     def _change_base(
         self, entry: CachedResult, base: Int64Column, changed: list[int], *, keep_ties: bool
     ) -> None:
@@ -318,12 +313,8 @@ class Scoring:
         if leaders is not None:
             for row in changed:
                 leaders.forget(row)
-        for row in changed:
-            before = int(base[row])
-            base[row] = after = sum([weight * int(column[row]) for weight, column in parts])
-            if after == before:
-                continue
-            value = int(total[row])
+        for row, before, after in replace_sums(base, changed, parts):
+            value = total.item(row)
             if value == INFEASIBLE:
                 continue
             total[row] = value + after - before
@@ -416,7 +407,7 @@ class Scoring:
             normalized = call(NORMALIZE_SCORES, slot.normalizer, state, pod, self._table, rows, raw)
             if isinstance(normalized, Status):
                 raise NORMALIZE_SCORES.failed(slot.name, normalized.message)
-            with call_errors(NORMALIZE_SCORES, slot.normalizer):
+            with CallErrors(NORMALIZE_SCORES, slot.normalizer):
                 rows_result(NORMALIZE_SCORES.name, normalized, len(rows), "scores", fractions=True)
             scores = normalized.astype(np.int64, copy=False)
         return scores, _highest(slot.name, scores)

@@ -24,7 +24,6 @@ from scheduler.client.fence import OpenFence
 from scheduler.engine.metrics import NoMetrics
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
-from scheduler.queue.metrics import QueueMetrics
 from scheduler.service.api_writer import ProfileEvents
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.decision_log import DecisionLog
@@ -247,7 +246,6 @@ class _Unmeasured(SchedulerMetrics):
     def __init__(self) -> None:
         super().__init__(process=False)
         self.engine = cast("Any", NoMetrics())
-        self.queue = cast("Any", QueueMetrics())
 
     def attempt(self, *_: object) -> None:
         """Do nothing."""

@@ -30,7 +30,7 @@ from scheduler.pages import Remedies
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.assembly import Assembly, assemble, quiet, read
 from simulator.offline.bundles import Content, Restorer, unknown_kinds
-from simulator.offline.callbacks import retrieve, weak
+from simulator.offline.callbacks import Deliveries, retrieve, weak
 from simulator.offline.editing import Editing, checked
 from simulator.offline.reading import Objects
 from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
@@ -39,7 +39,6 @@ from simulator.offline.trial import MAX_COPIES, Trial, explain
 from simulator.offline.virtual_time import (
     START,
     Agenda,
-    Step,
     no_collections,
     only_errors_logged,
     rare_collections,
@@ -100,14 +99,14 @@ class World(Editing):
             configuration, registry = read(config, folders, feature_gates or {})
         self._assembly = assemble(configuration, registry, seed=seed, start=start)
         self._tables = self._assembly.tables
-        self._delivery = Step(partial(self._tables.deliver, self._assembly.handlers))
+        self._deliveries = Deliveries(self._assembly.loop, self._tables, self._assembly.handlers)
         self._history = self._assembly.scheduling.decisions.history
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
         self._adopt = adopt
         self._numbers, self.local_storage = {}, set()
         self._registry, self._seed = registry, seed
         self._tasks: list[Task[None]] = []
-        self._running = self._closed = False
+        self._closed = False
         #: UIDs to the second when the pod was added.
         self._added: dict[str, float] = {}
         #: Arrivals, ends of pods, and what `at` was given.
@@ -120,7 +119,7 @@ class World(Editing):
         #: What was skipped or left out, one line each.
         self.notes: list[str] = list(self._assembly.notes)
         # Weak, so that a world that nobody uses any more is closed at once.
-        self._tables.on_change = weak(self._changed)
+        self._tables.on_change = self._deliveries.note
         self._assembly.server.on_bound = weak(self._bound)
         self._assembly.server.on_evicted = weak(self._deleted)
         if objects is not None:
@@ -318,12 +317,12 @@ class World(Editing):
 
         self._begin()
         began, self._last_change = self.now, self.now
-        self._running = True
+        self._deliveries.running = True
         try:
             with rare_collections(), only_errors_logged():
                 self._assembly.loop.run(until, idle)
         finally:
-            self._running = False
+            self._deliveries.running = False
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -427,10 +426,6 @@ class World(Editing):
     def take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove a typed object at once."""
         self._tables.remove(resource.plural, item)
-
-    def _changed(self) -> None:
-        if self._running:
-            self._assembly.loop.add_step(self._delivery)
 
     def _bound(self, pod: Pod) -> None:
         uid = pod.uid

@@ -166,19 +166,27 @@ class Fgd(BasePlugin):
         request = self._devices.request_of(pod) or NO_GPU
         # The order of the devices does not matter here, and equal ones stand side by side in it.
         left = np.sort(self._devices.left[rows], axis=1).astype(np.float64)
-        cpu = (table.allocatable[CPU] - table.requested[CPU])[rows]
+        cpu = table.allocatable[CPU][rows] - table.requested[CPU][rows]
         allowed = self._allowed(table, rows)
         index, after = _after(left, request)
+        scores: Int64Column = np.zeros(len(rows), dtype=np.int64)
+        if not len(index):
+            return scores
+        # The first state of each node into which the pod may go; those of a node are in a row.
+        is_first = np.ones(len(index), dtype=np.bool_)
+        np.not_equal(index[1:], index[:-1], out=is_first[1:])
+        begins = np.flatnonzero(is_first)
+        nodes = index[begins]
         # Before and after together: NumPy takes long to begin, not to compute.
-        both = np.concatenate([np.arange(len(rows)), index])
+        both = np.concatenate([nodes, index])
         free = cpu[both]
-        free[len(rows) :] -= pod.signature.requests.milli_cpu
+        free[len(nodes) :] -= pod.signature.requests.milli_cpu
         found = self._fragmentation.of(
-            np.concatenate([left, after]), free, None if allowed is None else allowed[both]
+            np.concatenate([left[nodes], after]), free, None if allowed is None else allowed[both]
         )
-        decrease = np.full(len(rows), -np.inf)
-        np.maximum.at(decrease, index, found[index] - found[len(rows) :])
-        return np.where(np.isfinite(decrease), self._fragmentation.score(decrease), 0)
+        decrease = found[np.cumsum(is_first) - 1] - found[len(nodes) :]
+        scores[nodes] = self._fragmentation.score(np.maximum.reduceat(decrease, begins))
+        return scores
 
     def _allowed(self, table: NodeTableView, rows: Rows) -> Any:
         ids, values = table.label_column(self._label)[rows], table.label_values(self._label).values
