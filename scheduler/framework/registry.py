@@ -164,12 +164,13 @@ def _raised(error: BaseException) -> str:
 
 def _is_pythons(file: str) -> bool:
     """Whether a file is of Python, of an installed library, or of this module."""
-    return file == __file__ or file.startswith(("<", *_LIBRARIES))
+    return file == __file__ or file.startswith(("<", *LIBRARIES))
 
 
-_LIBRARIES: Final = tuple(
+LIBRARIES: Final = tuple(
     f"{sysconfig.get_path(each)}{os.sep}" for each in ("stdlib", "purelib", "platlib")
 )
+"""Folders of Python and of installed libraries."""
 
 
 def _without(reference: str, module: ModuleType, attribute: str) -> str:

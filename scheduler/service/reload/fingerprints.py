@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from scheduler.service.options import RunOptions
 
 Fingerprint = tuple[object, ...]
 """Compared for equality only."""
 
+VIRTUAL_ENVIRONMENT: Final = "pyvenv.cfg"
+"""The file that marks the folder of a virtual environment (PEP 405)."""
 
 Seen = tuple[Fingerprint, Fingerprint]
 """Of the configuration file, and of the plugin folders."""
@@ -54,6 +57,9 @@ def _of_folder(folder: str) -> Iterator[Fingerprint]:
     for parent, below, names in os.walk(folder):
         # Hidden folders hold versions of a ConfigMap, to which links outside them point.
         below[:] = sorted(name for name in below if name[0] != "." and name != "__pycache__")
+        if VIRTUAL_ENVIRONMENT in names:
+            below.clear()  # Thousands of files that no plugin is in.
+            continue
         for name in sorted(names):
             if name.endswith(".py"):
                 path = f"{parent}/{name}"

@@ -2,6 +2,9 @@
 
 Old modules stay alive as long as a plugin of theirs is used: only `sys.modules` forgets them. A
 module should therefore import at its top, since an import inside a function finds the new module.
+
+Installed libraries stay, even if their virtual environment is in a plugin folder: NumPy, for one,
+cannot be imported a second time.
 """
 
 from __future__ import annotations
@@ -13,6 +16,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+from scheduler.framework.registry import LIBRARIES
+
+_PACKAGES: Final = tuple(
+    f"{Path(__file__).resolve().parents[3] / each}{os.sep}"
+    for each in ("scheduler", "plugins", "config", "simulator")
+)
+"""Folders of this program, which a plugin folder may hold in a clone."""
 
 _NO_FOLDER: Final = os.devnull
 """Prefix below which there are no compiled files. `gettempdir` would write a file to find one."""
@@ -27,6 +38,9 @@ class FreshImports:
 
     def __init__(self, folders: Iterable[str]) -> None:
         self._roots = tuple({f"{root}{os.sep}" for each in folders for root in _roots(each)})
+        self._libraries = tuple(
+            each for each in (*LIBRARIES, *_PACKAGES) if each.startswith(self._roots)
+        )
         self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
         self.undone = False
         self._begun = False
@@ -56,8 +70,9 @@ class FreshImports:
         sys.modules.update(self.forgotten)
 
     def contains(self, path: str) -> bool:
-        """Whether the file is in one of the folders."""
-        return path.startswith(self._roots)
+        """Whether the file is in one of the folders, and not part of a library there."""
+        # The path of a package is its folder, without a separator at the end.
+        return path.startswith(self._roots) and not f"{path}{os.sep}".startswith(self._libraries)
 
     def _take_out(self) -> dict[str, ModuleType]:
         found = {name: each for name, each in list(sys.modules.items()) if self._is_ours(each)}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import scheduler
 from scheduler.service.reload.fingerprints import of_file, of_folders
 from scheduler.service.reload.plugin_modules import FreshImports
 
@@ -118,6 +119,25 @@ def test_modules_elsewhere_stay(folder: Path, tmp_path_factory: pytest.TempPathF
     module = importlib.import_module("afresh_one")
     with afresh(tmp_path_factory.mktemp("another")):
         assert importlib.import_module("afresh_one") is module
+
+
+@pytest.mark.parametrize("root", [sys.prefix, str(Path(scheduler.__file__).parents[1])])
+def test_libraries_and_the_program_stay_although_they_are_in_the_folder(root: str) -> None:
+    names = ("numpy", "msgspec", "scheduler", "config", "plugins")
+    before = {each: importlib.import_module(each) for each in names}
+    with afresh(Path(root)):
+        assert {each: sys.modules.get(each) for each in names} == before
+
+
+def test_virtual_environment_in_a_plugin_folder_is_not_looked_through(tmp_path: Path) -> None:
+    library = tmp_path / "venv" / "lib"
+    library.mkdir(parents=True)
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    before = of_folders([str(tmp_path)])
+    (library / "module.py").touch()
+    assert of_folders([str(tmp_path)]) == before
+    (tmp_path / "plugin.py").touch()
+    assert of_folders([str(tmp_path)]) != before
 
 
 def test_interpreter_writes_compiled_files_again_afterwards(folder: Path) -> None:
