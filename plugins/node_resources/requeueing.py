@@ -8,7 +8,7 @@ otherwise a pod that requests one would miss the arrival of a node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from plugins.dynamic_resources.extended_resources import IMPLICIT_PREFIX
 from plugins.node_resources.amounts import Demand, amount_of
@@ -22,8 +22,12 @@ from scheduler.framework import (
     ClusterEvent,
     ClusterEventWithHint,
     EventResource,
+    HintKeys,
     QueueingHint,
 )
+
+_MAX_KEYS: Final = 100
+"""Extended resources by which a pod is indexed; the hint is evaluated for pods with more."""
 
 Demands = Callable[[Resources], Iterable[Demand]]
 """Maps the requests of a pod to the resources that must be free."""
@@ -54,6 +58,7 @@ def fit_events(demands: Demands, *, is_extended: bool) -> Sequence[ClusterEventW
         ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE),
         _after_class,
         per_signature=True,
+        keys=HintKeys(_extended_resources, _served_by_class),
     )
     return (
         *((classes,) if is_extended else ()),
@@ -85,9 +90,20 @@ def grows(needed: Iterable[Demand], before: Resources, after: Resources) -> bool
     return any(amount_of(after, each.name) > amount_of(before, each.name) for each in needed)
 
 
-def _after_class(pod: Pod, _old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
-    names = {new.spec.extended_resource_name, IMPLICIT_PREFIX + new.metadata.name}
+def _after_class(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
+    names = _served_by_class(old, new)
     return queue_if(any(name in names for name, _ in pod.signature.requests.scalars))
+
+
+def _extended_resources(pod: Pod) -> list[str] | None:
+    """Return the resources that a device class could serve for the pod; None if they are many."""
+    scalars = pod.signature.requests.scalars
+    return [name for name, _ in scalars] if len(scalars) <= _MAX_KEYS else None
+
+
+def _served_by_class(_old: DeviceClass | None, new: DeviceClass) -> set[str]:
+    names = {IMPLICIT_PREFIX + new.metadata.name}
+    return names | {new.spec.extended_resource_name} if new.spec.extended_resource_name else names
 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:

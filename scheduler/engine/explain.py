@@ -150,7 +150,7 @@ class Explainer:
         nodes, report = self._examine(pod, asked)
         state = PodState.UNKNOWN if view is None else PodState.QUEUED
         text = f"{_where(view)}; {_nodes_summary(nodes, gated=_gated(view))}"
-        awaits = () if view is None else self._queue.awaited(view)
+        awaits = () if view is None else self._queue.awaited(view, pod)
         return replace(
             base, state=state, summary=text, queue=view, nodes=nodes, awaits=awaits, report=report
         )

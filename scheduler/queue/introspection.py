@@ -16,7 +16,7 @@ from scheduler.framework.events import ActionType, ClusterEvent
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.pages import Awaited, PodView, QueueState, QueueStatistics
 from scheduler.queue.parts import QueueParts
-from scheduler.queue.queueing_hints import QueueingHintMap
+from scheduler.queue.queueing_hints import Registration
 from scheduler.queue.unschedulable_pods import Group
 
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
@@ -115,13 +115,16 @@ class QueueIntrospection(QueueParts):
             ]
         return found
 
-    def awaited(self, view: PodView) -> tuple[Awaited, ...]:
-        """Return the events on which the plugins that hold a pod are asked again, by plugin."""
+    def awaited(self, view: PodView, pod: Pod) -> tuple[Awaited, ...]:
+        """Return the events on which the plugins that hold a pod are asked again, by plugin.
+
+        Events that cannot help the pod are left out.
+        """
         if view.place in {QueueState.ACTIVE, QueueState.IN_FLIGHT}:
             return ()
         holding = {view.gating_plugin} if view.gating_plugin else {*view.unschedulable_plugins}
         holding |= set() if view.gating_plugin else {*view.pending_plugins}
-        registered = self._hints.registrations(view.profile)
+        registered = self._hints.registrations(view.profile, pod)
         return tuple(
             Awaited(plugin, tuple(dict.fromkeys(_labels(registered, plugin))))
             for plugin in sorted(holding)
@@ -224,7 +227,7 @@ def _waiting_since(info: QueuedPodInfo) -> float:
     return info.timestamp if first is None else first
 
 
-def _labels(registered: QueueingHintMap, plugin: str) -> Iterator[str]:
+def _labels(registered: Iterable[Registration], plugin: str) -> Iterator[str]:
     """Yield the labels of the events that a plugin registered, one for each action."""
     for each in registered:
         if each.plugin == plugin:

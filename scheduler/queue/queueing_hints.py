@@ -301,9 +301,19 @@ class HintIndex:
         """The profiles, those without registrations included."""
         return self._profiles.keys()
 
-    def registrations(self, profile: str) -> QueueingHintMap:
-        """Return what the plugins of a profile registered; nothing for an unknown profile."""
-        return self._profiles.get(profile, ())
+    def registrations(self, profile: str, pod: Pod) -> list[Registration]:
+        """Return what the plugins of a profile registered that may help the pod.
+
+        An event of another object cannot if the pod has no keys for it. Of an event of pods it is
+        not known: the hint is evaluated for the pod itself in any case.
+        """
+        return [
+            each
+            for each in self._profiles.get(profile, ())
+            if each.keys is None
+            or each.event.resource == EventResource.POD
+            or _hint_keys(each.keys, "required_keys", pod) != frozenset()
+        ]
 
     def subscription(self, event: ClusterEvent) -> EventSubscription:
         """Return the plugins that registered the event; computed once per distinct event."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, pairwise
 from typing import Final
 
@@ -82,10 +82,9 @@ async def test_work_grows_in_proportion_to_the_size(plural: str) -> None:
     assert not steep, "lines at four, eight and sixteen times the size"
 
 
-@pytest.mark.slow
-async def test_work_does_not_multiply_the_size_with_the_number_of_nodes() -> None:
+async def multiplied(cases: Sequence[HostileCase]) -> dict[str, list[int]]:
+    """Return the lines of those cases whose work is in proportion to nodes times size."""
     few, many, small, large = 20, 120, 50, 150
-    cases = chosen(plural="pods", dimension=Dimension.COUNT)
     lines: dict[str, list[int]] = {case.name: [] for case in cases}
     for nodes in (few, many):
         async with hostile_world(nodes=nodes) as world:
@@ -95,12 +94,20 @@ async def test_work_does_not_multiply_the_size_with_the_number_of_nodes() -> Non
                     await cost(world, case, size, serial) for size in (small, large)
                 ]
     pairs = (many - few) * (large - small)
-    multiplied = {
+    return {
         name: found
         for name, found in lines.items()
         if (found[3] - found[2]) - (found[1] - found[0]) > pairs / 10 + NOISE_LINES
     }
-    assert not multiplied, "lines at two sizes on few nodes, and at both on many"
+
+
+@pytest.mark.slow
+async def test_work_does_not_multiply_the_size_with_the_number_of_nodes() -> None:
+    cases = chosen(plural="pods", dimension=Dimension.COUNT)
+    suspected = await multiplied(cases)
+    # On a loaded machine more tasks fall into one measurement than into another.
+    found = suspected and await multiplied([each for each in cases if each.name in suspected])
+    assert not found, "lines at two sizes on few nodes, and at both on many"
 
 
 @pytest.mark.slow

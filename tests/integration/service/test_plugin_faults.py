@@ -161,7 +161,10 @@ NO_ANSWER = (
         ("pre_filter", 'running PreFilter plugin "Odd": answered True, which is not a Status'),
         ("filter", 'running "Odd" filter plugin: answered True, which is not a Status'),
         ("pre_score", 'running PreScore plugin "Odd": answered True, which is not a Status'),
-        ("score", "scheduling cycle: "),
+        (
+            "score",
+            'running Score plugins: plugin "Odd" failed with: score returned \'not a number\'',
+        ),
         ("reserve", 'running Reserve plugin "Odd": answered True, which is not a Status'),
         ("permit", "running Permit plugin \"Odd\": 'bool' object is not subscriptable"),
         ("pre_bind", 'running PreBind plugin "Odd": answered True, which is not a Status'),

@@ -49,9 +49,15 @@ def problems_with(**members: Any) -> list[str]:
     return list(class_problems(type("Changed", (), kept)))
 
 
-@pytest.mark.parametrize("factory", [Correct, *plugins.in_tree()])
-def test_correct_classes_have_no_problems(factory: Any) -> None:
-    assert list(class_problems(factory)) == []
+def test_a_correct_class_has_no_problems() -> None:
+    assert list(class_problems(Correct)) == []
+
+
+@pytest.mark.parametrize("factory", plugins.in_tree())
+def test_in_tree_classes_have_no_problems(factory: Any) -> None:
+    # The prefix scheduler_ is reserved for them: their metrics have the names of upstream.
+    found = class_problems(factory)
+    assert [each for each in found if "begin with scheduler_ are reserved" not in each] == []
 
 
 def test_factories_that_are_no_classes_are_not_read() -> None:
