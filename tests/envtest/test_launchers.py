@@ -33,12 +33,21 @@ pytestmark = pytest.mark.envtest
 
 FOLDER: Final = Path(__file__).parent / "launchers"
 QUOTAS: Final = frozenset({"resourcequotas", "resourcequotas/status"})
+_CLAIMS: Final = "resourceclaims.resource.k8s.io"
+ALLOCATION: Final = {_CLAIMS, f"{_CLAIMS}/status", f"{_CLAIMS}/binding", "pods/finalizers"}
+"""What DynamicResources writes. Many roles are of the time before it was on by default."""
 MISSING: Final = {
-    "aws": QUOTAS | {"volumeattachments.storage.k8s.io"},
+    "aws": QUOTAS
+    | ALLOCATION
+    | {
+        "volumeattachments.storage.k8s.io",
+        "deviceclasses.resource.k8s.io",
+        "resourceslices.resource.k8s.io",
+    },
     # They do not let kube-scheduler read the authorities of client certificates.
-    "jupyterhub": QUOTAS | {"configmaps"},
+    "jupyterhub": QUOTAS | {"configmaps", _CLAIMS},
     "openshift": QUOTAS | {"configmaps"},
-    "scheduler-plugins": QUOTAS,
+    "scheduler-plugins": QUOTAS | ALLOCATION,
 }
 """Resources of which the launcher's roles do not give what is optional; see docs/launchers.md."""
 
