@@ -52,7 +52,10 @@ def fit_events(demands: Demands, *, is_extended: bool) -> Sequence[ClusterEventW
         if old is None:
             return QueueingHint.QUEUE
         old_resources, old_pods = node_allocatable(old)
-        return queue_if(pods > old_pods or grows(demands(requests), old_resources, resources))
+        if pods > old_pods or grows(demands(requests), old_resources, resources):
+            return QueueingHint.QUEUE
+        # DynamicResources decides about resources that devices serve; this change may help it.
+        return queue_if(any(is_left_to_devices(each, resources) for each in demands(requests)))
 
     classes = ClusterEventWithHint(
         ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE),
@@ -82,7 +85,15 @@ def fit_events(demands: Demands, *, is_extended: bool) -> Sequence[ClusterEventW
 
 def fits_empty_node(needed: Iterable[Demand], allocatable: Resources, pods: int) -> bool:
     """Whether the pod would fit on an empty node of that size."""
-    return pods >= 1 and all(each.amount <= amount_of(allocatable, each.name) for each in needed)
+    return pods >= 1 and all(
+        each.amount <= amount_of(allocatable, each.name) or is_left_to_devices(each, allocatable)
+        for each in needed
+    )
+
+
+def is_left_to_devices(demand: Demand, allocatable: Resources) -> bool:
+    """Whether the node has none of a resource that devices of a class serve."""
+    return demand.is_served and not amount_of(allocatable, demand.name)
 
 
 def grows(needed: Iterable[Demand], before: Resources, after: Resources) -> bool:
@@ -101,9 +112,13 @@ def _extended_resources(pod: Pod) -> list[str] | None:
     return [name for name, _ in scalars] if len(scalars) <= _MAX_KEYS else None
 
 
-def _served_by_class(_old: DeviceClass | None, new: DeviceClass) -> set[str]:
-    names = {IMPLICIT_PREFIX + new.metadata.name}
-    return names | {new.spec.extended_resource_name} if new.spec.extended_resource_name else names
+def _served_by_class(old: DeviceClass | None, new: DeviceClass) -> set[str]:
+    """Return the resources that the class serves and did not serve before."""
+    explicit = new.spec.extended_resource_name
+    names = {explicit} if explicit else set()
+    if old is None:
+        return names | {IMPLICIT_PREFIX + new.metadata.name}
+    return set() if explicit == old.spec.extended_resource_name else names
 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:

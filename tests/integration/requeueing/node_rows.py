@@ -210,7 +210,6 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         trigger=_MORE_MEMORY,
         requeued=P1,
         feature_gates=EXTENDED_ON,
-        needs="a hint of NodeResourcesFit that requeues pods whose resource only devices offer",
     ),
     Row(
         number="17",

@@ -16,8 +16,8 @@ from tests.integration.requeueing.replay import HINTS_OFF, woken_by
 from tests.integration.requeueing.rows import Row
 from tests.integration.requeueing.table import TABLE, missing
 
-MAY_BE_MISSING: Final = frozenset(("16", "17", "18", "70"))
-"""Rows 16 to 18 need DeviceClasses; row 70 a feature that an update of the pod can do without."""
+MAY_BE_MISSING: Final = frozenset(("70",))
+"""Row 70 needs a feature that an update of the pod can do without."""
 
 
 def rows(*modes: str) -> list[ParameterSet]:
