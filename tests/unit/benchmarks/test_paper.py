@@ -188,12 +188,17 @@ def test_the_command_compares_with_what_was_published_and_ends_with_a_summary(
     assert matched is not None
     assert matched[1] == "-"
     assert matched[2] == "6"
+    assert "published" not in first.stdout
+    assert "| trace | policy | seeds | @80 | @100 | @130 |" in first.stdout
     _publish(folder, 0.25)
     again = invoke(folder, "--policies", "BestFit", "--seeds", "2")
     assert again.stdout.splitlines()[-1] == (
         "paper: largest difference 0.25 percentage points over 1 runs; FGD mean -; Random mean -"
     )
     assert "| small | BestFit | 1 |" in again.stdout
+    row = next(each for each in again.stdout.splitlines() if each.startswith("| small"))
+    assert row.endswith(" | 0.25 | 0.25 | - | - |")
+    assert (folder / "results" / "paper-ratio.webp").read_bytes().startswith(b"RIFF")
     assert (folder / "results" / "paper-allocation.svg").read_text().startswith("<?xml")
 
 
@@ -236,6 +241,26 @@ def test_faults_of_a_file_have_their_lines(folder: Path) -> None:
     found = invoke(folder)
     assert found.exit_code == 1
     assert "openb_pod_list_small.csv:5: cpu_milli" in found.output
+
+
+def test_policies_of_which_nothing_was_published_stand_beside_those_that_were(folder: Path) -> None:
+    _publish(folder, 0.0)
+    found = invoke(folder, "--policies", "BestFit,FGD/random-ties", "--seeds", "2")
+    assert found.exit_code == 0, found.output
+    rows = [each for each in found.stdout.splitlines() if each.startswith("| small")]
+    assert rows[0].endswith(" | 0.00 | 0.00 | - | - |")
+    assert rows[1].endswith(" | - | - | - | - |")
+
+
+def test_means_over_seeds_differ_less_than_single_runs() -> None:
+    curves = {1: [1.0, 4.0], 2: [3.0, 4.0]}
+    runs = [report.Found("t", "Random", seed, {"ratio": own}) for seed, own in curves.items()]
+    published = {("t", "Random", seed): {"ratio": [2.0, 4.5]} for seed in curves}
+    assert [report.difference(each, published) for each in runs] == [1.0, 1.0]
+    assert report.of_means(runs, published, "ratio") == 0.5
+    assert report.of_means(runs, published, "allocation") is None
+    nothing_near = {("t", "Random", 1): {"ratio": [math.nan, 4.0]}}
+    assert report.difference(runs[0], nothing_near) == 0.0
 
 
 def test_a_curve_that_ends_early_differs() -> None:
