@@ -47,8 +47,8 @@ class ServedResources:
 class ServedAmounts:
     """The devices of a node that stand for an extended resource, for the score.
 
-    Upstream: `resource_allocation.go: calculateDRAExtendedResourceRequest`. A failing expression
-    counts as no device, as there.
+    Upstream: `resource_allocation.go: calculateDRAExtendedResourceAllocatableRequest`. A failing
+    expression counts as no device, as there.
     """
 
     def __init__(self, handle: Handle) -> None:

@@ -150,6 +150,7 @@ COUNTED_IN_TROUBLE: Final = {
     "kubestow_handler_errors_total",
     "kubestow_malformed_objects_total",
     "kubestow_missing_permissions",
+    "kubestow_plugin_switched_off",
     "kubestow_queueing_hint_errors_total",
     "kubestow_watch_terminations_total",
     'kubestow_watch_terminations_total{cause=~"disconnected|decode_error"}',
