@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.engine.followed_scores import FollowedScores
 from scheduler.engine.leaders import Leaders
 from scheduler.engine.ties import Ties
 from scheduler.framework import Codes, Int64Column, Rows
@@ -75,11 +76,11 @@ class CachedResult:
     #: The feasible rows of the last cycle: scores are normalised over them.
     normalized_rows: Rows | None = None
     normalized_dirty: bool = True
-    #: By index of the plugin, the scores of each of `normalized_rows` by plugins without reuse, as
-    #: far as `total` includes them; compared with those of the next pod.
-    followed: dict[int, Int64Column] = field(default_factory=dict)
-    #: base + normalized + followed of `normalized_rows`, -1 elsewhere.
+    #: By index of the plugin, the scores of each of `normalized_rows` by plugins without reuse.
+    followed: dict[int, FollowedScores] = field(default_factory=dict)
+    #: base + normalized of `normalized_rows`, and `followed` if `total_follows`; -1 elsewhere.
     total: Int64Column | None = None
+    total_follows: bool = False
     #: Rows with the highest total; None unless totals change by single rows.
     ties: Ties | None = None
     #: The best rows of the `total` they hold, and the lowest total of the best that were asked for.

@@ -230,13 +230,13 @@ class SchedulingAlgorithm:
             if entry is None:
                 return scoring.totals_of(state, pod, rows), rows
             if nodes.shared:
-                return scoring.totals(state, pod, entry, rows), None
+                return scoring.totals(state, pod, entry, rows)
             return scoring.subset_totals(state, pod, entry, rows), rows
 
     def _best(self, nodes: FeasibleNodes, totals: Int64Column, rows: Rows | None) -> int:
         """Return a row with the highest total."""
         highest = totals.item(totals.argmax())
-        equal = np.flatnonzero(totals == highest)
+        equal = (totals == highest).nonzero()[0]
         self.scored = nodes, totals, rows, equal
         assert highest != INFEASIBLE or rows is not None
         return self._choose_one(equal if rows is None else rows[equal])

@@ -15,7 +15,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.errors import failed
+from scheduler.engine.followed_scores import FollowedScores
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.plugin_calls import (
     FEW_ROWS,
@@ -31,6 +31,7 @@ from scheduler.engine.plugin_slots import ScoreSlot, changed_rows, score_slots
 from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.row_columns import INFEASIBLE, rows_index, spread
 from scheduler.engine.runtime import Framework
+from scheduler.engine.score_range import are_final, highest_score
 from scheduler.engine.sums import replace_sums
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
@@ -65,41 +66,51 @@ class Scoring:
 
     def totals(
         self, state: CycleState, pod: Pod, entry: CachedResult, feasible: Rows
-    ) -> Int64Column:
-        """Return int64[capacity] totals, -1 where infeasible; do not modify the result."""
-        skipped = state.skip_score
-        slots = [slot for slot in self._uncacheable if slot.name not in skipped]
-        following = not any(slot.normalizer for slot in slots)
-        self._refresh(entry, state, pod, feasible, keep_ties=following)
+    ) -> tuple[Int64Column, Rows | None]:
+        """Return totals as `SchedulingAlgorithm.score` does; do not modify them."""
+        slots = self._uncacheable_of(state)
+        following = not any([slot.normalizer for slot in slots])  # noqa: C419 - a generator takes longer
+        keep_ties = following and (entry.total_follows or not slots)
+        self._refresh(entry, state, pod, feasible, keep_ties=keep_ties)
         if following and slots:
             return self._followed_total(entry, state, pod, slots, feasible)
-        if entry.followed:
-            entry.followed, entry.total = {}, None
-        total = entry.total
-        if total is None:
-            total = spread(_reusable_sum(entry, feasible), feasible, entry.capacity)
-            entry.total, entry.ties = total, None
+        total = self._reusable_total(entry, feasible)
         uncacheable = self._summed(slots, state, pod, feasible)
-        if uncacheable is not None:
-            total = total.copy()
-            total[rows_index(feasible)] += uncacheable
-        return total
+        if uncacheable is None:
+            return total, None
+        return total[rows_index(feasible)] + uncacheable, feasible
+
+    def _uncacheable_of(self, state: CycleState) -> tuple[ScoreSlot, ...]:
+        """Return the plugins without reuse that score the pod."""
+        slots, skipped = self._uncacheable, state.skip_score
+        if skipped.isdisjoint([slot.name for slot in slots]):
+            return slots
+        return tuple([slot for slot in slots if slot.name not in skipped])
+
+    def _reusable_total(self, entry: CachedResult, feasible: Rows) -> Int64Column:
+        """Return totals of reusable scores alone."""
+        if entry.total_follows:
+            entry.total, entry.total_follows = None, False
+        if entry.total is None:
+            entry.total = spread(_reusable_sum(entry, feasible), feasible, entry.capacity)
+            entry.ties = None
+        return entry.total
 
     def _followed_total(
         self,
         entry: CachedResult,
         state: CycleState,
         pod: Pod,
-        slots: Sequence[ScoreSlot],
+        slots: tuple[ScoreSlot, ...],
         feasible: Rows,
-    ) -> Int64Column:
+    ) -> tuple[Int64Column, Rows | None]:
         """Return the totals, those of plugins without reuse included.
 
         They must run for every pod, but most of their scores are those of the pod before. The
         totals are kept and changed by single rows as long as only few scores differ.
         """
-        if entry.followed.keys() != {slot.index for slot in slots}:
-            entry.followed, entry.total = {}, None
+        if [*entry.followed] != [slot.index for slot in slots]:
+            entry.followed = {slot.index: FollowedScores() for slot in slots}
         settled, self.fresh = True, ()
         fresh = []
         for slot in slots:
@@ -107,35 +118,42 @@ class Scoring:
             settled &= self._follow(entry, slot, scores, feasible)
             fresh.append((slot, scores, scores))
         self.fresh, total = fresh, entry.total
-        if total is None:
+        if settled and entry.total_follows and total is not None:
+            return total, None
+        if settled:
             sums = _reusable_sum(entry, feasible)
-            for slot, scores, _ in fresh:
-                sums += _weighted(slot, scores)
-            total = spread(sums, feasible, entry.capacity)
-            # Scores that differ every time are not followed at all.
-            entry.total, entry.ties = total if settled else None, None
-        return total
+        else:
+            sums = self._reusable_total(entry, feasible)[rows_index(feasible)]
+        for slot, scores, _ in fresh:
+            sums = sums + _weighted(slot, scores)
+        if not settled:
+            # The scores will differ for the next pod as well: no total includes them.
+            return sums, feasible
+        total = spread(sums, feasible, entry.capacity)
+        entry.total, entry.ties, entry.total_follows = total, None, True
+        return total, None
 
     def _follow(
         self, entry: CachedResult, slot: ScoreSlot, scores: Int64Column, feasible: Rows
     ) -> bool:
         """Bring `followed` and `total` up to date; False when too many scores differ."""
-        known = entry.followed.get(slot.index)
-        comparable = known is not None and len(known) == len(scores)
-        differs = scores != known if comparable else None
-        count = len(scores) if differs is None else np.count_nonzero(differs)
-        if differs is not None and not count:
-            return True
-        _highest(slot.name, scores)
-        if known is None or differs is None or count > FEW_ROWS:
-            entry.total = None
-            # A copy: the plugin may use its array again.
-            entry.followed[slot.index] = scores.copy()
+        followed = entry.followed[slot.index]
+        places = followed.differing(scores)
+        if places is None:
+            highest_score(slot.name, scores)
+            followed.replace(scores)
+            # What the total includes of this plugin can no longer be told.
+            if entry.total_follows:
+                entry.total = None
             return False
-        total, ties = entry.total, entry.ties
-        for place in np.flatnonzero(differs).tolist():
-            before, after = known.item(place), scores.item(place)
-            known[place] = after
+        if not len(places):
+            return True
+        highest_score(slot.name, scores)
+        total = entry.total if entry.total_follows else None
+        ties = None if total is None else entry.ties
+        for place in places.tolist():
+            after = scores.item(place)
+            before = followed.exchange(place, after)
             if total is not None:
                 row = feasible.item(place)
                 value = total.item(row)
@@ -284,7 +302,7 @@ class Scoring:
             raw = entry.raw[slot.index]
             entry.total = None
             if raw is not None:
-                _highest(slot.name, raw[rows])
+                highest_score(slot.name, raw[rows])
 
     def _sum_base(self, entry: CachedResult) -> None:
         base = np.zeros(entry.capacity, dtype=np.int64)
@@ -410,7 +428,7 @@ class Scoring:
             with CallErrors(NORMALIZE_SCORES, slot.normalizer):
                 rows_result(NORMALIZE_SCORES.name, normalized, len(rows), "scores", fractions=True)
             scores = normalized.astype(np.int64, copy=False)
-        return scores, _highest(slot.name, scores)
+        return scores, highest_score(slot.name, scores)
 
 
 def _add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
@@ -451,33 +469,7 @@ def _mark_dirty(entry: CachedResult, slot: ScoreSlot) -> None:
 
 def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
     """Whether raw scores need no check later: they are in range, or will be normalised."""
-    if slot.normalizer is not None or not len(scores):
-        return True
-    lowest, highest = _range(scores)
-    return lowest >= MIN_NODE_SCORE and highest <= MAX_NODE_SCORE
-
-
-def _range(scores: Int64Column) -> tuple[int, int]:
-    """Return the lowest and the highest of scores; `min` and `max` of NumPy take much longer."""
-    return scores.item(scores.argmin()), scores.item(scores.argmax())
-
-
-def _highest(plugin: str, scores: Int64Column) -> int:
-    """Return the highest final score, 0 for none.
-
-    Raises AttemptError when the score of a feasible node is outside 0 to 100.
-    """
-    if not len(scores):
-        return 0
-    lowest, highest = _range(scores)
-    if lowest < MIN_NODE_SCORE or highest > MAX_NODE_SCORE:
-        invalid = lowest if lowest < MIN_NODE_SCORE else highest
-        raise failed(
-            f'applying score defaultWeights on Score plugins: plugin "{plugin}" '
-            f"returns an invalid score {invalid}, it should in the range of "
-            f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
-        )
-    return highest
+    return slot.normalizer is not None or are_final(scores)
 
 
 def call_score(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> int:

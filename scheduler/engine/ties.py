@@ -10,8 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-import numpy as np
-
 from scheduler.framework import Int64Column
 
 
@@ -29,7 +27,7 @@ class Ties:
         #: The maximum, as long as `rows` is not empty.
         self.highest = totals.item(totals.argmax())
         #: Ascending. Empty after the last of them decreased: the maximum is unknown then.
-        self.rows = array("q", np.flatnonzero(totals == self.highest).tobytes())
+        self.rows = array("q", (totals == self.highest).nonzero()[0].tobytes())
 
     def change(self, row: int, before: int, after: int) -> None:
         """Follow a change of the total of one row."""

@@ -17,11 +17,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plugins.node_resources.fit import NodeResourcesFit
-from scheduler.engine import AttemptError, scoring
+from scheduler.engine import AttemptError, followed_scores, scoring
 from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.scoring import Scoring
-from scheduler.framework import Columns, CycleState, NominatingInfo, ReuseRule, Rows, error
+from scheduler.framework import (
+    Columns,
+    CycleState,
+    Int64Column,
+    NominatingInfo,
+    ReuseRule,
+    Rows,
+    error,
+)
 from tests.unit.engine.harness import World, plugin
 
 NODES = 4
@@ -146,24 +154,31 @@ class Cluster:
         fresh = self.fresh(step, rows)
         state = cycle_state(step)
         self.normalizing_fails = step.normalizing_fails
-        score = self.kept.totals if step.left_out is None else self.kept.subset_totals
         if fresh is None:
             with pytest.raises(AttemptError):
-                score(state, self.pod, entry, rows)
+                self.score(state, rows, subset=step.left_out is not None)
             return
         try:
-            kept = score(state, self.pod, entry, rows)
+            kept, of = self.score(state, rows, subset=step.left_out is not None)
         except AttemptError:
             if not step.normalizing_fails:
                 raise
             return
-        if step.left_out is not None:
+        if of is not None:
             assert kept.tolist() == fresh
             return
         assert kept[rows].tolist() == fresh
         assert (np.delete(kept, rows) == INFEASIBLE).all()
         ties = self.kept.ties(entry, kept)
         assert ties is None or list(ties.rows) == np.flatnonzero(kept == kept.max()).tolist()
+
+    def score(
+        self, state: CycleState, rows: Rows, *, subset: bool
+    ) -> tuple[Int64Column, Rows | None]:
+        """Score with what is kept; returns the totals, and their rows unless all have one."""
+        if subset:
+            return self.kept.subset_totals(state, self.pod, self.entry, rows), rows
+        return self.kept.totals(state, self.pod, self.entry, rows)
 
     def fresh(self, step: Step, rows: Rows) -> list[int] | None:
         """Return totals made without anything kept; None where a score is out of range."""
@@ -191,7 +206,10 @@ def cycle_state(step: Step) -> CycleState:
 @given(steps=st.lists(STEPS, min_size=3, max_size=10) | st.lists(EVERY_TIME_STEPS, min_size=3))
 def test_kept_totals_equal_fresh_ones(steps: list[Step]) -> None:
     cluster = Cluster()
-    with patch.object(scoring, "FEW_ROWS", FEW_ROWS):
+    with (
+        patch.object(scoring, "FEW_ROWS", FEW_ROWS),
+        patch.object(followed_scores, "FEW_SCORES", FEW_ROWS),
+    ):
         for step in steps:
             cluster.take(step)
 

@@ -1,0 +1,37 @@
+"""The range of final scores, which NormalizeScore and Score without it must keep to."""
+
+from __future__ import annotations
+
+from scheduler.engine.errors import failed
+from scheduler.framework import MAX_NODE_SCORE, MIN_NODE_SCORE, Int64Column
+
+
+def are_final(scores: Int64Column) -> bool:
+    """Whether all scores are within the range."""
+    if not len(scores):
+        return True
+    lowest, highest = _range(scores)
+    return lowest >= MIN_NODE_SCORE and highest <= MAX_NODE_SCORE
+
+
+def highest_score(plugin: str, scores: Int64Column) -> int:
+    """Return the highest final score, 0 for none.
+
+    Raises AttemptError when the score of a feasible node is outside 0 to 100.
+    """
+    if not len(scores):
+        return 0
+    lowest, highest = _range(scores)
+    if lowest < MIN_NODE_SCORE or highest > MAX_NODE_SCORE:
+        invalid = lowest if lowest < MIN_NODE_SCORE else highest
+        raise failed(
+            f'applying score defaultWeights on Score plugins: plugin "{plugin}" '
+            f"returns an invalid score {invalid}, it should in the range of "
+            f"[{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+        )
+    return highest
+
+
+def _range(scores: Int64Column) -> tuple[int, int]:
+    """Return the lowest and the highest of scores; `min` and `max` of NumPy take much longer."""
+    return scores.item(scores.argmin()), scores.item(scores.argmax())
