@@ -1,8 +1,8 @@
 """YAML or JSON text as a tree that remembers lines.
 
 Keeps what a plain `yaml.safe_load` loses: repeated keys and line numbers. Scalars follow YAML 1.1
-as the Kubernetes tools read it, without timestamps (no setting is one) and with numbers such as
-`1e3`, which JSON allows. It knows no schema.
+as the Kubernetes tools read it: without timestamps (no setting is one) and without numbers to the
+base of 60 (`1:30`), but with numbers such as `1e3`, which JSON allows. It knows no schema.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ MAX_NODES: Final = 100_000
 
 EXPONENT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")
 """Numbers for JSON and Kubernetes' tools, but text for PyYAML."""
+
+BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")
+"""Text for Kubernetes' tools, but numbers for PyYAML."""
 
 Plain = Any
 """JSON data: None, bool, int, float, str, list, dict."""
@@ -143,7 +146,10 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [
+        ("tag:yaml.org,2002:str", BASE_60),
+        *((tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"),
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))

@@ -68,7 +68,7 @@ class Engine:
         plugin_time_budget: float = float("inf"),
         cycle_budget: CycleBudget | None = None,
         waiting_pods: WaitingPods | None = None,
-        on_plugin_error: Callable[[str, str, Pod, Exception], None] | None = None,
+        on_plugin_error: Callable[[str, str, Pod, BaseException], None] | None = None,
         extenders: Extenders | None = None,
     ) -> None:
         """Wire the engine.
@@ -243,9 +243,8 @@ class Engine:
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
         """Build the failure for any exception in a cycle: it costs this attempt only.
 
-        This includes SystemExit, and in a synchronous cycle asyncio's CancelledError: a plugin
-        raises it that reads the result of a cancelled task, and it would end the scheduling loop
-        silently.
+        This includes asyncio's CancelledError in a synchronous cycle: a plugin raises it that reads
+        the result of a cancelled task, and it would end the scheduling loop silently.
         """
         if isinstance(error, CycleBudgetError):
             return self._over_budget(attempt, error)
@@ -262,7 +261,7 @@ class Engine:
     def report_plugin(self, pod: Pod, error: AttemptError) -> None:
         """Report the exception of a plugin that ended an attempt, if one did."""
         cause = error.__cause__
-        if self._on_plugin_error and error.origin[0] and isinstance(cause, Exception):
+        if self._on_plugin_error and error.origin[0] and cause is not None:
             self._on_plugin_error(*error.origin, pod, cause)
 
     # -- the budget of a cycle -------------------------------------------------------------------

@@ -37,6 +37,8 @@ from scheduler.engine.runtime import Framework, call_filter
 from scheduler.framework import Codes, Columns, CycleState, Rows, Status
 
 _EXISTENCE: Final = int(Columns.EXISTENCE)
+_CODES: Final = frozenset("?bBhHi")
+"""NumPy's types whose values int32 holds."""
 _NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
 
@@ -257,7 +259,15 @@ class Filtering:
         return NodeStatuses(rows, rejected_by, dict.fromkeys(range(len(self.slots)), column))
 
     def _call(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
-        return call_rows(FILTER_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
+        plugin = slot.plugin
+        codes = call_rows(FILTER_ROWS, plugin, state, pod, self._table, rows, self._stopwatch)
+        if codes.dtype.char in _CODES:
+            return codes
+        # A larger code would become another one where codes are kept.
+        narrow = codes.astype(np.int32)
+        if (narrow != codes).any():
+            raise FILTER_ROWS.failed(plugin.name, "filter_rows returned a code beyond 32 bits")
+        return narrow
 
     def filter_scalar(
         self, state: CycleState, pod: Pod, row: int, rejected_by: int

@@ -7,6 +7,7 @@ Unreserve, where a failing plugin does not end the attempt.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -21,13 +22,15 @@ from scheduler.extenders.extender import DeadlineExceededError, ExtenderTranspor
 from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
 from scheduler.framework.results import rows_result, score_result
 from scheduler.framework.status import PluginError, status_or_none
-from scheduler.text.exceptions import error_text
+from scheduler.text.exceptions import error_repr, error_text
 
 T = TypeVar("T")
 
 MUST_BE_AWAITED: Final = "it is async and runs only in a scheduling cycle"
 DEFAULT_TIMEOUT: Final = 5.0
 """Seconds an async PreFilter or PostFilter may take whose plugin sets no `timeout`."""
+FAULTS: Final = (Exception, SystemExit, GeneratorExit)
+"""What a synchronous call raises is the plugin's fault, except for an interrupt by the user."""
 FEW_VALUES: Final = 8
 """Up to this number of values plain Python is quicker than operations of NumPy on arrays."""
 FEW_ROWS: Final = 32
@@ -40,7 +43,10 @@ def pre_filter_result(result: object) -> PreFilterResult | Status | None:
 
 
 def _permit_result(result: Any) -> tuple[Status | None, float]:
-    return status_or_none(result[0]), float(result[1])
+    timeout = float(result[1])
+    if math.isnan(timeout):
+        raise TypeError("permit returned a timeout that is no number")
+    return status_or_none(result[0]), timeout
 
 
 def _anything(result: Any) -> Any:
@@ -61,7 +67,9 @@ class PluginMethod:
 
     def failed(self, plugin: str, why: object, cause: BaseException | None = None) -> AttemptError:
         """Build the error of an attempt in which this method of `plugin` failed."""
-        text = self.text.format(plugin=plugin, why=error_text(why))
+        is_usual = isinstance(why, str | Exception)
+        reason = error_text(why) if is_usual else error_repr(why)
+        text = self.text.format(plugin=plugin, why=reason)
         raised = failed(text, cause, plugin if self.attributed else "")
         if cause is not None and not isinstance(cause, PluginError):
             raised.origin = plugin, self.point_label
@@ -156,7 +164,7 @@ def call(method: PluginMethod, plugin: Any, *arguments: Any) -> Any:
         return result if result is None or result is SKIP else method.check(result)
     except AttemptError:
         raise
-    except Exception as error:
+    except FAULTS as error:
         raise method.failed(plugin.name, error, error) from error
 
 
@@ -202,7 +210,7 @@ def call_rows(
         numbers = rows_result(method.name, result, count, method.results)
     except AttemptError:
         raise
-    except Exception as error:
+    except FAULTS as error:
         raise method.failed(plugin.name, error, error) from error
     stopwatch.rows(plugin.name, method.point, count, started)
     return numbers

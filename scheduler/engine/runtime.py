@@ -22,6 +22,7 @@ from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.nominated_pods_fit import nominated_pods
 from scheduler.engine.plugin_calls import (
     ADD_POD,
+    FAULTS,
     FILTER,
     MUST_BE_AWAITED,
     PERMIT,
@@ -449,7 +450,7 @@ def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Sta
     """
     try:
         status = status_or_none(plugin.filter(state, pod, node))
-    except Exception as error:
+    except FAULTS as error:
         raise FILTER.failed(plugin.name, error, error) from error
     if status is None or status.success:
         return None

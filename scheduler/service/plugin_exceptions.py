@@ -61,7 +61,7 @@ class PluginExceptions:
         self.on_raised: Callable[[str], None] = lambda _plugin: None
         self._places: dict[tuple[str, str], Place] = {}
 
-    def raised(self, plugin: str, point: str, pod: Pod, error: Exception) -> None:
+    def raised(self, plugin: str, point: str, pod: Pod, error: BaseException) -> None:
         """Count an exception; log it if it is the first of its place."""
         self._count(plugin, point)
         key = plugin, point

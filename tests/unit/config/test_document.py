@@ -37,11 +37,14 @@ def refusal(text: str) -> str:
         ("a:", None),
         ("a: 2024-01-01", "2024-01-01"),
         ("a: 15s", "15s"),
+        ("a: 1:30", "1:30"),
+        ("a: -12:30:00.5", "-12:30:00.5"),
+        ("a: 1:60", "1:60"),
         ("a: '5'", "5"),
         ("a: [1, two]", [1, "two"]),
     ],
 )
-def test_scalars_follow_yaml_1_1_without_timestamps(text: str, value: object) -> None:
+def test_scalars_follow_yaml_1_1_without_times(text: str, value: object) -> None:
     assert read(text) == {"a": value}
 
 

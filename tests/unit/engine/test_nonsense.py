@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scheduler.framework import ReuseRule
+from scheduler.framework import Code, ReuseRule, Status
 from tests.unit.engine.harness import World, plugin
 
 SCORED = 'running Score plugins: plugin "X" failed with: '
@@ -42,6 +43,18 @@ SCORE = {"score": returning(1)}
         (
             {**FILTER, "filter_rows": returning(np.zeros((2, 2), dtype=np.int32))},
             FILTERED + "filter_rows returned an array of 2 dimensions, not of one",
+        ),
+        (
+            {**FILTER, "filter_rows": returning(np.full(2, 1 << 40))},
+            FILTERED + "filter_rows returned a code beyond 32 bits",
+        ),
+        (
+            {**FILTER, "filter_rows": returning(np.full(2, 1 << 31, dtype=np.uint32))},
+            FILTERED + "filter_rows returned a code beyond 32 bits",
+        ),
+        (
+            {"permit": returning((Status(Code.WAIT), math.nan))},
+            'running Permit plugin "X": permit returned a timeout that is no number',
         ),
         ({"filter": returning("no")}, FILTERED + "answered 'no', which is not a Status"),
         (
@@ -95,10 +108,14 @@ def test_a_weighted_sum_of_narrow_scores_does_not_wrap_around() -> None:
     assert world.chosen() == "node1"
 
 
-def test_a_plugin_that_ends_the_process_costs_its_attempt_only() -> None:
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit()])
+@pytest.mark.parametrize(("method", "where"), [("filter", FILTERED), ("score", SCORED)])
+def test_a_plugin_that_ends_the_process_costs_its_attempt_only(
+    raised: BaseException, method: str, where: str
+) -> None:
     def leave(*_: Any) -> None:
-        raise SystemExit(3)
+        raise raised
 
-    world = World(plugin("X", filter=leave))
+    world = World(plugin("X", **{method: leave}))
     world.nodes("node1", "node2")
-    assert world.failure_message() == "scheduling cycle: SystemExit(3)"
+    assert world.failure_message() == f"{where}{raised!r}"
