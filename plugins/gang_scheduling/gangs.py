@@ -109,6 +109,9 @@ class Gangs:
         if group is not None and (changed is not None or group.key in self._noticed):
             self._noticed.discard(group.key)
             self._changed(group)
+        elif group is not None and old is not None and old.interned is not new.interned:
+            # What a member asks for has changed; the group may wait for no event of its plugins.
+            self._try_again(group)
 
     def _note_end(self, group: Group, pod: Pod) -> None:
         """Remember a member that ended by itself: if others wait one day, it is looked up."""
@@ -159,8 +162,7 @@ class Gangs:
             self._resume.pop(key, None)
             if held:
                 self._handle.recheck(list(held))
-            if key in self.failed:
-                self._handle.wake(list(group.members(MemberState.PENDING)), self._plugin)
+            self._try_again(group)
             return
         let_in = [uid for uid in group.members(MemberState.PENDING) if uid not in held]
         if let_in:
@@ -174,6 +176,12 @@ class Gangs:
             if ended:
                 look_up = self._count_successes(key, ended)
                 self._handle.run_in_background(look_up, f"ended members of {key}")
+
+    def _try_again(self, group: Group) -> None:
+        """Have a group tried that failed: one member brings the others with it."""
+        first = next(group.members(MemberState.PENDING), None)
+        if group.key in self.failed and first is not None:
+            self._handle.wake([first], self._plugin)
 
     def _forget(self, key: GroupKey) -> None:
         for each in (self._held, self.failed, self._renew, self._resume, self._ended):

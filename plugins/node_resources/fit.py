@@ -11,10 +11,11 @@ DynamicResources on nodes that have none of it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plugins.arguments import require_valid
 from plugins.dynamic_resources.permissions import CLASSES
@@ -61,6 +62,9 @@ _FIRST_RESOURCE: Final = 4
 _MAX_REASONS: Final = 24
 """Scalar resources with a bit of their own. With one more bit for the others, codes stay below
 2**30, where the engine's own codes begin."""
+_MAX_ESTIMATED: Final = 32
+"""Resources that `capacity_matrix` looks at, those that most pods ask for: pods may name thousands,
+and it runs for every change of a node while groups wait."""
 _FIRST_SCALAR: Final = _FIRST_RESOURCE << len(NATIVE)
 _OTHERS: Final = _FIRST_SCALAR << _MAX_REASONS
 
@@ -73,6 +77,10 @@ class Needs(NamedTuple):
     demands: list[Demand]
     nowhere: int
     """Bits of the resources that no node has: a shortage on every row."""
+
+
+_ByResource = dict[str, tuple[Rows, NDArray[np.int64]]]
+"""By resource the places of the pods that ask for it, and how much each asks for, as a column."""
 
 
 class NodeResourcesFit:
@@ -105,6 +113,8 @@ class NodeResourcesFit:
         #: The resources that classes serve, as `_latest` takes them into account.
         self._served: Container[str] = ()
         self._latest: tuple[Resources | None, int, Needs] = None, 0, Needs([], 0)
+        #: The pods of the last `capacity_matrix`, and what they ask for.
+        self._many: tuple[Sequence[Pod], _ByResource] = (), {}
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Return None: the pod limit concerns every pod, and the signature has the requests."""
@@ -147,13 +157,34 @@ class NodeResourcesFit:
     def capacity_rows(self, pod: Pod, table: NodeTableView, rows: Rows) -> Int64Column:
         """Return how many pods like this fit beside each other, by each resource and pod slots."""
         capacity: Int64Column = table.pod_limit[rows] - table.pod_count[rows]
-        for name, amount, _, is_served in self._needs(pod.signature.requests).demands:
+        needs = self._needs(pod.signature.requests)
+        if needs.nowhere:
+            return np.zeros_like(capacity)
+        for name, amount, _, is_served in needs.demands:
             allocatable, used = amounts_in(table, name, rows)
             fitting = (allocatable - used) // amount
             if is_served:
                 fitting = np.where(allocatable > 0, fitting, capacity)
             np.minimum(capacity, fitting, out=capacity)
         np.maximum(capacity, 0, out=capacity)
+        return capacity
+
+    def capacity_matrix(
+        self, pods: Sequence[Pod], table: NodeTableView, rows: Rows
+    ) -> NDArray[np.int64]:
+        """Return (len(pods), len(rows)): `capacity_rows` of each pod, or more.
+
+        Resources that devices serve, and rare ones, are left out. What `pods` ask for is kept for
+        the next call with the same object.
+        """
+        if self._many[0] is not pods:
+            self._many = pods, _by_resource(self._demands(pod.signature.requests) for pod in pods)
+        slots = np.maximum(table.pod_limit[rows] - table.pod_count[rows], 0)
+        capacity: NDArray[np.int64] = np.repeat(slots[np.newaxis], len(pods), axis=0)
+        for name, (which, amounts) in self._many[1].items():
+            allocatable, used = amounts_in(table, name, rows)
+            free = np.maximum(allocatable - used, 0)
+            capacity[which] = np.minimum(capacity[which], free // amounts)
         return capacity
 
     def scarcest(self, pod: Pod, table: NodeTableView, rows: Rows) -> str:
@@ -252,6 +283,24 @@ class NodeResourcesFit:
         return is_extended_resource_name(name) and (
             name in self._ignored or name.partition("/")[0] in self._ignored_groups
         )
+
+
+def _by_resource(demands: Iterable[Iterable[Demand]]) -> _ByResource:
+    found: dict[str, dict[int, int]] = {}
+    for place, each in enumerate(demands):
+        for demand in each:
+            if not demand.is_served:
+                found.setdefault(demand.name, {})[place] = demand.amount
+    if len(found) > _MAX_ESTIMATED:
+        most = sorted(found, key=lambda name: -len(found[name]))[:_MAX_ESTIMATED]
+        found = {name: found[name] for name in most}
+    return {
+        name: (
+            np.fromiter(amounts, dtype=np.intp),
+            np.fromiter(amounts.values(), dtype=np.int64)[:, np.newaxis],
+        )
+        for name, amounts in found.items()
+    }
 
 
 def _shortage(amount: int, capacity: int, used: int, bit: int) -> int:

@@ -49,3 +49,11 @@ class Attempt:
         """Return the name of the chosen node."""
         assert self.result is not None
         return self.result.node_name
+
+    @property
+    def ended_before_filter(self) -> bool:
+        """Whether the cycle did not get as far as Filter, or it is not known how far it got."""
+        if self.chosen is not None:
+            return False
+        diagnosis = None if self.failure is None else self.failure.diagnosis
+        return diagnosis is None or bool(diagnosis.pre_filter_message)

@@ -201,9 +201,22 @@ def of_group(message: str, plugin: str) -> Failure:
     )
 
 
-def in_group(own: Failure, group: str) -> Failure:
-    """Return the failure of a member with a text about its group before its message."""
-    return replace(own, message=_bounded(f"{group}: {own.message}"))
+def in_group(own: Failure, group: str, plugin: str) -> Failure:
+    """Return the failure of a member with a text about its group before its message.
+
+    If it was rejected, `plugin` may bring it back as well, when its group has changed.
+    """
+    rejectors = own.unschedulable_plugins
+    return replace(
+        own,
+        message=_bounded(f"{group}: {own.message}"),
+        unschedulable_plugins=rejectors | {plugin} if rejectors else rejectors,
+    )
+
+
+def waiting_for(own: Failure, *plugins: str) -> Failure:
+    """Return the failure of a member that these plugins bring back, and no others."""
+    return replace(own, unschedulable_plugins=frozenset(plugins), pending_plugins=frozenset())
 
 
 def group_over_budget(used: float, limit: float) -> Failure:

@@ -7,14 +7,15 @@ out, because it would evict before it is known whether the group fits. Permit ru
 
 Members that no plugin can tell apart form a run. If one of a run does not fit, the others of the
 run are not tried: members placed since have only taken room. If the capacity of the nodes shows
-that too few of a run can fit, the rest is not tried either (`capacity_bound`). The search is
-greedy: if a mixed group does not fit, the run that failed goes first in the next pass.
+that too few of a run can fit, the rest is not tried either (`capacity_bound`); a group that has
+failed before may be known not to fit before any member is tried (`template_capacity`). The search
+is greedy: if a mixed group does not fit, the run that failed goes first in the next pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.engine import failure
@@ -22,6 +23,7 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
+from scheduler.engine.template_capacity import GroupBound, Template, TemplateCapacities
 from scheduler.framework import Int64Column, QueuedPodInfo
 from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
 from scheduler.queue import identity
@@ -43,6 +45,20 @@ class Run:
     failed: Attempt | None = None
     #: Known once a member was placed and there are more.
     bound: CapacityBound | None = None
+    #: Looked up for each bound, since templates that no waiting group uses may be dropped.
+    template: Template | None = None
+
+    def capacities(self, engine: Engine) -> TemplateCapacities:
+        """Return the templates of the profile."""
+        return engine.algorithms[self.infos[0].pod.spec.scheduler_name].capacities
+
+    def learn(self, engine: Engine, attempt: Attempt | None, scarce: str) -> None:
+        """Have a template follow the nodes from now on, if an attempt passed PreFilter."""
+        if attempt is None or attempt.ended_before_filter:
+            return
+        template = self.capacities(engine).add(attempt.info.pod, attempt.state)
+        if template is not None and scarce:
+            template.scarce = scarce
 
     @property
     def untried(self) -> list[QueuedPodInfo]:
@@ -72,6 +88,9 @@ class GroupResult:
     untried: list[QueuedPodInfo]
     #: The failure of those that were not tried.
     untried_failure: Failure | None = None
+    #: Set if the group failed and cannot fit before this bound has risen; None: it waits for the
+    #: events of the plugins that rejected members.
+    bound: GroupBound | None = None
 
 
 class GroupCycle:
@@ -108,7 +127,8 @@ class GroupCycle:
     async def run(self) -> GroupResult:
         """Decide; suspends where the cycle of a member does."""
         started = self._monotonic()
-        blocking = self._runs[0] if self._count < self._group.need else await self._pass()
+        cannot_fit = self._count < self._group.need or self._known_not_to_fit()
+        blocking = self._runs[0] if cannot_fit else await self._pass()
         for _ in range(MAX_PASSES - 1):
             if blocking is None or blocking is self._runs[0] or self._error is not None:
                 # A run that is first was tried on nodes that no other member had taken.
@@ -140,6 +160,30 @@ class GroupCycle:
             if self._error is not None or self._hopeless():
                 return run
         return None
+
+    def _known_not_to_fit(self) -> bool:
+        """Whether the bounds of groups that wait say so, before any member is tried."""
+        bound = self._bound()
+        bound.refresh()
+        if not bound.parts or not bound.too_low():
+            return False
+        for run in self._runs:
+            if run.template is not None:
+                total = run.capacities(self._engine).total(run.template, exact=True)
+                run.bound = CapacityBound(total - 1, run.template.scarce, frozenset())
+        return True
+
+    def _bound(self) -> GroupBound:
+        """Return the bound of the group, as far as its templates are known."""
+        parts, unlimited = [], 0
+        for run in self._runs:
+            capacities = run.capacities(self._engine)
+            run.template = capacities.of(run.infos[0].pod)
+            if run.template is None:
+                unlimited += len(run.infos)
+            else:
+                parts.append((capacities, run.template, len(run.infos)))
+        return GroupBound(self._group.need, parts, unlimited)
 
     def _hopeless(self) -> bool:
         return sum(run.possible for run in self._runs) < self._group.need
@@ -198,7 +242,20 @@ class GroupCycle:
             return GroupResult(outcome, placed, failed, untried)
         why = failure.of_group(f"{self._group.name}: {message}", self._group.plugin)
         failed = self._failures(why, f"{self._group.name}: {self._fits(fit)}")
-        return GroupResult(outcome, [], failed, untried, why)
+        bound = self._rising_bound()
+        if bound is not None:
+            for attempt in failed:
+                assert attempt.failure is not None
+                attempt.failure = failure.waiting_for(attempt.failure, self._group.plugin)
+        return GroupResult(outcome, [], failed, untried, why, bound)
+
+    def _rising_bound(self) -> GroupBound | None:
+        """Return the bound that keeps the group from fitting, after all was undone."""
+        if self._error is not None or self._count < self._group.need:
+            return None
+        bound = self._bound()
+        bound.refresh()
+        return bound if bound.parts and bound.too_low() else None
 
     def _fits(self, fit: int) -> str:
         group = self._group
@@ -226,10 +283,13 @@ class GroupCycle:
         Of each run one member keeps the plugins that rejected it, or may do so: an event that may
         help it may help the group, and brings that back. The others wait for it.
         """
+        plugin = self._group.plugin
         runs = [(run, run.placed, run.failed, run.bound) for run in self._runs]
         self._undo()
         attempts: list[Attempt] = []
         for run, placed, failed, bound in runs:
+            first = placed[0] if placed else failed
+            run.learn(self._engine, first, "" if bound is None else bound.scarce)
             for attempt in placed:
                 if attempt is self._error:
                     continue
@@ -238,16 +298,16 @@ class GroupCycle:
             if not placed or failed is not None or placed[0] is self._error:
                 continue
             if bound is not None and 1 + bound.more < len(run.infos):
-                placed[0].failure = replace(why, unschedulable_plugins=bound.plugins)
+                placed[0].failure = failure.waiting_for(why, *bound.plugins, plugin)
             elif len(runs) > 1:
                 # If it found another place, its present one might be free for those that failed.
-                placed[0].failure = replace(why, unschedulable_plugins=_active_filters(placed[0]))
+                placed[0].failure = failure.waiting_for(why, *_active_filters(placed[0]), plugin)
         ended = [failed for _, _, failed, _ in runs if failed is not None]
         if self._error is not None and self._error not in ended:
             ended.append(self._error)
         for attempt in ended:
             assert attempt.failure is not None
-            attempt.failure = failure.in_group(attempt.failure, prefix)
+            attempt.failure = failure.in_group(attempt.failure, prefix, plugin)
         return [*attempts, *ended]
 
 

@@ -27,6 +27,7 @@ from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import FeasibleNodes, Search
+from scheduler.engine.template_capacity import TemplateCapacities
 from scheduler.engine.tie_rules import tie_rule
 from scheduler.extenders.extender import ExtenderRound, Extenders
 from scheduler.framework import (
@@ -134,6 +135,8 @@ class SchedulingAlgorithm:
             or (extenders is not None and extenders.evaluates),
             stopwatch=self.stopwatch,
         )
+        #: Bounds for the groups that wait.
+        self.capacities = TemplateCapacities(self.search.filtering.slots, table)
 
     def suspends(self, pod: Pod) -> bool:
         """Whether the pod's cycle may be suspended."""

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scheduler.api.pod import Pod
 from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
 from scheduler.framework.plugin import ColumnarFilterPlugin, Plugin
@@ -68,6 +71,15 @@ class CapacityFilterPlugin(ColumnarFilterPlugin, Protocol):
 
     def capacity_rows(self, pod: Pod, table: NodeTableView, rows: Rows) -> Int64Column:
         """Return (len(rows),): how many pods with the signature of `pod` still pass at most."""
+        ...
+
+    def capacity_matrix(
+        self, pods: Sequence[Pod], table: NodeTableView, rows: Rows
+    ) -> NDArray[np.int64]:
+        """Return (len(pods), len(rows)): for each pod `capacity_rows` or more. Optional.
+
+        Called with the same `pods` object whenever rows have changed while groups wait.
+        """
         ...
 
     def scarcest(self, pod: Pod, table: NodeTableView, rows: Rows) -> str:

@@ -262,6 +262,8 @@ class SchedulingQueue(QueueSnapshots):
         beyond a time slice is left to `run_due`.
         """
         self._events += 1
+        if self.signals.on_event is not None:
+            self.signals.on_event()
         subscription = self._hints.subscription(event)
         if not subscription.plugins and not event.wildcard:
             self._events_ignored += 1

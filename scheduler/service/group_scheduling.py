@@ -1,9 +1,10 @@
 """GroupScheduling: carries out the cycles of pod groups, for the scheduling loop.
 
 A group is tried when one of its members is popped; the others are taken from wherever they wait.
-After a failure one member of each template waits for the events of its rejectors, and brings the
-group back; the others stay among the unschedulable pods, so that an event is cheap however large
-the waiting groups are.
+After a failure the group waits until its bound has risen (`WaitingGroups`). Where the bound does
+not explain the failure, one member of each template waits for the events of its rejectors, and
+brings the group back; the others stay among the unschedulable pods, so that an event is cheap
+however large the waiting groups are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.queue import QueueState, SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.waiting_groups import WaitingGroups
 
 
 class GroupScheduling:
@@ -40,6 +42,8 @@ class GroupScheduling:
         self._clock = clock
         self._schedule = schedule
         self._outcome = outcome
+        #: Groups that wait for their bound to rise.
+        self.waiting = WaitingGroups(queue, clock)
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
@@ -54,7 +58,7 @@ class GroupScheduling:
         """Return the cycle of the group of a popped pod."""
         waiting = (self._queue.waiting(uid) for uid in group.members if uid != info.uid)
         infos = [info, *(each for each in waiting if each is not None and _wanted(each))]
-
+        self.waiting.tried(each.uid for each in infos)
         return GroupCycle(
             self._engine,
             group,
@@ -73,6 +77,8 @@ class GroupScheduling:
             grouping.group_decided(info.pod, group, result.outcome)
         if not result.outcome.scheduled:
             self._failed(result)
+            if result.bound is not None:
+                self.waiting.wait(info, group.plugin, result.bound)
             return []
         placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
         self._binding.bind_together(group.name, placed)

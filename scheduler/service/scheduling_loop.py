@@ -7,7 +7,7 @@ while a relist is being applied, because the world is half old and half new then
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from scheduler.service.failure_handler import (
 from scheduler.service.group_scheduling import GroupScheduling
 from scheduler.service.inbox import Inbox
 from scheduler.service.recording.journal import GROUP, LEADER, RELIST, Journal
+from scheduler.service.waiting_groups import WaitingGroups
 
 _log = structlog.get_logger(__name__)
 
@@ -81,6 +82,7 @@ class SchedulingLoop:
         self._groups = GroupScheduling(
             engine, queue, binding, decisions, clock, self.schedule, self._outcome
         )
+        self._groups.waiting.on_timer = wake.set
         self._deciding: asyncio.Task[Any] | None = None
         #: Set while no cycle is suspended.
         self._resumed = asyncio.Event()
@@ -114,6 +116,11 @@ class SchedulingLoop:
         self._stopping = True
         if self._deciding is not None:
             self._deciding.cancel()
+
+    @property
+    def waiting_groups(self) -> WaitingGroups:
+        """The groups that wait until there may be room for them."""
+        return self._groups.waiting
 
     async def between_cycles(self) -> None:
         """Wait until no cycle is suspended; until the next await none begins."""
@@ -180,8 +187,8 @@ class SchedulingLoop:
                     await asyncio.sleep(0)
 
     def run_timed(self) -> None:
-        """Do the work of plugins whose time has come."""
-        for work in self._timed:
+        """Do the work whose time has come: of groups that wait, and of plugins."""
+        for work in self._all_timed():
             due = work.next_due()
             if due is not None and due <= self._clock.monotonic():
                 try:
@@ -377,6 +384,10 @@ class SchedulingLoop:
                 seconds=round(attempt.cost, 3),
             )
 
+    def _all_timed(self) -> Iterator[TimedWork]:
+        yield self._groups.waiting
+        yield from self._timed
+
     async def _sleep(self) -> None:
         if self._wake.is_set():
             self._wake.clear()
@@ -396,7 +407,7 @@ class SchedulingLoop:
         delay = self.max_sleep
         if wakeup is not None:
             delay = min(max(wakeup - self._clock.now(), 0.0), delay)
-        for work in self._timed:
+        for work in self._all_timed():
             due = work.next_due()
             if due is not None:
                 delay = min(delay, max(due - self._clock.monotonic(), 0.0))

@@ -197,17 +197,6 @@ def test_g12_nothing_is_tried_without_an_event(cluster: GangCluster, cycles: lis
     assert cycles == [False, True]
 
 
-def test_g12_an_event_costs_one_attempt_however_many_members_wait(
-    cluster: GangCluster, cycles: list[bool]
-) -> None:
-    cluster.add_group(50)
-    cluster.add_members(50)
-    cluster.tick(30)
-    cluster.add_node(node("n2", cpu=4))
-    cluster.tick(60)
-    assert cycles == [False, False]
-
-
 def test_g13_members_beyond_the_minimum_are_placed_one_by_one(cluster: GangCluster) -> None:
     cluster.add_group(4)
     cluster.add_members(6)

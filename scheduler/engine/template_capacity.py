@@ -1,0 +1,263 @@
+"""Upper bounds of how many pods of a template fit, kept up to date while groups of such pods wait.
+
+A *template* is what all pods of one signature have in common. Each node takes at most as many of
+them as the filters that know say (`CapacityFilterPlugin`), and none if a filter rejects the node
+for its own sake, whatever pods are there. Filters that depend on other pods count as passing: pods
+that are placed or end may open a node to them. So the sum over all nodes is an upper bound, and a
+group that needs more cannot be placed, whatever is tried.
+
+An event changes a few nodes, and hundreds of groups may wait. So a change is first taken from free
+resources alone, for all templates in one array operation; the result is never too low. Only where
+that is not below what a group needs, the filters of its template are asked about changed nodes.
+
+Invariant, after `refresh`: `_most[template, row]` is never below what an evaluation of the row
+would give, and equal to that where `_loose` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.plugin_slots import FilterSlot, named_versions
+from scheduler.framework import CycleState, Int64Column, Rows
+
+MAX_TEMPLATES: Final = 512
+"""Templates of waiting groups; of any more, a group counts as one that may fit."""
+
+_NO_LIMIT: Final = int(np.iinfo(np.int32).max)
+_NOTHING: Final[Mapping[Template, int]] = MappingProxyType({})
+_ROWS_AT_ONCE: Final = 1024
+"""Bounds the memory of an estimate, which has as many numbers for every template."""
+
+
+@dataclass(slots=True, eq=False)
+class Template:
+    """The pods of one signature."""
+
+    key: Hashable
+    #: One of them, what its PreFilter plugins wrote, and the filters that have nothing to do.
+    pod: Pod
+    state: CycleState
+    skipped: frozenset[str]
+    #: Its row in the arrays.
+    index: int
+    #: The sum over all nodes, and whether some of it is an estimate.
+    total: int = 0
+    loose: bool = True
+    #: What limits them, in words, when it was last looked at.
+    scarce: str = ""
+    #: Number of waiting groups with such pods.
+    groups: int = 0
+
+
+class TemplateCapacities:
+    """The templates of waiting groups of one profile."""
+
+    def __init__(self, slots: Sequence[FilterSlot], table: NodeTable) -> None:
+        self._table = table
+        self._limiting = [
+            slot for slot in slots if callable(getattr(slot.plugin, "capacity_rows", None))
+        ]
+        self._filters = [
+            slot
+            for slot in slots
+            if slot.columnar and not slot.depends_on_pods and slot not in self._limiting
+        ]
+        #: Those that limit several templates at once.
+        self._estimators = [
+            slot.plugin
+            for slot in self._limiting
+            if callable(getattr(slot.plugin, "capacity_matrix", None))
+        ]
+        self._templates: dict[Hashable, Template] = {}
+        #: The pod of each template, in the order of the arrays.
+        self._pods: tuple[Pod, ...] = ()
+        self._most: NDArray[np.int32] = np.zeros((0, table.capacity), dtype=np.int32)
+        self._loose: NDArray[np.bool_] = np.zeros((0, table.capacity), dtype=np.bool_)
+        #: Until when changes of nodes are included, and the versions that filters depend on.
+        self._sequence = 0
+        self._versions: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    # -- templates -------------------------------------------------------------------------------
+
+    def of(self, pod: Pod) -> Template | None:
+        """Return the template of a pod, if it is known."""
+        key = _key(pod)
+        return None if key is None else self._templates.get(key)
+
+    def add(self, pod: Pod, state: CycleState) -> Template | None:
+        """Return the template of a pod; None where nothing limits it, or there are too many.
+
+        `state` is that of a cycle in which PreFilter passed the pod.
+        """
+        key = _key(pod)
+        if key is None or not self._limiting:
+            return None
+        known = self._templates.get(key)
+        if known is not None:
+            return known
+        if len(self._templates) >= MAX_TEMPLATES:
+            self._drop_unused()
+            if len(self._templates) >= MAX_TEMPLATES:
+                return None
+        self.refresh()
+        template = Template(key, pod, state, frozenset(state.skip_filter), len(self._templates))
+        self._templates[key] = template
+        self._arrange([*range(template.index), -1])
+        return template
+
+    def _drop_unused(self) -> None:
+        kept = [each for each in self._templates.values() if each.groups]
+        order = [each.index for each in kept]
+        self._templates = {each.key: each for each in kept}
+        for index, each in enumerate(kept):
+            each.index = index
+        self._arrange(order)
+
+    def _arrange(self, order: Sequence[int]) -> None:
+        """Give the arrays the rows of `order`; -1 is a new one, of which nothing is known."""
+        capacity = self._table.capacity
+        most = np.zeros((len(order), capacity), dtype=np.int32)
+        loose = np.zeros((len(order), capacity), dtype=np.bool_)
+        for place, before in enumerate(order):
+            if before >= 0:
+                most[place], loose[place] = self._most[before], self._loose[before]
+            else:
+                most[place, self._table.rows] = _NO_LIMIT
+                loose[place, self._table.rows] = True
+        self._most, self._loose = most, loose
+        self._pods = tuple(each.pod for each in self._templates.values())
+        self._add(most.sum(axis=1, dtype=np.int64), anew=True)
+
+    def _add(self, totals: Int64Column, *, anew: bool = False) -> None:
+        """Add to the total of each template, after an estimate."""
+        templates = self._templates.values()
+        for template, total in zip(templates, totals.tolist(), strict=True):
+            if total or anew:
+                template.total = total if anew else template.total + total
+            template.loose = True
+
+    # -- bounds ----------------------------------------------------------------------------------
+
+    def total(self, template: Template, *, exact: bool) -> int:
+        """Return how many pods of a template fit at most; call `refresh` before.
+
+        Not `exact`: perhaps more than a look at the filters would give.
+        """
+        if exact and template.loose:
+            self._evaluate(template)
+        return template.total
+
+    def refresh(self) -> bool:
+        """Include the changes of nodes since the last call; return whether there were any."""
+        table = self._table
+        versions = named_versions(self._limiting, table)
+        if table.sequence == self._sequence and versions == self._versions:
+            return False
+        changes = table.change_log.since(self._sequence)
+        known = changes is not None and versions == self._versions
+        self._sequence, self._versions = table.sequence, versions
+        if not self._templates:
+            return True
+        if table.capacity != self._most.shape[1]:
+            self._arrange([-1] * len(self._templates))
+            known = False
+        if known and changes is not None:
+            rows = np.fromiter(changes, dtype=np.intp, count=len(changes))
+        else:
+            rows = np.arange(table.capacity, dtype=np.intp)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            self._take_estimate(rows[start : start + _ROWS_AT_ONCE])
+        return True
+
+    def _take_estimate(self, rows: Rows) -> None:
+        estimate = self._estimate(rows)
+        self._add((estimate - self._most[:, rows]).sum(axis=1, dtype=np.int64))
+        self._most[:, rows] = estimate
+        self._loose[:, rows] = True
+
+    def _estimate(self, rows: Rows) -> NDArray[np.int32]:
+        """Return int32[templates, rows]: what free resources leave, whatever filters say."""
+        most = np.full((len(self._pods), len(rows)), _NO_LIMIT, dtype=np.int64)
+        for plugin in self._estimators:
+            np.minimum(most, plugin.capacity_matrix(self._pods, self._table, rows), out=most)
+        most[:, ~self._table.valid[rows]] = 0
+        return most.astype(np.int32)
+
+    def _evaluate(self, template: Template) -> None:
+        """Ask the filters of a template about the nodes of which only an estimate is known."""
+        index, template.loose = template.index, False
+        rows = np.flatnonzero(self._loose[index])
+        some = rows[self._most[index, rows] > 0]
+        try:
+            some, limit = self._limits(template, some)
+        except Exception:  # noqa: BLE001 - plugin boundary: an attempt at the group will report it
+            limit = self._most[index, some]
+        template.total -= int(self._most[index, rows].sum(dtype=np.int64))
+        template.total += int(limit.sum(dtype=np.int64))
+        self._most[index, rows] = 0
+        self._most[index, some] = limit
+        self._loose[index, rows] = False
+
+    def _limits(self, template: Template, rows: Rows) -> tuple[Rows, Int64Column]:
+        """Return those of the rows that no filter rejects, with how many pods each takes."""
+        skipped, pod, table = template.skipped, template.pod, self._table
+        for slot in self._filters:
+            if len(rows) and slot.name not in skipped:
+                rows = rows[slot.plugin.filter_rows(template.state, pod, table, rows) == 0]
+        limit = np.full(len(rows), _NO_LIMIT, dtype=np.int64)
+        for slot in self._limiting:
+            if slot.name not in skipped:
+                np.minimum(limit, slot.plugin.capacity_rows(pod, table, rows), out=limit)
+        return rows, limit
+
+
+def _key(pod: Pod) -> Hashable | None:
+    signature = pod.interned
+    return None if signature is None else (signature.id, pod.pin)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBound:
+    """The need of a group, and the templates that tell whether it can fit."""
+
+    #: Members that must be placed at once.
+    need: int
+    #: The templates, and the number of members of each.
+    parts: Sequence[tuple[TemplateCapacities, Template, int]]
+    #: Members without a template: all of them may fit.
+    unlimited: int = 0
+
+    def possible(self, *, exact: bool, promised: Mapping[Template, int] = _NOTHING) -> int:
+        """Return how many members fit at most, beside pods of a template that were `promised` room.
+
+        Not `exact`: perhaps more than a look at the filters would give.
+        """
+        found = self.unlimited
+        for capacities, template, count in self.parts:
+            room = capacities.total(template, exact=exact) - promised.get(template, 0)
+            found += min(max(room, 0), count)
+        return found
+
+    def refresh(self) -> None:
+        """Include the changes of nodes until now."""
+        for capacities, _, _ in self.parts:
+            capacities.refresh()
+
+    def too_low(self, promised: Mapping[Template, int] = _NOTHING) -> bool:
+        """Whether the group cannot fit, as the nodes were at the last `refresh`."""
+        return (
+            self.possible(exact=False, promised=promised) < self.need
+            or self.possible(exact=True, promised=promised) < self.need
+        )
