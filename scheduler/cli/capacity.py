@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +19,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from simulator.offline import Capacity, Consolidation, NodeKind, NodesNeeded, World
+    from simulator.offline.documents import Kind
 
 QUESTIONS: Final = ("how_many_fit", "nodes_needed", "consolidate")
 """The options that ask, in the order of the help."""
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "how_many_fit": "Capacity",
+    "nodes_needed": "NodesNeeded",
+    "consolidate": "Consolidation",
+}
 
 MAX_SHOWN: Final = 1000
 """Rows of one table; JSON has all."""
@@ -36,6 +44,7 @@ def answer(question: str, world: World, asked: dict[str, Any], *, as_json: bool)
         click.BadParameter: a file cannot be read as a manifest.
     """
     from simulator import offline
+    from simulator.offline.documents import document
 
     found: Capacity | NodesNeeded | Consolidation
     console = wide_console()
@@ -60,15 +69,8 @@ def answer(question: str, world: World, asked: dict[str, Any], *, as_json: bool)
             show_consolidation(found, console)
         good = bool(found.emptied)
     if as_json:
-        echo_json(found)
+        click.echo(document(_KINDS[question], found))
     return good
-
-
-def echo_json(record: Any) -> None:
-    """Print a record as one line of JSON, in ASCII: nothing in it controls a terminal."""
-    from simulator.offline import to_json
-
-    click.echo(json.dumps(json.loads(to_json(record))))
 
 
 # -- input ---------------------------------------------------------------------------------------
@@ -106,11 +108,18 @@ def _manifest(file: str, option: str) -> Any:
             with suppress(json.JSONDecodeError):  # YAML in braces looks the same
                 return json.loads(text)
         check_limits(text)
-        return yaml.load(text, Loader=Loader)  # noqa: S506 - a safe loader with limits
+        documents = [each for each in yaml.load_all(text, Loader=Loader) if each is not None]
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise click.BadParameter(
             f"{file}: {one_line(str(error))}", param_hint=f"'{option}'"
         ) from error
+    if len(documents) != 1:
+        raise click.BadParameter(
+            f"{file} has {counted(len(documents), 'document')}, and the question is about one: "
+            "give it in a file of its own",
+            param_hint=f"'{option}'",
+        )
+    return documents[0]
 
 
 # -- output --------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ is who goes where, and who waits why. With --workload pods arrive, run and end. 
 same happens under another configuration, and the answer is what differs, and why.
 
 Without --config every pod counts as one of the default profile, whatever its schedulerName; with
-it only the pods of its profiles are scheduled, unless --adopt is given.
+it only the pods of its profiles are scheduled, unless --adopt is given. A bundle has a
+configuration, and what a recording has of changes that others made happens at the recorded times.
 
 \b
 Questions about capacity, one at a time:

@@ -88,13 +88,22 @@ def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
     return Scenario(
         dumps,
         plugin_dirs=tuple(asked["plugin_dirs"]),
-        adopt=asked["config"] is None if asked["adopt"] is None else asked["adopt"],
+        adopt=_adopts(dumps, asked),
         add_nodes=tuple(node_of(each) for each in asked["add_node"]),
         drop_nodes=tuple(asked["drop_node"]),
         cordon=tuple(asked["cordon"]),
         workload=workload,
         until=_until(asked["until"]),
     )
+
+
+def _adopts(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> bool:
+    """Whether every pod counts as one of the first profile: by default if no profile is known."""
+    from scheduler.bundle.reading import is_bundle
+
+    if asked["adopt"] is not None:
+        return bool(asked["adopt"])
+    return asked["config"] is None and not any(map(is_bundle, dumps))
 
 
 def _until(text: str | None) -> float | None:
@@ -244,8 +253,10 @@ def _progress(total: int) -> Iterator[Watch]:
 
 def echo(answer: Answer, output: str) -> None:
     """Print everything: `table`, `json`, `jsonl` or `csv`."""
+    from simulator.offline.documents import document
+
     if output == "json":
-        click.echo(json.dumps(_plain(answer)))
+        click.echo(document("Simulation", answer))
     elif output == "jsonl":
         for record in records(answer):
             click.echo(json.dumps(record))
@@ -255,14 +266,11 @@ def echo(answer: Answer, output: str) -> None:
         _show(answer, wide_console())
 
 
-def _plain(record: Any) -> Any:
-    from simulator.offline import to_json
-
-    return json.loads(to_json(record))
-
-
 def records(answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield one flat record for each thing that happened."""
+    """Yield one flat record for each thing that happened, after one with the version."""
+    from simulator.offline.documents import API_VERSION, plain
+
+    yield {"type": "simulation", "apiVersion": API_VERSION}
     for run in answer.runs:
         about = {"run": run.name, "seed": run.seed}
         if run.error:
@@ -272,16 +280,16 @@ def records(answer: Answer) -> Iterator[dict[str, Any]]:
             ("placed", result.placed), ("waiting", result.waiting), ("evicted", result.evicted)
         ):  # fmt: skip
             for each in found:
-                yield {"type": kind, **about, **_plain(each)}
+                yield {"type": kind, **about, **plain(each)}
         for sample in run.samples:
             yield {"type": "sample", **about, **sample}
         yield {"type": "figures", **about, **run.figures}
     for comparison in answer.comparisons:
         about = {"run": comparison.compared, "base": comparison.base, "seed": comparison.seed}
         for difference in comparison.differences:
-            yield {"type": "difference", **about, **_plain(difference)}
+            yield {"type": "difference", **about, **plain(difference)}
     for check in answer.assertions:
-        yield {"type": "assertion", **_plain(check)}
+        yield {"type": "assertion", **plain(check)}
 
 
 def _echo_csv(answer: Answer) -> None:

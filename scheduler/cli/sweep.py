@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +27,7 @@ def run(file: str, asked: Mapping[str, Any], *, as_json: bool) -> bool:
     from rich.console import Console
 
     from simulator import sweeps
+    from simulator.offline.documents import document
     from simulator.sweeps.plan import read_plan, simulated
 
     try:
@@ -51,7 +51,7 @@ def run(file: str, asked: Mapping[str, Any], *, as_json: bool) -> bool:
         for each in outcomes:
             line = {"name": each.run.name, "parameters": each.run.parameters}
             end = {"error": each.error} if each.error else {"result": each.result}
-            click.echo(json.dumps(line | end))
+            click.echo(document("SweepRun", line | end))
     else:
         show(outcomes, wide_console())
         click.echo(f"{counted(summary.total, 'run')}, {summary.reused} of them from "

@@ -227,9 +227,18 @@ class Restorer:
         assembly: Assembly,
         content: Content,
         complete: Callable[[Resource[Any], Any], None] = lambda _resource, _item: None,
+        *,
+        same_profiles: bool = True,
     ) -> None:
-        """`complete` fills in what an API server would."""
-        self._complete = complete
+        """Prepare the restoration.
+
+        Args:
+            assembly: of the world.
+            content: of the bundle.
+            complete: fills in what an API server would.
+            same_profiles: whether the pods of the world's profiles are those of the bundle's.
+        """
+        self._complete, self._same_profiles = complete, same_profiles
         self._assembly = assembly
         self._content = content
         #: Kinds that this version does not know, and how often they occur.
@@ -286,7 +295,7 @@ class Restorer:
                 continue
             info = queue.restore(pod, QueueState(record.place), record.info)
             restore_memory(self._assembly, info, record.memory, self._content.state.monotonic)
-        for info, _ in list(queue.records()):
+        for info, _ in list(queue.records()) if self._same_profiles else ():
             if info.uid not in known and info.uid not in self.under_way:
                 queue.delete(info.pod)
 
@@ -323,23 +332,34 @@ def put_object(
     Raises:
         ValueError: it is malformed.
     """
-    resource = _resource_of(tables, raw, unknown)
+    resource = resource_in(tables, raw, unknown)
     if resource is None:
         return
+    item = decoded_object(resource, raw, complete)
     try:
-        item = resource.decode(raw)
-        if not item.metadata.name:
-            raise ValueError(f"a {resource.kind} has no name")
-        complete(resource, item)
         checked(resource, item)
         tables.put(resource.plural, item)
-    except (QuantityError, msgspec.DecodeError) as error:
+    except QuantityError as error:
         raise ValueError(f"a {resource.kind} is malformed: {error}") from error
+
+
+def decoded_object(
+    resource: Resource[Any], raw: msgspec.Raw, complete: Callable[[Resource[Any], Any], None]
+) -> Any:
+    """Decode an object of a bundle. Raises ValueError if it is malformed."""
+    try:
+        item = resource.decode(raw)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"a {resource.kind} is malformed: {error}") from error
+    if not item.metadata.name:
+        raise ValueError(f"a {resource.kind} has no name")
+    complete(resource, item)
+    return item
 
 
 def remove_object(tables: Tables, raw: msgspec.Raw, unknown: dict[str, int]) -> None:
     """Remove an object that is named in a bundle, if it is there; count its kind if unknown."""
-    resource = _resource_of(tables, raw, unknown)
+    resource = resource_in(tables, raw, unknown)
     if resource is not None:
         metadata = msgspec.json.decode(raw, type=Named).metadata
         key = resource.key_of(metadata.namespace, metadata.name)
@@ -348,7 +368,8 @@ def remove_object(tables: Tables, raw: msgspec.Raw, unknown: dict[str, int]) -> 
             tables.remove(resource.plural, known)
 
 
-def _resource_of(tables: Tables, raw: msgspec.Raw, unknown: dict[str, int]) -> Resource[Any] | None:
+def resource_in(tables: Tables, raw: msgspec.Raw, unknown: dict[str, int]) -> Resource[Any] | None:
+    """Return the resource of an object of a bundle; None, and counted, if its kind is unknown."""
     head = msgspec.json.decode(raw, type=_Head)
     resource = tables.kinds.of(head.api_version, head.kind)
     if resource is None:

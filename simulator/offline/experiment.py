@@ -167,8 +167,8 @@ class Simulation:
             world.settle()
             world.scheduler.end_on_exception()
             gauge = Gauge(world, arrivals)
-            sampler = _Sampler(world, gauge, _interval(arrivals, given.until), on_sample)
-            if arrivals or given.until is not None:
+            sampler = _Sampler(world, gauge, _interval(world, arrivals, given.until), on_sample)
+            if arrivals or world.busy or given.until is not None:
                 sampler.begin()
                 result = world.run(given.until, arrivals)
             else:
@@ -212,11 +212,12 @@ class _Sampler:
             self._on_sample(sample)
 
 
-def _interval(arrivals: Sequence[Arrival], until: float | None) -> float:
+def _interval(world: World, arrivals: Sequence[Arrival], until: float | None) -> float:
     """Return the distance of samples: a part of the time in which something is known to happen."""
     if until is None:
         last = max((each.time for each in arrivals), default=0.0)
         until = last + max((each.duration or 0.0 for each in arrivals), default=0.0)
+        until = max(until, world.recorded)
     return until / SAMPLES
 
 

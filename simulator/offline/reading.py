@@ -46,21 +46,6 @@ MAX_FILES: Final = 10_000
 """In one folder."""
 _CHUNK: Final = 1 << 20
 
-DECIDED_BY: Final[Mapping[str, str]] = {
-    "persistentvolumeclaims": "pods with claims wait for them",
-    "persistentvolumes": "claims are bound to no volume that exists",
-    "storageclasses": "claims that are not bound wait, and none is provisioned",
-    "csinodes": "the number of volumes on a node is not limited",
-    "csidrivers": "storage capacity is not checked",
-    "poddisruptionbudgets": "no victim of preemption is protected",
-    "namespaces": "namespace selectors of affinity terms match no namespace",
-    "services": "the default spreading of Services does not apply",
-    "replicasets": "the default spreading of ReplicaSets does not apply",
-    "statefulsets": "the default spreading of StatefulSets does not apply",
-    "resourcequotas": "no quota defers a pod",
-}
-"""The difference that it makes when a dump has no object of a resource."""
-
 _BUILT_IN: Final = Kinds()
 
 _ORDER: Final = {"nodes": 0, "pods": 2}
@@ -194,14 +179,10 @@ class Objects:
             else:
                 yield _Source(resource, each.data, each.where)
 
-    def missing(self, needed: Iterable[str]) -> list[str]:
-        """Return a line for each resource that decides something and has no object here."""
-        known = {each.resource.plural for each in self._sources}
-        return [
-            f"no {plural} were read: {effect}"
-            for plural, effect in DECIDED_BY.items()
-            if plural in needed and plural not in known
-        ]
+    @property
+    def plurals(self) -> set[str]:
+        """The resources of built-in kinds that were read."""
+        return {each.resource.plural for each in self._sources}
 
     # -- files -----------------------------------------------------------------------------------
 

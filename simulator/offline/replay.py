@@ -41,20 +41,10 @@ from simulator.offline.bundles import (
     restore_record,
 )
 from simulator.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement
+from simulator.offline.recorded import Change, Times
 from simulator.offline.remembered import RememberedDecisions
 from simulator.offline.virtual_time import only_errors_logged
 from simulator.offline.world import World
-
-
-class _Times(msgspec.Struct):
-    time: float
-    monotonic: float
-
-
-class _Delta(_Times):
-    plural: str
-    type: DeltaType
-    object: msgspec.Raw
 
 
 class _Random(msgspec.Struct, omit_defaults=True):
@@ -64,7 +54,7 @@ class _Random(msgspec.Struct, omit_defaults=True):
     """Empty: those of the attempt before."""
 
 
-class _Attempt(_Times, rename="camel"):
+class _Attempt(Times, rename="camel"):
     seq: int
     pod: str
     uid: str
@@ -90,7 +80,7 @@ class _Failure(msgspec.Struct, rename="camel"):
     pause: float = 0.0
 
 
-class _Binding(_Times):
+class _Binding(Times):
     uid: str
     step: str
     failure: _Failure | None = None
@@ -168,21 +158,21 @@ class Replay:
     def _apply(self, path: Path, line: Line) -> Judgement | None:
         match line.section:
             case section if section == DELTA:
-                self._delta(decoded_line(path, line, _Delta))
+                self._delta(decoded_line(path, line, Change))
             case section if section == DUE:
-                self._due(decoded_line(path, line, _Times))
+                self._due(decoded_line(path, line, Times))
             case section if section == BINDING:
                 self._binding(decoded_line(path, line, _Binding))
             case section if section == ATTEMPT:
                 return self._attempt(decoded_line(path, line, _Attempt))
         return None
 
-    def _set_clock(self, times: _Times) -> None:
+    def _set_clock(self, times: Times) -> None:
         assembly = self.world.scheduler
         assembly.loop.jump(times.monotonic - self.content.state.monotonic)
         assembly.clock.set_wall(times.time)
 
-    def _delta(self, delta: _Delta) -> None:
+    def _delta(self, delta: Change) -> None:
         self._set_clock(delta)
         assembly = self.world.scheduler
         if delta.type is DeltaType.DELETED:
@@ -191,7 +181,7 @@ class Replay:
             put_object(assembly.tables, delta.object, self.unknown)
         assembly.tables.deliver(assembly.handlers)
 
-    def _due(self, times: _Times) -> None:
+    def _due(self, times: Times) -> None:
         self._set_clock(times)
         scheduling = self.world.scheduler.scheduling
         scheduling.queue.run_due()

@@ -28,11 +28,13 @@ from scheduler.engine import PodExplanation
 from scheduler.framework import Registry
 from scheduler.pages import Remedies
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
+from simulator.offline.absent import absences
 from simulator.offline.assembly import Assembly, assemble, quiet, read
 from simulator.offline.bundles import Content, Restorer, unknown_kinds
 from simulator.offline.callbacks import Deliveries, retrieve, weak
 from simulator.offline.editing import Editing, checked
 from simulator.offline.reading import Objects
+from simulator.offline.recorded import RecordedChanges
 from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
 from simulator.offline.trace import Arrival
 from simulator.offline.trial import MAX_COPIES, Trial, explain
@@ -63,6 +65,9 @@ class World(Editing):
     >>> result["default/web-2"].reason.split(". ")[0]
     '0/2 nodes are available: 2 Insufficient cpu'
     """
+
+    #: Virtual seconds that a recording has; see `load`.
+    recorded = 0.0
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, with a default
         self,
@@ -130,7 +135,8 @@ class World(Editing):
         """Read files as `Objects.read`, and build a world of them; `options` as for the class.
 
         Of a bundle (docs/bundles.md) the world has everything: objects, configuration unless
-        `config` is given, time, queue, reservations and random state.
+        `config` is given, time, queue, reservations and random state. Of a recording it also has
+        the changes that others than its scheduler made, which happen at their times.
 
         Raises:
             WorldError: a file cannot be read.
@@ -142,17 +148,19 @@ class World(Editing):
 
     @classmethod
     def _of_bundle(cls, content: Content, options: dict[str, Any]) -> Self:
-        if options.get("config") is None and options.get("configuration") is None:
+        own = options.get("config") is None and options.get("configuration") is None
+        if own:
             folders = tuple(map(str, options.pop("plugin_dirs", ())))
             configuration, registry = content.configuration(folders)
             options |= {"configuration": configuration, "registry": registry}
         world = cls(**{"start": content.state.time, **options})
-        restorer = Restorer(world._assembly, content, world.complete)
+        same = own and not world._adopt
+        restorer = Restorer(world._assembly, content, world.complete, same_profiles=same)
         restorer.restore()
         world.notes += [*content.bundle.header.left_out, *unknown_kinds(restorer.unknown)]
-        binding = world._assembly.scheduling.binding
-        for uid, attempt in restorer.under_way.items():
-            binding.under_way[uid] = attempt
+        world._assembly.scheduling.binding.under_way.update(restorer.under_way)
+        changes = RecordedChanges(content, world, world._assembly, restorer.unknown)
+        world.recorded = changes.begin(world._agenda)
         return world
 
     def copy(self) -> World:
@@ -183,7 +191,8 @@ class World(Editing):
         with no_collections():
             self.notes += objects.fill(self)
             self._tables.deliver(self._assembly.handlers)
-        self.notes += objects.missing(self._assembly.needed)
+        pods = self._tables.pods.list()
+        self.notes += absences(objects.plurals, self._assembly.needed, pods)
         self.notes += self._others()
 
     def _others(self) -> Iterator[str]:

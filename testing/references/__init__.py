@@ -18,6 +18,7 @@ from testing.references import (
     debug_pages,
     metrics,
     plugin_api,
+    simulation,
 )
 
 FILES: Final[Mapping[str, Callable[[], str]]] = {
@@ -28,6 +29,7 @@ FILES: Final[Mapping[str, Callable[[], str]]] = {
     "kubestow.schema.json": configuration.schema,
     "metrics.md": metrics.page,
     "plugin-api.md": plugin_api.page,
+    "simulate.schema.json": simulation.schema_text,
     **{
         path.relative_to(notebooks.ROOT / "docs").with_suffix(".md").as_posix(): partial(
             notebooks.page, path

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from simulator import offline
 from tests.unit.cli.command_line import Shell
+from tests.unit.config.json_schema import Validator
 
+ROOT: Final = Path(__file__).parents[3]
+SCHEMA: Final = Validator(json.loads((ROOT / "docs" / "simulate.schema.json").read_text()))
 NODES = [offline.node(f"node-{number}", cpu=4) for number in range(3)]
 
 
@@ -37,6 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "deployment.json").write_text(json.dumps(deployment))
     (tmp_path / "node.yaml").write_text(json.dumps(offline.node("more", cpu=6)))
     (tmp_path / "none.yaml").write_text("[")
+    (tmp_path / "empty.yaml").write_text("---\n")
+    one = json.dumps(owned("extra", 2))
+    (tmp_path / "two.yaml").write_text(f"---\n{one}\n---\n{one}\n")
     (tmp_path / "config.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles: [{schedulerName: other}]\n"
@@ -85,6 +91,7 @@ def test_a_question_is_answered(
     as_json = shell("simulate", *arguments, "-o", "json")
     assert as_json.code == code
     found = json.loads(as_json.out)
+    assert SCHEMA.problems(found) == []
     assert {key: found[key] for key in value} == value
     assert shell("simulate", *arguments, "-o", "json").out == as_json.out
 
@@ -101,6 +108,11 @@ def test_a_question_is_answered(
         (["dump.json", "--nodes-needed", "pod.json"], "pod.json has no manifest of a Node"),
         (["dump.json", "--how-many-fit", "node.yaml"], "node.yaml is a Node; give a Pod"),
         (["dump.json", "--how-many-fit", "none.yaml"], "none.yaml: "),
+        (
+            ["dump.json", "--how-many-fit", "two.yaml"],
+            "two.yaml has 2 documents, and the question is about one: give it in a file of its own",
+        ),
+        (["dump.json", "--nodes-needed", "empty.yaml"], "empty.yaml has 0 documents"),
         (["dump.json", "--consolidate", "--nodes-needed", "x"], "ask one at a time"),
         (["dump.json", "--config", "none.yaml"], ""),
         (["dump.json", "--consolidate", "--until", "5"], "which takes no --until"),
@@ -132,4 +144,6 @@ def test_bad_input_is_named(shell: Shell, arguments: list[str], error: str) -> N
 @pytest.mark.usefixtures("folder")
 def test_what_a_dump_lacks_is_said_beside_the_answer(shell: Shell) -> None:
     ended = shell("simulate", "dump.json")
-    assert "no persistentvolumeclaims were read: pods with claims wait for them" in ended.err
+    lines = ended.err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("not in the dump: poddisruptionbudgets (no pod is protected")

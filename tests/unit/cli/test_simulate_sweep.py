@@ -44,6 +44,7 @@ def test_the_command_prints_figures_and_goes_on_where_it_was(folder: Path, shell
     again = shell(*command, "-o", "json")
     records = [json.loads(line) for line in again.out.splitlines()]
     assert [each["name"] for each in records] == ["good-0", "bad-0"]
+    assert {each["apiVersion"] for each in records} == {"simulate.kubestow.io/v1"}
     assert records[0]["result"]["placed"] == 1
     assert "plugin example.com/Raising" in records[1]["error"]
     assert "ZeroDivisionError" in records[1]["error"]

@@ -6,13 +6,15 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from simulator import offline
 from tests.unit.cli.command_line import Shell
+from tests.unit.config.json_schema import Validator
 
+ROOT: Final = Path(__file__).parents[3]
 ZONE = "topology.kubernetes.io/zone"
 PACK = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -63,6 +65,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+SCHEMA: Final = Validator(json.loads((ROOT / "docs" / "simulate.schema.json").read_text()))
+
+
 def write(path: Path, *items: dict[str, Any]) -> None:
     path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
 
@@ -71,6 +76,7 @@ def answered(shell: Shell, *arguments: str, code: int = 0) -> dict[str, Any]:
     ended = shell("simulate", *arguments, "-o", "json")
     assert ended.code == code, ended.err
     found: dict[str, Any] = json.loads(ended.out)
+    assert SCHEMA.problems(found) == []
     return found
 
 
@@ -168,7 +174,7 @@ def test_equal_seeds_give_equal_bytes_and_other_seeds_other_workloads(shell: She
 def test_lines_and_tables_have_a_row_for_each_pod(shell: Shell) -> None:
     lines = shell("simulate", "waiting.json", "--cordon", "n-0", "-o", "jsonl").out.splitlines()
     kinds = [json.loads(each)["type"] for each in lines]
-    assert kinds == ["placed"] * 6 + ["sample", "figures"]
+    assert kinds == ["simulation"] + ["placed"] * 6 + ["sample", "figures"]
     rows = list(csv.DictReader(io.StringIO(shell("simulate", "waiting.json", "-o", "csv").out)))
     assert [each["event"] for each in rows] == ["placed"] * 6
     assert rows[0]["pod"] == "default/web-0"

@@ -94,9 +94,28 @@ class Validator:
             line for key in extra for line in self._check(expected, value[key], f"{path}.{key}")
         ]
 
-    def _items(self, expected: dict[str, Any], value: Any, path: str, _: Any) -> list[str]:
-        each = enumerate(value) if isinstance(value, list) else ()
-        return [line for i, one in each for line in self._check(expected, one, f"{path}[{i}]")]
+    def _minItems(self, expected: int, value: Any, _: str, __: Any) -> bool:  # noqa: N802
+        return not isinstance(value, list) or len(value) >= expected
+
+    def _maxItems(self, expected: int, value: Any, _: str, __: Any) -> bool:  # noqa: N802
+        return not isinstance(value, list) or len(value) <= expected
+
+    def _prefixItems(  # noqa: N802
+        self, expected: list[dict[str, Any]], value: Any, path: str, _: Any
+    ) -> list[str]:
+        pairs = enumerate(zip(expected, value, strict=False)) if isinstance(value, list) else ()
+        return [line for i, (one, item) in pairs for line in self._check(one, item, f"{path}[{i}]")]
+
+    def _items(self, expected: Any, value: Any, path: str, schema: dict[str, Any]) -> list[str]:
+        first = len(schema.get("prefixItems", ()))
+        rest = value[first:] if isinstance(value, list) else []
+        if expected is False:
+            return [f"{path}: items"] if rest else []
+        return [
+            line
+            for i, one in enumerate(rest, first)
+            for line in self._check(expected, one, f"{path}[{i}]")
+        ]
 
     def _anyOf(self, expected: list[Any], value: Any, path: str, _: Any) -> list[str]:  # noqa: N802
         tries = [self._check(one, value, path) for one in expected]

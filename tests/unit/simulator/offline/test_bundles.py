@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,59 +14,26 @@ from scheduler.bundle.writing import BundleWriter
 from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
+from tests.unit.simulator.offline.bundle_files import (
+    ATTEMPT,
+    CONFIGURATION,
+    STATE,
+    Line,
+    change,
+    small,
+    stored,
+    write_bundle,
+)
 
-Line = tuple[str, Any]
-CONFIGURATION: Final = {
-    "configuration": {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-    }
-}
-STATE: Final = {"time": 1e9, "monotonic": 50.0, "random": [3, [*range(1, 625), 1], None]}
-ATTEMPT: Final = {
-    "time": 1e9, "monotonic": 51.0, "now": 1e9, "seq": 1, "pod": "default/web", "uid": "web-uid",
-    "random": {"position": 1}, "rotation": 0,
-    "outcome": {"node": "n", "evaluated": 1, "feasible": 1},
-}  # fmt: skip
 HUGE: Final = 10**30
+Write = Callable[..., Path]
 DEEP: Final = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
-def small(*stream: Line, **changes: Any) -> list[Line]:
-    """Return the lines of a file with one node and one pending pod."""
-    sections: dict[str, Any] = {
-        "configuration": [CONFIGURATION],
-        "state": [STATE],
-        "row": [{"node": "n", "pods": []}],
-        "object": [_object(offline.node("n", cpu=4)), _object(offline.pod("web", cpu=1))],
-        "queue": [{"pod": "default/web", "uid": "web-uid", "place": "active"}],
-    } | changes
-    return [*((name, each) for name, found in sections.items() for each in found), *stream]
-
-
-def _object(made: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {"uid": f"{made['metadata']['name']}-uid", **made["metadata"]}
-    if made["kind"] == "Pod":
-        metadata.setdefault("namespace", "default")
-        made = {**made, "spec": {**made["spec"], "schedulerName": "kubestow"}}
-    return {**made, "metadata": metadata}
-
-
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[list[Line]], Path]:
+def write(tmp_path: Path) -> Write:
     """Return a function that writes lines as a file, a recording if it has a stream."""
-
-    def write(lines: list[Line], kind: str = "Recording") -> Path:
-        writer = BundleWriter(Header(api_version=API_VERSION, kind=kind, version="9.9"))
-        pieces = [writer.begin(), *(writer.add(*line) for line in lines), writer.end()]
-        path = tmp_path / "file"
-        path.write_bytes(b"".join(pieces))
-        return path
-
-    return write
-
-
-Write = Callable[..., Path]
+    return partial(write_bundle, tmp_path / "file")
 
 
 def judged(path: Path) -> list[Judgement]:
@@ -115,11 +83,11 @@ def test_an_attempt_that_cannot_be_judged_says_why(
 
 def test_kinds_of_a_later_version_are_counted_and_skipped(write: Write) -> None:
     strange = {"apiVersion": "later.k8s.io/v3", "kind": "Thing", "metadata": {"name": "x"}}
-    path = write(small(("delta", _delta(strange)), ("attempt", ATTEMPT), ("later", {"x": 1})))
+    path = write(small(change(strange, plural="things"), ("attempt", ATTEMPT), ("later", {"x": 1})))
     with Replay.of(path) as replay:
         assert [each.result for each in replay.run()] == ["reproduced"]
         assert replay.unknown == {"later.k8s.io/v3 Thing": 1}
-    known = [_object(offline.node("n", cpu=4)), _object(offline.pod("web", cpu=1))]
+    known = [stored(offline.node("n", cpu=4)), stored(offline.pod("web", cpu=1))]
     path = write(small(object=[*known, strange]), kind="Bundle")
     with offline.World.load(path) as world:
         assert "later.k8s.io/v3 Thing: 1 skipped, since this version knows no such objects" in (
@@ -129,13 +97,9 @@ def test_kinds_of_a_later_version_are_counted_and_skipped(write: Write) -> None:
         assert world.placements() == {"default/web": "n"}
 
 
-def _delta(made: Mapping[str, Any], kind: str = "ADDED") -> dict[str, Any]:
-    return {"time": 1e9, "monotonic": 50.5, "plural": "things", "type": kind, "object": made}
-
-
 def test_a_recorded_change_is_applied_before_the_attempt_that_saw_it(write: Write) -> None:
-    full = _delta(_object(offline.node("n", cpu=0)), "MODIFIED") | {"plural": "nodes"}
-    (found,) = judged(write(small(("delta", full), ("attempt", ATTEMPT))))
+    full = change(stored(offline.node("n", cpu=0)), "MODIFIED", "nodes")
+    (found,) = judged(write(small(full, ("attempt", ATTEMPT))))
     assert found.result == "different"
     assert "node was n, here none" in found.why
 
@@ -167,7 +131,7 @@ MALFORMED: Final[dict[str, list[Line]]] = {
     "a state of another type": small(state=[STATE | {"time": "noon"}]),
     "a row of another type": small(row=[{"node": 7}]),
     "a nameless object": small(object=[{"apiVersion": "v1", "kind": "Pod", "metadata": {}}]),
-    "an amount that is none": small(object=[_object(offline.node("n", cpu="many"))]),
+    "an amount that is none": small(object=[stored(offline.node("n", cpu="many"))]),
     "a place that is none": small(queue=[{"pod": "default/web", "uid": "web-uid", "place": "x"}]),
     "a queue record of another type": small(
         queue=[

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -21,6 +22,7 @@ NESTED_MERGES = "\n".join(
     f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" if i else "a0: &a0 {x: 1}"
     for i in range(12)
 )
+CLAIM: Final = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
 
 
@@ -91,13 +93,58 @@ def test_finished_pods_do_not_count(tmp_path: Path) -> None:
 
 def test_unknown_and_missing_kinds_are_said_once(tmp_path: Path) -> None:
     path = tmp_path / "dump.json"
-    path.write_text(json.dumps(listed(NODE, DEPLOYMENT, DEPLOYMENT)))
+    pod = offline.pod(labels={"app": "web"}, spec={"volumes": [CLAIM]})
+    path.write_text(json.dumps(listed(NODE, DEPLOYMENT, DEPLOYMENT, pod)))
     with offline.World.load(path) as world:
-        assert (
-            "apps/v1 Deployment: 2 skipped, since scheduling reads no such objects" in world.notes
-        )
-        assert any(each.startswith("no storageclasses were read: ") for each in world.notes)
-        assert len(world.notes) == len(set(world.notes))
+        skipped, absent = world.notes
+    assert skipped == "apps/v1 Deployment: 2 skipped, since scheduling reads no such objects"
+    kinds = [each.split(" (")[0] for each in absent.removeprefix("not in the dump: ").split("), ")]
+    assert kinds == [
+        "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
+        "poddisruptionbudgets", "services", "resourcequotas",
+    ]  # fmt: skip
+
+
+def selecting_namespaces() -> dict[str, Any]:
+    term = {"topologyKey": "zone", "namespaceSelector": {}}
+    preferred = {"weight": 1, "podAffinityTerm": term}
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+    return offline.pod(spec={"affinity": affinity})
+
+
+def owned(kind: str) -> dict[str, Any]:
+    pod = offline.pod()
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "1", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "more"),
+    [
+        (offline.pod(), []),
+        (selecting_namespaces(), ["namespaces"]),
+        (owned("ReplicaSet"), ["replicasets"]),
+        (owned("StatefulSet"), ["statefulsets"]),
+        (owned("Job"), []),
+    ],
+)
+def test_kinds_that_decide_about_no_pod_are_not_missed(
+    tmp_path: Path, pod: dict[str, Any], more: list[str]
+) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(NODE, pod)))
+    with offline.World.load(path) as world:
+        (said,) = world.notes
+    found = re.findall(r"(\w+) \(", said)
+    assert sorted(found) == sorted(["poddisruptionbudgets", "resourcequotas", *more])
+
+
+def test_nothing_is_missed_without_pods(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(NODE)))
+    with offline.World.load(path) as world:
+        assert world.notes == []
 
 
 def bad_node() -> dict[str, Any]:
