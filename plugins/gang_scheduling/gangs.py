@@ -10,13 +10,31 @@ Invariant: a held member is one that PreEnqueue rejected last. Deadlines are mon
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Final
 
-from plugins.gang_scheduling.messages import why_held
+from plugins.gang_scheduling.messages import (
+    CONFLICT,
+    GROUP_CONFLICT,
+    IGNORED,
+    INVALID_ANNOTATION,
+    INVALID_GROUP,
+    MAY_NOT_LIST,
+    NOT_SERVED,
+    OF_GROUP,
+    why_held,
+)
 from scheduler.api.pod import Pod
-from scheduler.api.pod_groups import POD_GROUPS, PodGroup
+from scheduler.api.pod_groups import (
+    NATIVE_POD_GROUPS,
+    POD_GROUP_LABEL,
+    POD_GROUPS,
+    NativePodGroup,
+    PodGroup,
+)
+from scheduler.api.storage import ObjectReference
 from scheduler.framework import Handle
-from scheduler.groups import Group, GroupKey, MemberState, PodGroups
+from scheduler.groups import Group, GroupKey, GroupTerms, MemberState, PodGroups, Source, key_of
 
 SUCCEEDED: Final = "Succeeded"
 
@@ -57,7 +75,8 @@ class Gangs:
         self._next_due: float | None = None
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod_changed)
-        subscriptions.on_object(POD_GROUPS, self._object_changed)
+        for resource in (POD_GROUPS, *NATIVE_POD_GROUPS):
+            subscriptions.on_object(resource, partial(self._object_changed, resource))
         subscriptions.on_time(self)
 
     # -- PreEnqueue ------------------------------------------------------------------------------
@@ -73,7 +92,7 @@ class Gangs:
             self._left(before, pod.uid)
         if group is None:
             return ""
-        text = "" if self._unserved(group) else why_held(group)
+        text = self._why_without_object(group) if group.terms is None else why_held(group)
         held = self._held.setdefault(group.key, {})
         if not text:
             held.pop(pod.uid, None)
@@ -83,9 +102,19 @@ class Gangs:
             self._plan(self._renew, group.key, UNSERVED_SECONDS)
         return text
 
-    def _unserved(self, group: Group) -> bool:
-        """Whether the API server has no PodGroups at all: a label alone cannot hold a pod."""
-        return group.terms is None and not self._handle.serves(POD_GROUPS)
+    def _why_without_object(self, group: Group) -> str:
+        """Return why a group without an object waits.
+
+        Where the API server has no PodGroups at all, a label alone holds no pod; a field does, as
+        only an API server that knows of groups stores it.
+        """
+        native = group.key.source is Source.NATIVE
+        resources = NATIVE_POD_GROUPS if native else (POD_GROUPS,)
+        if not any(map(self._handle.serves, resources)):
+            return NOT_SERVED.format(key=group.key) if native else ""
+        if not self._handle.may("list", resources[-1]):
+            return MAY_NOT_LIST.format(key=group.key, of=OF_GROUP[group.key.source])
+        return why_held(group)
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -103,6 +132,8 @@ class Gangs:
             return
         changed = groups.observe(new, ours=new.spec.scheduler_name in self.profiles)
         group = groups.of(new.uid)
+        if old is None and group is not None:
+            self._report_conflict(new, group)
         if before is not None and before is not group:
             self._left(before, new.uid)
         # PreEnqueue may have seen it first; it cannot requeue other pods while it runs.
@@ -141,15 +172,54 @@ class Gangs:
             held.pop(uid, None)
         self._changed(group)
 
-    def _object_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+    def _object_changed(
+        self,
+        resource: str,
+        old: PodGroup | NativePodGroup | None,
+        new: PodGroup | NativePodGroup | None,
+    ) -> None:
         if new is not None:
-            self._changed(self.groups.set_object(new))
+            known = self.groups.get(key_of(new))
+            before = None if known is None else known.terms
+            group = self.groups.set_object(new, resource)
+            self._report_faults(group, before)
+            self._changed(group)
         elif old is not None:
-            group = self.groups.remove_object(old)
-            if group is not None:
-                self._changed(group)
+            remaining = self.groups.remove_object(old)
+            if remaining is not None:
+                self._changed(remaining)
             else:
-                self._forget(GroupKey(old.metadata.namespace, old.metadata.name))
+                self._forget(key_of(old))
+
+    def _report_faults(self, group: Group, before: GroupTerms | None) -> None:
+        """Record in Events what is wrong with an object, if it was not so before."""
+        terms = group.terms
+        assert terms is not None
+        if terms.refused and (before is None or before.refused != terms.refused):
+            self.record(group, "Warning", INVALID_GROUP, terms.refused)
+        for fault in terms.ignored:
+            if before is None or fault not in before.ignored:
+                self.record(group, "Warning", INVALID_ANNOTATION, IGNORED.format(fault=fault))
+
+    def _report_conflict(self, pod: Pod, group: Group) -> None:
+        """Record an Event on a pod whose field and label name different groups."""
+        label = pod.metadata.labels.get(POD_GROUP_LABEL)
+        if group.key.source is Source.CRD or label in (None, group.key.name):
+            return
+        note = CONFLICT.format(field=group.key.name, label=POD_GROUP_LABEL, other=label)
+        self._handle.events.record(pod, "Warning", GROUP_CONFLICT, "Scheduling", note)
+
+    def record(self, group: Group, kind: str, reason: str, note: str) -> None:
+        """Record an Event on the object of a group."""
+        assert group.terms is not None
+        about = ObjectReference(
+            api_version=group.terms.resource.rpartition("/")[0],
+            kind="PodGroup",
+            namespace=group.key.namespace,
+            name=group.key.name,
+            uid=group.terms.uid,
+        )
+        self._handle.events.record(about, kind, reason, "Scheduling", note)
 
     def _changed(self, group: Group) -> None:
         """Let members in, or hold them, as the group says now."""

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.groups import Group
+from scheduler.groups import Group, Source
 
 WAITING: Final = "WaitingForGang"
 """Reason of the condition PodScheduled while a pod waits for other members, or for the object."""
 
 GANG_SCHEDULED: Final = "GangScheduled"
 FAILED_SCHEDULING: Final = "FailedScheduling"
+INVALID_ANNOTATION: Final = "InvalidAnnotation"
+INVALID_GROUP: Final = "InvalidPodGroup"
 """Reasons of Events on the PodGroup."""
 
-NO_OBJECT: Final = "pod group {key}: there is no such PodGroup"
+GROUP_CONFLICT: Final = "GroupConflict"
+"""Reason of an Event on a pod."""
+
+NO_OBJECT: Final = "pod group {key}: there is no such PodGroup{of}"
+OF_GROUP: Final = {
+    Source.CRD: " of scheduling.x-k8s.io",
+    Source.NATIVE: " of scheduling.k8s.io",
+}
+NOT_SERVED: Final = (
+    "pod group {key}: the API server does not serve PodGroups of scheduling.k8s.io, to which "
+    "spec.schedulingGroup belongs"
+)
+MAY_NOT_LIST: Final = "pod group {key}: kubestow may not list PodGroups{of}"
+CONFLICT: Final = (
+    "spec.schedulingGroup names the group {field}, and the label {label} names {other}: the field "
+    "counts"
+)
+IGNORED: Final = "{fault}; the annotation is ignored"
 REFUSED: Final = "pod group {key}: {why}"
 TWO_PROFILES: Final = (
     "pod group {key}: its pods have the schedulerNames {names}; all of them need the same one"
@@ -29,7 +48,7 @@ def why_held(group: Group) -> str:
         return ""
     key, terms = group.key, group.terms
     if terms is None:
-        return NO_OBJECT.format(key=key)
+        return NO_OBJECT.format(key=key, of=OF_GROUP[key.source])
     if terms.refused:
         return REFUSED.format(key=key, why=terms.refused)
     if len(group.profiles) > 1:

@@ -1,6 +1,7 @@
 """GangScheduling: the pods of a PodGroup start together or not at all.
 
-Reads PodGroups of `scheduling.x-k8s.io/v1alpha1` and the label `scheduling.x-k8s.io/pod-group`.
+Reads PodGroups of `scheduling.x-k8s.io`, to which a label joins pods, and those of
+`scheduling.k8s.io`, to which `spec.schedulingGroup` does, wherever the API server has them.
 PreEnqueue holds the members until the group has an object and enough of them; the scheduler then
 tries all of them in one cycle (`scheduler.framework.grouping`). Nobody waits at Permit, so groups
 do not block each other. docs/gang-scheduling.md describes it for users.
@@ -15,8 +16,7 @@ from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import FAILED_SCHEDULING, GANG_SCHEDULED, WAITING, why_held
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
-from scheduler.api.pod_groups import POD_GROUPS, PodGroup
-from scheduler.api.storage import ObjectReference
+from scheduler.api.pod_groups import NATIVE_POD_GROUPS, POD_GROUPS, NativePodGroup, PodGroup
 from scheduler.framework import (
     ClusterEventWithHint,
     Code,
@@ -39,8 +39,14 @@ class GangScheduling:
     name: ClassVar[str] = plugin_names.GANG_SCHEDULING
     #: Which members are assumed is known to this instance only.
     restart_on_change: ClassVar[bool] = True
-    required_resources: ClassVar[tuple[str, ...]] = (POD_GROUPS,)
-    resource_types: ClassVar[Mapping[str, type[Named]]] = {POD_GROUPS: PodGroup}
+    required_resources: ClassVar[tuple[str, ...]] = (POD_GROUPS, *NATIVE_POD_GROUPS)
+    optional_resources: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        NATIVE_POD_GROUPS, "pods with spec.schedulingGroup wait"
+    )
+    resource_types: ClassVar[Mapping[str, type[Named]]] = {
+        POD_GROUPS: PodGroup,
+        **dict.fromkeys(NATIVE_POD_GROUPS, NativePodGroup),
+    }
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         self._handle = handle
@@ -119,22 +125,11 @@ class GangScheduling:
         before = self.gangs.failed.pop(known.key, None)
         if outcome.scheduled:
             note = f"{outcome.fit} pods have a node and are bound together"
-            self._record(known, "Normal", GANG_SCHEDULED, note)
+            self.gangs.record(known, "Normal", GANG_SCHEDULED, note)
             return
         self.gangs.failed[known.key] = outcome.message
         if outcome.message != before:
-            self._record(known, "Warning", FAILED_SCHEDULING, outcome.message)
-
-    def _record(self, group: Group, kind: str, reason: str, note: str) -> None:
-        assert group.terms is not None
-        about = ObjectReference(
-            api_version="scheduling.x-k8s.io/v1alpha1",
-            kind="PodGroup",
-            namespace=group.key.namespace,
-            name=group.key.name,
-            uid=group.terms.uid,
-        )
-        self._handle.events.record(about, kind, reason, "Scheduling", note)
+            self.gangs.record(known, "Warning", FAILED_SCHEDULING, outcome.message)
 
 
 def _counted(group: Group) -> str:

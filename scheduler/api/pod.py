@@ -299,6 +299,13 @@ class PodSchedulingGate(Value, frozen=True):
     name: str = ""
 
 
+class PodSchedulingGroup(Value, frozen=True):
+    """`spec.schedulingGroup`: the PodGroup of `scheduling.k8s.io` that the pod is a member of."""
+
+    #: In the namespace of the pod.
+    pod_group_name: str = ""
+
+
 class PodResourceClaim(Value, frozen=True):
     """`spec.resourceClaims[]`."""
 
@@ -322,6 +329,7 @@ class PodSpec(Object):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
     overhead: ResourceList = {}

@@ -1,4 +1,10 @@
-"""PodGroup of `scheduling.x-k8s.io/v1alpha1`, the custom resource of the Coscheduling plugin."""
+"""PodGroups, in their two spellings.
+
+`scheduling.x-k8s.io/v1alpha1` is the custom resource of the Coscheduling plugin; a label joins its
+pods. `scheduling.k8s.io` is built into API servers from 1.36 on, behind feature gates; a field of
+the pod's spec names its group. It has the versions v1alpha2 (1.36) and v1beta1 (1.37), whose
+fields for scheduling differ in `disruptionMode` only.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,16 @@ from typing import Final
 
 import msgspec
 
-from scheduler.api.meta import Named, Object
+from scheduler.api.meta import Condition, Named, Object, Value
 
 POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
-"""The resource, as plugins name it in `required_resources`."""
+"""The custom resource, as plugins name it in `required_resources`."""
+
+NATIVE_POD_GROUPS: Final = (
+    "scheduling.k8s.io/v1alpha2/podgroups",
+    "scheduling.k8s.io/v1beta1/podgroups",
+)
+"""The built-in resource in its versions, the newest last; an API server may serve both."""
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 """Label of a pod with the name of its group, which is in the same namespace."""
@@ -26,3 +38,63 @@ class PodGroup(Named):
     """A group of pods. `minResources` and `scheduleTimeoutSeconds` have no use here."""
 
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+
+
+class Presence(Value, frozen=True):
+    """A struct without fields, whose presence is what counts."""
+
+
+class GangPolicy(Value, frozen=True):
+    """`spec.schedulingPolicy.gang`."""
+
+    #: Number of pods that start together or not at all; may change from v1beta1 on.
+    min_count: int = 0
+
+
+class SchedulingPolicy(Value, frozen=True):
+    """`spec.schedulingPolicy`, of which exactly one is set."""
+
+    basic: Presence | None = None
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Value, frozen=True):
+    """`spec.schedulingConstraints.topology[]`: all pods in one domain of this node label."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Value, frozen=True):
+    """`spec.schedulingConstraints`."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class DisruptionMode(Value, frozen=True):
+    """`spec.disruptionMode` of v1beta1, of which one is set; v1alpha2 has Pod or PodGroup."""
+
+    single: Presence | None = None
+    all: Presence | None = None
+
+
+class NativePodGroupSpec(Object):
+    """`spec`."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: str | DisruptionMode | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class NativePodGroupStatus(Object):
+    """`status`."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class NativePodGroup(Named):
+    """A group of pods in the API server's own spelling."""
+
+    spec: NativePodGroupSpec = msgspec.field(default_factory=NativePodGroupSpec)
+    status: NativePodGroupStatus = msgspec.field(default_factory=NativePodGroupStatus)

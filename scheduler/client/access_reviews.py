@@ -20,6 +20,9 @@ from scheduler.client.rest import ApiClient
 _API_VERSION: Final = "authorization.k8s.io/v1"
 _NOT_FOUND: Final = 404
 
+MAX_VERSIONS: Final = 16
+"""Versions of a group that are looked at; real ones have three at most."""
+
 R = TypeVar("R")
 
 
@@ -76,6 +79,14 @@ class _AccessReview(Object):
     status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
 
 
+class _Version(Object):
+    version: str = ""
+
+
+class _Group(Object):
+    versions: tuple[_Version, ...] = ()
+
+
 class _ServedResource(Object):
     name: str = ""
 
@@ -86,6 +97,7 @@ class _ServedResources(Object):
 
 _rules_review = msgspec.json.Decoder(_RulesReview)
 _access_review = msgspec.json.Decoder(_AccessReview)
+_group = msgspec.json.Decoder(_Group)
 _served_resources = msgspec.json.Decoder(_ServedResources)
 
 
@@ -134,17 +146,28 @@ async def review_access_of(
     return (await _review(client, "SubjectAccessReview", spec, _access_review)).status.allowed
 
 
-async def served_resources(client: ApiClient, group: str, version: str = "v1") -> frozenset[str]:
-    """Return plurals and subresources that the API server has in a group; none if it lacks it."""
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+async def served_resources(client: ApiClient, group: str) -> frozenset[str]:
+    """Return plurals and subresources that the API server has in any version of a group."""
+    known = await _discovered(client, f"/apis/{group}", _group, "APIGroup")
+    found: set[str] = set()
+    for each in known.versions[:MAX_VERSIONS] if known is not None else ():
+        path = f"/apis/{group}/{each.version}"
+        listed = await _discovered(client, path, _served_resources, "APIResourceList")
+        found.update(one.name for one in (listed.resources if listed is not None else ()))
+    return frozenset(found)
+
+
+async def _discovered(
+    client: ApiClient, path: str, decoder: msgspec.json.Decoder[R], kind: str
+) -> R | None:
+    """Return a document of discovery; None if the API server lacks what it is about."""
     try:
         response = await client.request("GET", path)
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise
-        return frozenset()
-    found = _decoded(_served_resources, "GET", path, "APIResourceList", response.body)
-    return frozenset(each.name for each in found.resources)
+        return None
+    return _decoded(decoder, "GET", path, kind, response.body)
 
 
 async def _review(

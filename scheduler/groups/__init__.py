@@ -6,10 +6,18 @@ hears of pods and of PodGroup objects, and gates pods by what it says.
 
 from __future__ import annotations
 
-from scheduler.groups.group import Counts, Group, GroupKey
+from scheduler.groups.group import Counts, Group
 from scheduler.groups.members import MEMBER_TRANSITIONS, MemberEvent, MemberState
 from scheduler.groups.registry import PodGroups
-from scheduler.groups.terms import MAX_MEMBERS, GroupTerms, group_name, terms_of
+from scheduler.groups.terms import (
+    MAX_MEMBERS,
+    GroupKey,
+    GroupTerms,
+    Source,
+    group_of,
+    key_of,
+    terms_of,
+)
 
 __all__ = [
     "MAX_MEMBERS",
@@ -21,6 +29,8 @@ __all__ = [
     "MemberEvent",
     "MemberState",
     "PodGroups",
-    "group_name",
+    "Source",
+    "group_of",
+    "key_of",
     "terms_of",
 ]

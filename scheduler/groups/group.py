@@ -15,18 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scheduler.groups.members import MemberEvent, MemberState, next_state
-from scheduler.groups.terms import GroupTerms
-
-
-class GroupKey(NamedTuple):
-    """The name of a group."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        """Return `namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+from scheduler.groups.terms import GroupKey, GroupTerms
 
 
 class Counts(NamedTuple):

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scheduler.api.pod import Pod
-from scheduler.api.pod_groups import PodGroup
-from scheduler.groups.group import Group, GroupKey
+from scheduler.api.pod_groups import POD_GROUPS, NativePodGroup, PodGroup
+from scheduler.groups.group import Group
 from scheduler.groups.members import MemberEvent, MemberState
-from scheduler.groups.terms import group_name, terms_of
+from scheduler.groups.terms import GroupKey, group_of, is_older, key_of, terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,27 @@ class PodGroups:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def set_object(self, podgroup: PodGroup) -> Group:
-        """Handle the addition or update of a PodGroup object."""
-        group = self._group(GroupKey(podgroup.metadata.namespace, podgroup.metadata.name))
-        group.set_terms(terms_of(podgroup))
+    def set_object(self, podgroup: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Group:
+        """Handle the addition or update of a PodGroup object, as a list or watch shows it.
+
+        Of an object that the API server shows in two versions, the newer one counts.
+        """
+        group = self._group(key_of(podgroup))
+        terms, known = terms_of(podgroup, resource), group.terms
+        if known is None or known.uid != terms.uid or not is_older(resource, known.resource):
+            group.set_terms(terms)
         return group
 
-    def remove_object(self, podgroup: PodGroup) -> Group | None:
-        """Handle the deletion of a PodGroup object; return its group if it has members left."""
-        group = self._groups.get(GroupKey(podgroup.metadata.namespace, podgroup.metadata.name))
+    def remove_object(self, podgroup: PodGroup | NativePodGroup) -> Group | None:
+        """Handle the deletion of a PodGroup object; return its group if it has members left.
+
+        The deletion of an object that has a successor already changes nothing.
+        """
+        group = self._groups.get(key_of(podgroup))
         if group is None:
             return None
-        group.set_terms(None)
+        if group.terms is not None and group.terms.uid == podgroup.metadata.uid:
+            group.set_terms(None)
         return None if self._forget_if_empty(group) else group
 
     # -- pods ------------------------------------------------------------------------------------
@@ -73,17 +82,17 @@ class PodGroups:
         `ours`: whether this process schedules pods of its schedulerName. A pending pod whose label
         changed moves to another group; a pod with a node stays where it was.
         """
-        uid, name = pod.metadata.uid, group_name(pod)
+        uid, key = pod.metadata.uid, group_of(pod)
         known = self._group_of.get(uid)
-        if known is None and not name:
+        if known is None and key is None:
             return None
-        if known is not None and not self._stays(known, pod, name):
+        if known is not None and not self._stays(known, uid, key):
             self.forget(uid)
             known = None
         if known is None:
-            if not name:
+            if key is None:
                 return None
-            known = self._group(GroupKey(pod.metadata.namespace, name))
+            known = self._group(key)
         moved = known.apply(uid, _event(pod, ours=ours), pod.spec.scheduler_name)
         self._group_of[uid] = known
         return known if moved else None
@@ -110,10 +119,10 @@ class PodGroups:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _stays(self, group: Group, pod: Pod, name: str) -> bool:
-        state = group.state(pod.metadata.uid)
+    def _stays(self, group: Group, uid: str, key: GroupKey | None) -> bool:
+        state = group.state(uid)
         settled = state is MemberState.BOUND or state is MemberState.RESERVED
-        return settled or group.key == (pod.metadata.namespace, name)
+        return settled or group.key == key
 
     def _group(self, key: GroupKey) -> Group:
         group = self._groups.get(key)

@@ -1,44 +1,218 @@
 """Terms of a group: the demands of its PodGroup object, and what is wrong with them.
 
 An object that contradicts itself is never half applied: either a field has one documented reading,
-or the group is refused with a text for its pods.
+or the group is refused with a text for its pods. Annotations that cannot be read are ignored, and
+`GroupTerms.ignored` says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from scheduler.api.pod import Pod
-from scheduler.api.pod_groups import POD_GROUP_LABEL, PodGroup
+from scheduler.api.pod_groups import (
+    NATIVE_POD_GROUPS,
+    POD_GROUP_LABEL,
+    POD_GROUPS,
+    DisruptionMode,
+    NativePodGroup,
+    NativePodGroupSpec,
+    PodGroup,
+)
+from scheduler.text.names import is_qualified_name
 
 MAX_MEMBERS: Final = 10_000
 """Pods that one decision may be about: it holds up all others meanwhile."""
 
-TOO_MANY: Final = "spec.minMember is {minimum}; at most {limit} pods can start together"
+MAX_LEVELS: Final = 8
+"""Topology levels that a group may prefer."""
+
+TOPOLOGY_REQUIRED: Final = "kubestow.io/topology-required"
+TOPOLOGY_PREFERRED: Final = "kubestow.io/topology-preferred"
+DISRUPTION: Final = "kubestow.io/disruption"
+
+TOO_MANY: Final = "{field} is {minimum}; at most {limit} pods can start together"
+NO_POLICY: Final = "spec.schedulingPolicy has neither basic nor gang"
+TWO_POLICIES: Final = "spec.schedulingPolicy has both basic and gang"
+TWO_KEYS: Final = (
+    "it requires one domain of the node label {one} and, by another field or annotation, of {other}"
+)
+NO_LABEL_KEY: Final = 'annotation {name}: "{value}" is not the key of a node label'
+TOO_MANY_LEVELS: Final = "annotation {name} has more than {limit} keys"
+NO_DISRUPTION: Final = 'annotation {name}: "{value}" is neither PodGroup nor Pod'
+SHOWN: Final = 100
+"""Characters of an unreadable annotation in texts."""
+
+
+class Source(Enum):
+    """The spelling of a group; groups of equal names in both are two groups."""
+
+    #: `scheduling.x-k8s.io`, joined by a label.
+    CRD = "CRD"
+    #: `scheduling.k8s.io`, joined by `spec.schedulingGroup`.
+    NATIVE = "Native"
+
+
+class GroupKey(NamedTuple):
+    """The name of a group."""
+
+    namespace: str
+    name: str
+    source: Source = Source.CRD
+
+    def __str__(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTerms:
     """The demands of one version of a PodGroup object."""
 
-    #: Number of members that start together or not at all, 1 or more.
+    #: Number of members that start together or not at all; 0: each starts for itself.
     minimum: int
     #: Of the object: a new object of the same name is another group.
     uid: str = ""
     #: Why no pod of the group can be scheduled; empty if the terms can be met.
     refused: str = ""
+    #: The resource of the object, `group/version/plural`.
+    resource: str = POD_GROUPS
+    #: The priority of the group; None: that of its members.
+    priority: int | None = None
+    #: Whether the group must not preempt, whatever its members may.
+    never_preempts: bool = False
+    #: Node label of which all members must be in one domain; empty: anywhere.
+    required_key: str = ""
+    #: Node labels of which the members should be in as few domains as possible, narrowest first.
+    preferred_keys: tuple[str, ...] = ()
+    #: Whether evicting one member means evicting all of them.
+    whole: bool = True
+    #: What could not be read, and was left out.
+    ignored: tuple[str, ...] = ()
 
 
-def terms_of(group: PodGroup) -> GroupTerms:
-    """Read a PodGroup object. A minimum below 1 counts as 1, as Coscheduling reads it."""
-    minimum = max(group.spec.min_member, 1)
-    refused = ""
-    if minimum > MAX_MEMBERS:
-        refused = TOO_MANY.format(minimum=minimum, limit=MAX_MEMBERS)
-    return GroupTerms(minimum, group.metadata.uid, refused)
+def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> GroupTerms:
+    """Read a PodGroup object; `resource` is what it was read from.
+
+    A `minMember` below 1 counts as 1, as Coscheduling reads it.
+    """
+    read = _Annotations(group.metadata.annotations)
+    required, preferred = read.required(), read.preferred()
+    whole = read.whole()
+    uid = group.metadata.uid
+    if isinstance(group, PodGroup):
+        return GroupTerms(
+            minimum=max(group.spec.min_member, 1),
+            uid=uid,
+            refused=_too_many("spec.minMember", group.spec.min_member),
+            resource=resource,
+            required_key=required,
+            preferred_keys=preferred,
+            whole=True if whole is None else whole,
+            ignored=tuple(read.faults),
+        )
+    spec = group.spec
+    gang = spec.scheduling_policy.gang
+    constraints = spec.scheduling_constraints
+    keys = [each.key for each in constraints.topology] if constraints is not None else []
+    keys = list(dict.fromkeys([*filter(None, keys), *filter(None, [required])]))
+    return GroupTerms(
+        minimum=0 if gang is None else max(gang.min_count, 1),
+        uid=uid,
+        refused=_refused(spec, keys),
+        resource=resource,
+        priority=spec.priority,
+        never_preempts=spec.preemption_policy == "Never",
+        required_key=keys[0] if keys else "",
+        preferred_keys=preferred,
+        whole=_declared_whole(spec) if whole is None else whole,
+        ignored=tuple(read.faults),
+    )
 
 
-def group_name(pod: Pod) -> str:
-    """Return the name of the group that the pod says it belongs to; empty for none."""
-    return pod.metadata.labels.get(POD_GROUP_LABEL, "")
+def _refused(spec: NativePodGroupSpec, keys: list[str]) -> str:
+    policy = spec.scheduling_policy
+    if policy.gang is None:
+        if policy.basic is None:
+            return NO_POLICY
+    elif policy.basic is not None:
+        return TWO_POLICIES
+    if len(keys) > 1:
+        return TWO_KEYS.format(one=keys[0], other=keys[1])
+    minimum = 0 if policy.gang is None else policy.gang.min_count
+    return _too_many("spec.schedulingPolicy.gang.minCount", minimum)
+
+
+def _too_many(field: str, minimum: int) -> str:
+    if minimum <= MAX_MEMBERS:
+        return ""
+    return TOO_MANY.format(field=field, minimum=minimum, limit=MAX_MEMBERS)
+
+
+def _declared_whole(spec: NativePodGroupSpec) -> bool:
+    mode = spec.disruption_mode
+    if isinstance(mode, DisruptionMode):
+        return mode.all is not None
+    return mode == "PodGroup"
+
+
+class _Annotations:
+    """Reads annotations, and collects what is wrong with them."""
+
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self._annotations = annotations
+        self.faults: list[str] = []
+
+    def required(self) -> str:
+        value = self._annotations.get(TOPOLOGY_REQUIRED, "").strip()
+        return value if not value or self._is_key(TOPOLOGY_REQUIRED, value) else ""
+
+    def preferred(self) -> tuple[str, ...]:
+        value = self._annotations.get(TOPOLOGY_PREFERRED, "")
+        if not value.strip():
+            return ()
+        keys = [each.strip() for each in value.split(",", MAX_LEVELS)]
+        if len(keys) > MAX_LEVELS:
+            self.faults.append(TOO_MANY_LEVELS.format(name=TOPOLOGY_PREFERRED, limit=MAX_LEVELS))
+            return ()
+        if not all(self._is_key(TOPOLOGY_PREFERRED, each) for each in keys):
+            return ()
+        return tuple(dict.fromkeys(keys))
+
+    def whole(self) -> bool | None:
+        value = self._annotations.get(DISRUPTION, "").strip()
+        if value in ("", "PodGroup", "Pod"):
+            return value == "PodGroup" if value else None
+        self.faults.append(NO_DISRUPTION.format(name=DISRUPTION, value=value[:SHOWN]))
+        return None
+
+    def _is_key(self, name: str, value: str) -> bool:
+        if is_qualified_name(value):
+            return True
+        self.faults.append(NO_LABEL_KEY.format(name=name, value=value[:SHOWN]))
+        return False
+
+
+def group_of(pod: Pod) -> GroupKey | None:
+    """Return the group that the pod says it belongs to; the field wins over the label."""
+    field = pod.spec.scheduling_group
+    if field is not None and field.pod_group_name:
+        return GroupKey(pod.metadata.namespace, field.pod_group_name, Source.NATIVE)
+    name = pod.metadata.labels.get(POD_GROUP_LABEL, "")
+    return GroupKey(pod.metadata.namespace, name) if name else None
+
+
+def key_of(group: PodGroup | NativePodGroup) -> GroupKey:
+    """Return the key of the group that an object defines."""
+    source = Source.CRD if isinstance(group, PodGroup) else Source.NATIVE
+    return GroupKey(group.metadata.namespace, group.metadata.name, source)
+
+
+def is_older(resource: str, than: str) -> bool:
+    """Whether one version of the built-in resource is older than another."""
+    if resource not in NATIVE_POD_GROUPS or than not in NATIVE_POD_GROUPS:
+        return False
+    return NATIVE_POD_GROUPS.index(resource) < NATIVE_POD_GROUPS.index(than)

@@ -219,6 +219,7 @@ def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
         own = pod.spec
         pod.spec = replaced(signature.spec, node_name=sys.intern(own.node_name))
         pod.spec.scheduling_gates = own.scheduling_gates
+        pod.spec.scheduling_group = own.scheduling_group
     else:
         _share_spec(pod.spec, signature.spec, pinned=signature.pinned)
     meta, status = pod.metadata, pod.status

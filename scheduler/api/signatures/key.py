@@ -1,7 +1,7 @@
 """The parts of a pod that enter its signature, and the key that equal pods share.
 
 Invariant: two pods have the same key exactly if all that scheduling derives from them, except
-labels and namespace, is equal. Irrelevant differences between siblings are left out: names,
+labels, namespace and group, is equal. Irrelevant differences between siblings are left out: names,
 gates, the node of a running pod, volumes without a source that scheduling reads (service-account
 tokens have random names), names of other volumes, sizes that the kubelet merely echoes, and the
 node a DaemonSet pod is pinned to.

@@ -68,7 +68,7 @@ _MAX_NAMESPACES: Final = 8
 class PodSignature:
     """One signature. Compared by identity; `id` is never reused. Read only.
 
-    `spec` is a canonical PodSpec shared by all pods of the signature: no node, no gates, only
+    `spec` is a canonical PodSpec shared by all pods of the signature: no node, gates or group, only
     volumes with a source, `PIN_PLACEHOLDER` for the node of pinned pods. Attributes below the blank
     line are computed on first use.
     """
@@ -146,7 +146,12 @@ class PodSignature:
         self.id = signature_id
         self.nbytes = nbytes
         self.spec = msgspec.structs.replace(
-            spec, node_name="", scheduling_gates=(), volumes=volumes, affinity=affinity
+            spec,
+            node_name="",
+            scheduling_gates=(),
+            scheduling_group=None,
+            volumes=volumes,
+            affinity=affinity,
         )
         self.pinned = pinned
         self.controller_owner = owner

@@ -170,8 +170,9 @@ async def absent_resources(
 ) -> frozenset[Permission]:
     """Return the permissions for resources that the API server does not have.
 
-    All that are used here are of version v1 of their group. Those of the core group always exist. A
-    subresource exists if its resource does: some are names for RBAC only, and not discovered.
+    A resource exists if some version of its group has it; RBAC knows no versions. Those of the core
+    group always exist. A subresource exists if its resource does: some are names for RBAC only, and
+    not discovered.
 
     Raises:
         RequestError: discovery failed.

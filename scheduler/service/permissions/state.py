@@ -64,9 +64,12 @@ class PermissionState:
         # By the reviewer, and by reflectors, which win where they had a response.
         self._reviewed: dict[Permission, tuple[str, ...]] = {}
         self._met: dict[Permission, tuple[str, ...]] = {}
-        # Resources that the API server does not have, by discovery and by a reflector's 404.
+        # Resources that the API server does not have, by discovery.
         self._undiscovered: frozenset[Permission] = frozenset()
-        self._not_found: set[Permission] = set()
+        # By a reflector's 404, with the identifiers of the resources: one permission is for all
+        # versions of a resource, of which the API server may have some.
+        self._not_found: set[str] = set()
+        self._found: set[str] = set()
         self._missing: dict[Permission, tuple[str, ...]] = {}
         # When the missing ones last changed.
         self._changed_at = clock.monotonic()
@@ -89,7 +92,6 @@ class PermissionState:
         self._undiscovered = frozenset(
             same[_access(old)] for old in self._undiscovered if _access(old) in same
         )
-        self._not_found = {same[_access(old)] for old in self._not_found if _access(old) in same}
         self._settle()
 
     @property
@@ -113,7 +115,9 @@ class PermissionState:
     def serves(self, resource: str) -> bool:
         """Whether the API server has a declared resource, as far as is known."""
         permission = self._of(resource_of(resource))
-        return permission is None or not self._is_absent(permission)
+        if permission is None:
+            return True
+        return resource not in self._not_found and permission not in self._undiscovered
 
     # -- what others find out ----------------------------------------------------------------------
 
@@ -125,19 +129,25 @@ class PermissionState:
         permission = self._of(resource)
         if permission is None:
             return False
+        plural = resource.plural
         if error is None:
-            self._not_found.discard(permission)
+            self._found.add(plural)
+            self._not_found.discard(plural)
             self._met[permission] = ()
         elif not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
             return False
         elif error.status == NOT_FOUND and resource.group:
             # A group may be absent from a server; the core group never is.
-            self._not_found.add(permission)
+            self._not_found.add(plural)
+            self._found.discard(plural)
         else:
-            self._not_found.discard(permission)
+            # Whether the others exist is not known any more: authorization comes first.
+            self._not_found = {
+                each for each in self._not_found if not self._about(each, permission)
+            }
             self._met[permission] = FOLLOWING
         self._settle()
-        return not permission.required or self._is_absent(permission)
+        return not permission.required or not self.serves(plural)
 
     def reviewed(self, denied: Missing, absent: Iterable[Permission]) -> None:
         """Note the result of a review: what is denied, and which of it the API server lacks."""
@@ -145,7 +155,13 @@ class PermissionState:
         self._settle()
 
     def _is_absent(self, permission: Permission) -> bool:
-        return permission in self._not_found or permission in self._undiscovered
+        if permission in self._undiscovered:
+            return True
+        absent = any(self._about(each, permission) for each in self._not_found)
+        return absent and not any(self._about(each, permission) for each in self._found)
+
+    def _about(self, plural: str, permission: Permission) -> bool:
+        return self._of(resource_of(plural)) is permission
 
     def _of(self, resource: Resource[Any]) -> Permission | None:
         for each in self.declared:

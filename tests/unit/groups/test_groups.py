@@ -8,6 +8,7 @@ from scheduler.groups import (
     MAX_MEMBERS,
     MEMBER_TRANSITIONS,
     Group,
+    GroupKey,
     MemberEvent,
     MemberState,
     PodGroups,
@@ -184,7 +185,7 @@ def test_a_pending_pod_whose_label_changed_moves_and_a_bound_one_stays() -> None
     assert list(group.members(*MemberState)) == ["uid-b"]
     other = groups.of("uid-a")
     assert other is not None
-    assert other.key == ("default", "other")
+    assert other.key == GroupKey("default", "other")
 
 
 def test_equal_names_in_two_namespaces_are_two_groups() -> None:

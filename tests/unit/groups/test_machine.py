@@ -78,7 +78,9 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from("gh"))
     def object_deleted(self, group: str) -> None:
-        self.groups.remove_object(pod_group(1, group))
+        known = self.groups.get(GroupKey("default", group))
+        uid = "1" if known is None or known.terms is None else known.terms.uid
+        self.groups.remove_object(pod_group(1, group, uid=uid))
         self.minimum.pop(group, None)
 
     @invariant()

@@ -34,6 +34,31 @@ class GangCluster(Cluster):
             }
         )
 
+    def add_native_group(
+        self, minimum: int, name: str = "g", *, version: str = "v1alpha2", **spec: Any
+    ) -> None:
+        """Add or replace a PodGroup of the built-in API; a minimum of 0 makes a basic group."""
+        policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
+        self.add(
+            {
+                "apiVersion": f"scheduling.k8s.io/{version}",
+                "kind": "PodGroup",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"schedulingPolicy": policy, **spec},
+            }
+        )
+
+    def add_native_members(self, count: int = 1, group: str = "g", **fields: Any) -> list[str]:
+        """Add pods whose `spec.schedulingGroup` names a group."""
+        spec = {"schedulingGroup": {"podGroupName": group}, **fields.pop("spec", {})}
+        found: list[str] = []
+        for _ in range(count):
+            number = self._numbers[f"native {group}"]
+            self._numbers[f"native {group}"] += 1
+            template = pod(f"{group}-native-{number}", cpu=2, spec=spec, **fields)
+            found += self.add_pods(template)
+        return found
+
     def add_members(
         self, count: int = 1, group: str = "g", *, name: str = "", cpu: float = 2, **fields: Any
     ) -> list[str]:

@@ -99,7 +99,7 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_object(self, data: st.DataObject) -> None:
         group = data.draw(st.sampled_from(sorted(self.objects)))
-        self.cluster.world.remove("PodGroup", group, "default")
+        self.cluster.world.remove("PodGroup.scheduling.x-k8s.io", group, "default")
         self.objects.discard(group)
         self.passes(0.5)
 

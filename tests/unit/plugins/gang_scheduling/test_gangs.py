@@ -61,7 +61,10 @@ def test_g2_an_incomplete_gang_is_not_tried(cluster: GangCluster, cycles: list[b
 
 def test_g3_members_wait_for_their_object(cluster: GangCluster) -> None:
     first, *_ = cluster.add_members(2)
-    assert cluster.message(first) == "pod group default/g: there is no such PodGroup"
+    assert (
+        cluster.message(first)
+        == "pod group default/g: there is no such PodGroup of scheduling.x-k8s.io"
+    )
     cluster.add_group(2)
     assert len(cluster.bound()) == 2
 
@@ -76,7 +79,10 @@ def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
     assert len(cluster.bound()) == 1
     served = True
     late, *_ = cluster.add_members(1)
-    assert cluster.message(late) == "pod group default/g: there is no such PodGroup"
+    assert (
+        cluster.message(late)
+        == "pod group default/g: there is no such PodGroup of scheduling.x-k8s.io"
+    )
     served = False
     cluster.tick(60)
     assert len(cluster.bound()) == 2
@@ -160,7 +166,7 @@ def test_g10_a_changed_minimum_counts_at_once(cluster: GangCluster) -> None:
 def test_g39_a_recreated_object_counts_at_once(cluster: GangCluster) -> None:
     cluster.add_group(5)
     cluster.add_members(4)
-    cluster.world.remove("PodGroup", "g", "default")
+    cluster.world.remove("PodGroup.scheduling.x-k8s.io", "g", "default")
     cluster.tick(1)
     cluster.add_group(4)
     assert len(cluster.bound()) == 4

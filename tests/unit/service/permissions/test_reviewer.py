@@ -87,6 +87,8 @@ class Server:
             return Response({"status": {"allowed": asked["resource"] in self.allowed}})
         if path == "/apis/policy/v1" and not self.served:
             raise ApiError(method, path, status=404, body=StatusBody())
+        if path.count("/") == 2:
+            return Response({"versions": [{"version": "v1"}]})
         return Response({"resources": [{"name": each} for each in (*self.served, "pods")]})
 
 
@@ -125,7 +127,12 @@ async def test_without_rules_reviews_each_access_is_reviewed(server: Server) -> 
     reviewer, state = reviewer_of(server)
     await reviewer.review()
     assert state.missing == {BUDGETS: ("list", "watch")}
-    assert server.requests == {RULES: 1, ACCESS: 3, "/apis/policy/v1": 1}
+    assert server.requests == {
+        RULES: 1,
+        ACCESS: 3,
+        "/apis/policy": 1,
+        "/apis/policy/v1": 1,
+    }
 
 
 async def test_what_the_server_does_not_have_is_not_missing(server: Server) -> None:

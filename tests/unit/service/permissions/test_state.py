@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.api.pod_groups import NATIVE_POD_GROUPS
 from scheduler.client.custom_resources import resource_of
 from scheduler.client.errors import ApiError, ConnectionFailed, RequestError, StatusBody
 from scheduler.client.resources import (
@@ -106,6 +107,23 @@ def test_a_watch_that_opens_again_ends_it(fixture: Fixture) -> None:
     assert state.degraded() is None
     assert fixture.gauges.values["resourcequotas", "list", False] is False
     assert fixture.granted == 1
+
+
+def test_one_version_of_a_resource_may_be_served_without_the_other(fixture: Fixture) -> None:
+    state = fixture.state
+    older, newer = map(resource_of, NATIVE_POD_GROUPS)
+    state.declare([followed(older.plural, ())])
+    assert state.contacted(newer, rejected(404)), "nothing waits for it"
+    assert not state.serves(newer.plural)
+    assert state.serves(older.plural), "as far as is known"
+    state.contacted(older, rejected(403))
+    assert not state.may("list", older.plural), "the lack of a permission is seen nevertheless"
+    state.contacted(older, None)
+    assert state.serves(older.plural)
+    state.contacted(older, rejected(404))
+    assert not state.serves(older.plural)
+    state.contacted(newer, None)
+    assert state.serves(newer.plural)
 
 
 def test_what_a_reflector_met_counts_more_than_a_review(fixture: Fixture) -> None:
