@@ -8,7 +8,7 @@ frees it. Here holders are counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from plugins.dynamic_resources.devices import ZERO, DeviceID, quantity
 from plugins.dynamic_resources.features import Features
@@ -66,28 +66,38 @@ class AllocatedDevices:
         """Whether an allocation of a claim was decided and is not stored yet."""
         return uid in self._in_flight
 
+    @property
+    def any_in_flight(self) -> bool:
+        """Whether any allocation was decided and is not stored yet."""
+        return bool(self._in_flight)
+
     def in_flight(self) -> Iterator[str]:
         """Yield the UIDs of claims with an allocation that is not stored yet."""
         yield from self._in_flight
 
-    def rivals(self, uid: str) -> list[str]:
-        """Return the UIDs of other claims that hold an exclusive device of a claim."""
-        allocation = self._by_claim.get(uid)
-        if allocation is None:
-            return []
-        contested = {each for each in self._exclusive_of(allocation) if self._exclusive[each] > 1}
-        if not contested:
-            return []
-        return [
-            other
-            for other, held in self._by_claim.items()
-            if other != uid and not contested.isdisjoint(self._exclusive_of(held))
-        ]
+    def stored(self) -> Mapping[str, AllocationResult]:
+        """Return the allocations of claims as they are stored, by UID, live."""
+        return self._by_claim
 
-    def _exclusive_of(self, allocation: AllocationResult) -> Iterator[DeviceID]:
-        for each in _held(allocation):
-            if not self._is_shared(each):
-                yield DeviceID(each.driver, each.pool, each.device)
+    def held_by(self, allocation: AllocationResult) -> set[DeviceID]:
+        """Return the devices that an allocation keeps from others, if only in part."""
+        return {DeviceID(each.driver, each.pool, each.device) for each in _held(allocation)}
+
+    def holders(self, device: DeviceID) -> int:
+        """Return the number of allocations that hold a device."""
+        return self._exclusive[device] + self._shared[device]
+
+    def is_shared_only(self, device: DeviceID) -> bool:
+        """Whether nobody holds a device for itself alone."""
+        return device not in self._exclusive
+
+    def is_allocated(self, device: DeviceID) -> bool:
+        """Whether anybody holds a device."""
+        return device in self._exclusive or device in self._shared
+
+    def consumed_of(self, device: DeviceID) -> Mapping[str, Quantity]:
+        """Return what the claims take of the capacities of a shared device."""
+        return self._consumed.get(device, {})
 
     def _is_shared(self, result: DeviceRequestAllocationResult) -> bool:
         return self._features.consumable_capacity and result.share_id is not None

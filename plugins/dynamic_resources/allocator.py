@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from plugins.dynamic_resources.budget import Check
 from plugins.dynamic_resources.devices import DeviceView
 from plugins.dynamic_resources.errors import AllocationError, NodeAllocationError
 from plugins.dynamic_resources.features import Features
 from plugins.dynamic_resources.pools import Pool, SliceIndex, gather_pools
 from plugins.dynamic_resources.requests import RequestView, Validator
 from plugins.dynamic_resources.results import allocation_result
-from plugins.dynamic_resources.search import Allocated, Check, Search
+from plugins.dynamic_resources.search import Allocated, Search
 from plugins.dynamic_resources.selectors import SelectorError as DeviceSelectorError
 from plugins.dynamic_resources.selectors import Selectors
 from scheduler.api.devices import AllocationResult, DeviceClass, DeviceSelector, ResourceClaim
@@ -74,6 +75,18 @@ class Allocator:
             allocation_result(view, taken, node.metadata.name, self._features, self._new_share_id)
             for view, taken in zip(search.claims, search.results, strict=True)
         ]
+
+    def chosen(
+        self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None
+    ) -> list[set[str]] | None:
+        """Return the names of the requests and alternatives that got devices, for each claim.
+
+        None if there are not enough devices; raises as `allocate`, which has the same result.
+        """
+        search = self._search(node, claims, check)
+        if search is None:
+            return None
+        return [{each.request.qualified_name for each in taken} for taken in search.results]
 
     def fits(self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None) -> bool:
         """Whether `allocate` would return allocations; raises as it does."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from plugins.dynamic_resources.allocator import Allocator
 from plugins.dynamic_resources.budget import SearchBudget, SearchTimeoutError
-from plugins.dynamic_resources.claims import preference_score
+from plugins.dynamic_resources.claims import allocated_requests, preference_score
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.devices import quantity
 from plugins.dynamic_resources.errors import AllocationError, NodeAllocationError
@@ -111,7 +111,7 @@ class Attempt:
         self._new_budget = new_budget
         #: Score of the claims that are allocated already.
         self._base = sum(
-            preference_score(each, each.status.allocation)
+            preference_score(each, allocated_requests(each.status.allocation))
             for each in claims.named
             if each.status.allocation is not None
         )
@@ -220,7 +220,8 @@ class Attempt:
         try:
             if not scored:
                 return Verdict(0 if self._allocator.fits(node, wanted, budget) else NO_DEVICES)
-            found = self._allocator.allocate(node, wanted, budget)
+            # Not the allocations: these would advance the random source also in a trial.
+            found = self._allocator.chosen(node, wanted, budget)
         except NodeAllocationError:
             return Verdict(INVALID_POOLS)
         except SearchTimeoutError as error:

@@ -50,12 +50,21 @@ class ClaimCache:
             if newest is not None and _is_newer(newest, new):
                 new = newest
         if self._assumed:
-            assumed = self._assumed.get(_key(claim))
-            if assumed is not None and assumed is not new:
-                del self._assumed[_key(claim)]
-                if claim.metadata.uid != assumed.metadata.uid:
-                    self._changed(assumed, None)
+            self._drop_assumed(claim, new)
         self._changed(old, new)
+
+    def _drop_assumed(self, claim: ResourceClaim, new: ResourceClaim | None) -> None:
+        """End the assumption that an event contradicts or confirms."""
+        assumed = self._assumed.get(_key(claim))
+        if assumed is None or assumed is new:
+            return
+        is_other = claim.metadata.uid != assumed.metadata.uid
+        if is_other and new is None:
+            # The deletion of a predecessor with this name, which comes late.
+            return
+        del self._assumed[_key(claim)]
+        if is_other:
+            self._changed(assumed, None)
 
     def assume(self, claim: ResourceClaim) -> bool:
         """Use the response to a write before the watch shows it.
@@ -70,9 +79,12 @@ class ClaimCache:
         if _is_newer(watched, latest):
             latest = watched
         if _is_newer(claim, latest):
-            self._assumed[key] = latest = claim
-        else:
+            latest = claim
+        # Responses to concurrent writes may come in another order than the writes.
+        if latest is watched:
             self._assumed.pop(key, None)
+        else:
+            self._assumed[key] = latest
         self._changed(None, latest)
         return True
 

@@ -141,9 +141,16 @@ def _classes(request: DeviceRequest) -> Iterator[tuple[str, str]]:
         yield f"{request.name}/{each.name}", each.device_class_name
 
 
-def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """Add up 8 for each request that got its first alternative, 7 for its second, and so on."""
-    used = {each.request for each in allocation.devices.results}
+def allocated_requests(allocation: AllocationResult) -> set[str]:
+    """Return the names of the requests and alternatives that got devices."""
+    return {each.request for each in allocation.devices.results}
+
+
+def preference_score(claim: ResourceClaim, used: Container[str]) -> int:
+    """Add up 8 for each request that got its first alternative, 7 for its second, and so on.
+
+    `used` has the names of the alternatives: `request/alternative`.
+    """
     return sum(
         MAX_SCORE - position
         for request in claim.spec.devices.requests

@@ -18,15 +18,18 @@ from plugins.dynamic_resources.extended_resources import classes_by_resource, ow
 from plugins.dynamic_resources.features import Features
 from plugins.dynamic_resources.permissions import CLAIMS, CLASSES, SLICES
 from plugins.dynamic_resources.pools import Pool, PoolKey, SliceIndex, gather_pools
+from plugins.dynamic_resources.precedence import Precedence
 from plugins.dynamic_resources.selectors import Selectors
 from plugins.dynamic_resources.taint_rules import RULES, TaintRules
 from scheduler.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
-from scheduler.framework import Handle
+from scheduler.framework import Handle, plugin_names
 
 EVERY_NODE: Final = ""
 MAX_CHANGES: Final = 1 << 14
+MAX_REJECTED: Final = 1 << 14
+"""Pods to wake when an allocation fails; any others wait as long as unschedulable pods do."""
 
 
 class DeviceChanges:
@@ -71,14 +74,16 @@ class ClusterDevices:
         self.changes = DeviceChanges()
         self.allocated = AllocatedDevices(features, self._pool_changed)
         self.claims = ClaimCache(self._watched_claim, self.allocated.claim_changed)
+        self._handle = handle
         self._listers = handle.listers
+        #: UIDs of pods that were rejected while allocations were in flight.
+        self._rejected: set[str] = set()
         #: UIDs of claims of which nobody knows whether their allocation was stored.
         self.unsettled: set[str] = set()
         #: Name and namespace of claims for extended resources, by the UID of their pod.
         self._extra: dict[str, tuple[str, str]] = {}
         self._pools: dict[str, list[Pool]] = {}
-        self._shown: dict[str, int] = {}
-        self._count = 0
+        self.precedence = Precedence(features, self.allocated, self.slices)
         self._rules = TaintRules(self._retaint) if features.taint_rules else None
         self._sources: dict[str, ResourceSlice] = {}
         subscriptions = handle.subscriptions
@@ -103,7 +108,10 @@ class ClusterDevices:
         name = node.metadata.name
         pools = self._pools.get(name)
         if pools is None:
-            pools = self._pools[name] = gather_pools(self.slices, node, self.features)
+            pools = gather_pools(self.slices, node, self.features)
+            if pools:
+                # Nodes without devices come and go, and no event of a slice would forget them.
+                self._pools[name] = pools
         return pools
 
     def extra_claim(self, pod: Pod) -> ResourceClaim | None:
@@ -122,27 +130,30 @@ class ClusterDevices:
         self.allocated.begin(uid, allocation)
 
     def end(self, uid: str) -> None:
-        """Forget an allocation in flight, unless it may have been stored unseen."""
-        if uid not in self.unsettled:
-            self.allocated.end(uid)
+        """Forget an allocation in flight, unless it may have been stored unseen.
 
-    def was_late(self, claim: ResourceClaim) -> bool:
-        """Whether a claim got a device that the watch had shown as another's before.
-
-        Another active scheduler may have allocated it: the API server accepts both. The order of
-        the watch is that of the writes, so exactly one of the two is late.
+        If it was not stored its devices are free again. No event shows that, so the pods that were
+        rejected meanwhile are woken.
         """
-        uid = claim.metadata.uid
-        own = self._shown.get(uid)
-        return own is not None and any(
-            self._shown.get(other, own) < own for other in self.allocated.rivals(uid)
-        )
+        if uid in self.unsettled or not self.allocated.is_in_flight(uid):
+            return
+        self.allocated.end(uid)
+        if self._rejected and uid not in self.allocated.stored():
+            self._handle.wake(self._rejected, plugin_names.DYNAMIC_RESOURCES)
+            self._rejected = set()
+        elif not self.allocated.any_in_flight:
+            self._rejected.clear()
+
+    def rejected(self, pod: Pod) -> None:
+        """Note a rejection, which an allocation in flight may have caused."""
+        if self.allocated.any_in_flight and len(self._rejected) < MAX_REJECTED:
+            self._rejected.add(pod.metadata.uid)
 
     def _begin_trial(self) -> Callable[[], None]:
-        shown, restore_claims = dict(self._shown), self.claims.begin_trial()
+        restore_order, restore_claims = self.precedence.begin_trial(), self.claims.begin_trial()
 
         def restore() -> None:
-            self._shown = shown
+            restore_order()
             restore_claims()
 
         return restore
@@ -155,21 +166,17 @@ class ClusterDevices:
     # -- events ----------------------------------------------------------------------------------
 
     def _claim_event(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        for each in (old, new):
-            if each is not None and (each is not new or each.status.allocation is None):
-                uid = each.metadata.uid
-                if new is None or each is new or new.metadata.uid != uid:
-                    self._shown.pop(uid, None)
-        if new is not None and new.status.allocation is not None:
-            self._count += 1
-            self._shown.setdefault(new.metadata.uid, self._count)
-        for each in (old, new):
-            owner = None if each is None else owner_of_extra_claim(each)
-            if each is not None and owner:
-                self._extra.pop(owner, None)
-                if each is new:
-                    self._extra[owner] = each.metadata.name, each.metadata.namespace
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._forget_extra(old)
+        if new is not None and (owner := owner_of_extra_claim(new)):
+            self._extra[owner] = new.metadata.name, new.metadata.namespace
+        self.precedence.event(old, new)
         self.claims.event(old, new)
+
+    def _forget_extra(self, claim: ResourceClaim) -> None:
+        owner, key = owner_of_extra_claim(claim), (claim.metadata.name, claim.metadata.namespace)
+        if owner and self._extra.get(owner) == key:
+            del self._extra[owner]
 
     def _slice_event(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if old is not None:

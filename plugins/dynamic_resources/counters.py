@@ -22,21 +22,29 @@ class CounterTable:
         self._is_allocated = is_allocated
         self._available: dict[str, Totals] = {}
         self._consumed: dict[str, Totals] = {}
+        #: Pools of which claims hold more than there is.
+        self._exhausted: set[str] = set()
 
     def take(self, pool: Pool, device: DeviceView) -> bool:
         """Consume the counters of a device; False, and nothing changes, if they do not suffice.
 
-        Every counter of the pool must be within bounds then, those of other sets included.
+        Every counter of the pool must be within bounds then, those of other sets included. These
+        change by other devices only, so it is enough to know whether they were within bounds at
+        first.
         """
         available = self._available.get(pool.name)
         if available is None:
-            available = self._available[pool.name] = self._initial(pool)
+            available = self._available[pool.name] = remaining_counters(pool, self._is_allocated)
+            if any(amount < 0 for each in available.values() for amount in each.values()):
+                self._exhausted.add(pool.name)
+        if pool.name in self._exhausted:
+            return False
         consumed = self._consumed.setdefault(pool.name, {})
         _add(consumed, device.consumption, 1)
-        for name, amounts in available.items():
-            used = consumed.get(name, {})
-            for counter, amount in amounts.items():
-                if used.get(counter, 0) > amount:
+        for name, amounts in device.consumption.items():
+            used, left = consumed[name], available.get(name, {})
+            for counter in amounts:
+                if counter in left and used[counter] > left[counter]:
                     _add(consumed, device.consumption, -1)
                     return False
         return True
@@ -46,14 +54,16 @@ class CounterTable:
         if device.consumption:
             _add(self._consumed[pool.name], device.consumption, -1)
 
-    def _initial(self, pool: Pool) -> Totals:
-        totals: Totals = {
-            name: dict(amounts) for view in pool.counter_slices for name, amounts in view.counters
-        }
-        for device in (*pool.devices, *pool.other_devices):
-            if device.consumption and self._is_allocated(device.id):
-                _add(totals, device.consumption, -1)
-        return totals
+
+def remaining_counters(pool: Pool, is_allocated: Callable[[DeviceID], bool]) -> Totals:
+    """Return what allocated devices leave of the counters of a pool, negative for an excess."""
+    totals: Totals = {
+        name: dict(amounts) for view in pool.counter_slices for name, amounts in view.counters
+    }
+    for device in (*pool.devices, *pool.other_devices):
+        if device.consumption and is_allocated(device.id):
+            _add(totals, device.consumption, -1)
+    return totals
 
 
 def _add(totals: Totals, amounts: Counters, factor: int) -> None:

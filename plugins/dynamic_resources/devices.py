@@ -74,8 +74,8 @@ class SliceView:
     """One version of a slice."""
 
     __slots__ = (
-        "__weakref__", "counters", "devices", "driver", "generation", "has_conditions", "name",
-        "nodes", "per_device", "pool", "slice_count", "source",
+        "__weakref__", "_by_name", "counters", "devices", "driver", "generation",
+        "has_conditions", "name", "nodes", "per_device", "pool", "slice_count", "source",
     )  # fmt: skip
 
     def __init__(self, source: ResourceSlice) -> None:
@@ -94,8 +94,15 @@ class SliceView:
             DeviceView(self, position, each) for position, each in enumerate(spec.devices)
         )
         self.has_conditions = any(each.binding_conditions is not None for each in spec.devices)
+        self._by_name: dict[str, DeviceView] | None = None
         #: Counter sets of the pool, with duplicates.
         self.counters = [(each.name, _amounts(each.counters)) for each in spec.shared_counters]
+
+    def device(self, name: str) -> DeviceView | None:
+        """Return the device of a name."""
+        if self._by_name is None:
+            self._by_name = {each.spec.name: each for each in self.devices}
+        return self._by_name.get(name)
 
     @property
     def is_local(self) -> bool:

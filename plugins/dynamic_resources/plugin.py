@@ -145,6 +145,7 @@ class DynamicResources:
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Look the claims up; skip a pod that needs no devices."""
+        earlier: PodClaims = state.get(_STATE) or _NONE
         # Written at once: PostFilter tells by it that PreFilter of this plugin ran.
         state.write(_STATE, _NONE)
         named: Sequence[ResourceClaim] = ()
@@ -157,7 +158,10 @@ class DynamicResources:
             except ClaimsUnavailableError as error:
                 return unresolvable(str(error))
         resources: Mapping[str, str] = {}
-        if self._devices.by_resource and pod.signature.requests.scalars:
+        if earlier.created is not None:
+            # The node is filtered again before the bind: PreBind has made and allocated the claim.
+            named = (*named, earlier.created)
+        elif self._devices.by_resource and pod.signature.requests.scalars:
             resources = self._served_resources(pod)
         if not named and not resources:
             # Score is skipped as well; upstream gives every node 0.
@@ -165,9 +169,11 @@ class DynamicResources:
             return SKIP
         claims, problem_status = self._classify(state, pod, named, resources)
         if problem_status is not None:
+            if state.info is not None:
+                self._devices.rejected(pod)
             return problem_status
         state.write(_STATE, claims)
-        attempt = self._attempt(pod, claims)
+        attempt = self._attempt(state, pod, claims)
         state.write(_ATTEMPT, attempt)
         if not attempt.scores_anything:
             state.skip_score.add(self.name)
@@ -222,14 +228,14 @@ class DynamicResources:
         claims.open, claims.reach, claims.broken = tuple(waiting), tuple(reach), tuple(broken)
         return claims, None
 
-    def _attempt(self, pod: Pod, claims: PodClaims) -> Attempt:
+    def _attempt(self, state: CycleState, pod: Pod, claims: PodClaims) -> Attempt:
         monotonic, seconds = self._handle.clock.monotonic, self._filter_timeout
         return Attempt(
             pod,
             claims,
             self._devices,
             self._verdicts,
-            lambda: SearchBudget(monotonic, seconds),
+            lambda: SearchBudget(monotonic, seconds, state.check_time),
             self._random_uid,
         )
 
@@ -286,6 +292,8 @@ class DynamicResources:
             return PostFilterResult(error(str(missing)))
         if not claims:
             return PostFilterResult(NO_CLAIMS)
+        if state.info is not None:
+            self._devices.rejected(pod)
         given_up = self.claim_to_give_up(state, pod)
         if given_up is None:
             return PostFilterResult(STILL_UNSCHEDULABLE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from plugins.dynamic_resources.devices import DeviceView, SliceView
+from plugins.dynamic_resources.devices import DeviceID, DeviceView, SliceView
 from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.features import Features
 from scheduler.api.node import Node
@@ -84,6 +84,13 @@ class SliceIndex:
     def of_pool(self, key: PoolKey) -> Iterable[SliceView]:
         """Return all slices of a pool."""
         return self._pools.get(key, {}).values()
+
+    def device(self, wanted: DeviceID) -> DeviceView | None:
+        """Return a device of the newest generation of its pool, None if there is none."""
+        views = self.of_pool((wanted.driver, wanted.pool))
+        newest = max((each.generation for each in views), default=0)
+        found = (each.device(wanted.device) for each in views if each.generation == newest)
+        return next((each for each in found if each is not None), None)
 
     def nodes_of_pool(self, key: PoolKey) -> frozenset[str] | None:
         """Return the only nodes that a pool concerns, None if there may be others."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from plugins.dynamic_resources import capacity
+from plugins.dynamic_resources.budget import Check
 from plugins.dynamic_resources.capacity import Amounts
 from plugins.dynamic_resources.counters import CounterTable
 from plugins.dynamic_resources.devices import DeviceID, DeviceView
@@ -46,16 +47,9 @@ class Taken:
     consumed: Amounts
 
 
-class Check(Protocol):
-    """Raises an error of its own if the search must end."""
-
-    def __call__(self) -> None:
-        """Called for each step."""
-        ...
-
-
-_LOOKS: Final = 0xFF
-"""One of so many candidates calls `check`: a step may look at ten thousand."""
+_LOOKS: Final = 64
+"""Candidates that are looked at before `check` is called for them: one step of the search may look
+at ten thousand."""
 
 Step = Generator["Step", bool, bool]
 """One level of the search: yields the level below, gets its result, returns its own."""
@@ -195,8 +189,8 @@ class Search:
         """
         took_one = False
         for position in range(start, len(self._candidates)):
-            if position & _LOOKS == _LOOKS and self._check is not None:
-                self._check()
+            if position % _LOOKS == _LOOKS - 1 and self._check is not None:
+                self._check(_LOOKS)
             pool, view = self._candidates[position]
             if not self._take(claim, request, pool, view):
                 continue

@@ -8,9 +8,11 @@ that were not used for longest leave first.
 from __future__ import annotations
 
 from collections import OrderedDict
+from sys import intern
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from plugins.dynamic_resources.budget import Check
 from plugins.dynamic_resources.devices import DeviceView, SliceView
 from scheduler.cel import (
     CompileError,
@@ -19,12 +21,17 @@ from scheduler.cel import (
     EvaluationError,
     device_value,
 )
-from scheduler.cel.evaluation import Check
 
 MAX_RESULTS: Final = 2_000_000
 """Cached results of all expressions together, 8 bytes each."""
+MAX_VALUES: Final = 16_384
+"""Devices whose variable `device` is kept for other expressions, 1 to 4 kB each."""
+MAX_ERROR: Final = 1000
+"""Characters of an error: it may quote what an expression computed, of any length."""
 MAX_EXPRESSIONS: Final = 2000
 """Cached expressions, up to 100 kB each if they are as long as they may be; usually 2 kB."""
+_STEPS: Final = 8
+"""Steps of the search that an evaluation counts as, apart from the loops of the expression."""
 
 
 class SelectorError(Exception):
@@ -43,7 +50,7 @@ class _Results:
         try:
             self.selector = DeviceSelector(expression)
         except CompileError as error:
-            self.error = f"CEL compile error: {error}"
+            self.error = _bounded(f"CEL compile error: {error}")
 
 
 class Selectors:
@@ -61,10 +68,9 @@ class Selectors:
         self._max_expressions = max_expressions
         self._expressions: OrderedDict[str, _Results] = OrderedDict()
         self._results = 0
-        # The variable `device` of each device of the slice that was looked at last.
-        self._values: WeakKeyDictionary[SliceView, list[dict[str, Any] | str | None]] = (
-            WeakKeyDictionary()
-        )
+        # The variable `device` of the devices of slices that were looked at last.
+        self._values: OrderedDict[SliceView, list[dict[str, Any] | str | None]] = OrderedDict()
+        self._valued_devices = 0
         #: Evaluations that were needed so far.
         self.evaluations = 0
 
@@ -126,16 +132,22 @@ class Selectors:
         self, selector: DeviceSelector, device: DeviceView, check: Check | None
     ) -> bool | str:
         self.evaluations += 1
+        if check is not None:
+            check(_STEPS)
         try:
             value = self._value(device)
             return selector.matches(value, check)
         except (EvaluationError, EvaluationCancelledError) as error:
-            return f"CEL runtime error: {error}"
+            # Usually the same for all devices, and then stored once.
+            return intern(_bounded(f"CEL runtime error: {error}"))
 
     def _value(self, device: DeviceView) -> dict[str, Any]:
         values = self._values.get(device.slice)
         if values is None:
             values = self._values[device.slice] = [None] * len(device.slice.devices)
+            self._valued_devices += len(values)
+            while self._valued_devices > MAX_VALUES and len(self._values) > 1:
+                self._valued_devices -= len(self._values.popitem(last=False)[1])
         value = values[device.position]
         if value is None:
             try:
@@ -148,3 +160,7 @@ class Selectors:
         if isinstance(value, str):
             raise EvaluationError(value)
         return value
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]}..."

@@ -7,6 +7,7 @@ labels have changed since. Nodes that no slice concerns share one result.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -41,9 +42,12 @@ Search = Callable[[int], Verdict]
 
 
 def content_of(claims: Sequence[ResourceClaim]) -> Hashable:
-    """Return a key that claims share if the allocator treats them alike."""
-    encode = msgspec.json.encode
-    return tuple([encode(each.spec) for each in claims])
+    """Return a key that claims share if the allocator treats them alike.
+
+    A digest, since a claim may be as large as the API server allows.
+    """
+    encoded = msgspec.json.encode([each.spec for each in claims])
+    return hashlib.blake2b(encoded, digest_size=32).digest()
 
 
 class NodeVerdicts:

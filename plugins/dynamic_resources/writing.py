@@ -15,7 +15,7 @@ import msgspec
 
 from plugins.dynamic_resources.attempt import Attempt
 from plugins.dynamic_resources.claim_cache import is_at_least
-from plugins.dynamic_resources.claims import claim_key, is_reserved_for
+from plugins.dynamic_resources.claims import claim_key, is_reserved_for, only_used_by
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.extended_resources import UNNAMED, RequestMapping
 from plugins.dynamic_resources.permissions import CLAIMS
@@ -42,12 +42,19 @@ TRIES: Final = 5
 SEEN_SECONDS: Final = 120.0
 """Wait for the watch to show a claim that was created."""
 LATE: Final = (
-    "claim {claim}: a device was allocated to another claim at the same time, by another scheduler"
+    "claim {claim}: another scheduler allocated the same devices or capacity at the same time"
 )
+NOT_SEEN: Final = "claim {claim}: the watch has not shown its allocation for {seconds:g}s"
+DEALLOCATED: Final = {"allocation": None, "reservedFor": None, "devices": None}
+"""Status of a claim that gives its devices back."""
 
 
 class PreBindError(Exception):
     """The claims cannot be prepared; the pod is scheduled again."""
+
+
+class UncertainWriteError(PreBindError):
+    """An allocation may have been stored without a response."""
 
 
 class ClaimWriter:
@@ -62,13 +69,18 @@ class ClaimWriter:
         self._attempt = attempt
         self._pod = pod
         self._node = node
+        #: The resourceVersion that the last write named.
+        self._version = ""
 
     async def write(self) -> None:
         """Write all claims; raises `PreBindError`."""
         claims = self._attempt.claims
         for claim in claims.named:
+            written = claim
             if not is_reserved_for(claim, self._pod):
-                await self._write(claim, claims.reserved.get(claim.metadata.uid))
+                written = await self._write(claim, claims.reserved.get(claim.metadata.uid))
+            # Also of a claim that was allocated before: by a process that was killed since.
+            await self._check_precedence(written)
         extra, mappings = self._attempt.extra_claim(self._attempt.served(self._node))
         if extra is not None:
             await self._write_extra(extra, mappings)
@@ -86,29 +98,54 @@ class ClaimWriter:
 
         The watch may not show a claim yet that `is_new`.
         """
-        uid, key = claim.metadata.uid, claim_key(claim)
+        uid = claim.metadata.uid
+        is_certain = False
+        try:
+            written = await self._stored(claim, allocation)
+            is_certain = True
+        except PreBindError as error:
+            is_certain = not isinstance(error, UncertainWriteError)
+            raise
+        finally:
+            # Also after a cancellation: a preemptor may end PreBind during a request.
+            if not is_certain:
+                self._settle_later(claim)
+        self._attempt.claims.written[uid] = written
+        if self._devices.claims.assume(written) or not is_new:
+            self._devices.end(uid)
+        if allocation is not None and not await self._seen(written, is_new=is_new):
+            if is_new:
+                self._settle_later(written)
+            raise PreBindError(NOT_SEEN.format(claim=claim_key(written), seconds=SEEN_SECONDS))
+        if is_new:
+            self._devices.end(uid)
+        return written
+
+    async def _stored(
+        self, claim: ResourceClaim, allocation: AllocationResult | None
+    ) -> ResourceClaim:
+        """Return the claim as it was written in the end, perhaps by a try without response."""
         problem: Exception | None = None
+        # The version that a write without response named: it cannot be stored once that changes.
+        pending = ""
         for number in range(TRIES):
             if number:
-                claim = await self._read_again(claim, problem)
+                claim = await self._read_again(claim, problem, is_pending=bool(pending))
+            if claim.metadata.resource_version != pending:
+                pending = ""
             if self._is_done(claim, allocation):
-                break
-            written = await self._try(claim, allocation)
+                return claim
+            # Its own allocation may be stored by now, without the reservation.
+            missing = allocation if claim.status.allocation is None else None
+            written = await self._try(claim, missing)
             if isinstance(written, ResourceClaim):
-                claim = written
-                break
+                return written
             problem = written
-        else:
-            assert problem is not None
             if isinstance(problem, OutcomeUnknownError):
-                self._settle_later(claim)
-            raise self._failed(key, allocation, problem) from problem
-        self._attempt.claims.written[uid] = claim
-        if self._devices.claims.assume(claim) or not is_new:
-            self._devices.end(uid)
-        if allocation is not None:
-            await self._check_rivals(claim, is_new=is_new)
-        return claim
+                pending = self._version
+        assert problem is not None
+        failed = self._failed(claim_key(claim), allocation, problem)
+        raise (UncertainWriteError(str(failed)) if pending else failed) from problem
 
     def _is_done(self, claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
         """Whether an earlier write was stored whose response was lost; raises `PreBindError`."""
@@ -169,15 +206,16 @@ class ClaimWriter:
             status["allocation"] = changes
         return await self._patch(claim, {**_head(claim), STATUS: status}, STATUS)
 
-    async def _read_again(self, claim: ResourceClaim, problem: Exception | None) -> ResourceClaim:
+    async def _read_again(
+        self, claim: ResourceClaim, problem: Exception | None, *, is_pending: bool
+    ) -> ResourceClaim:
         """Return the claim as the API server has it."""
         uid, key = claim.metadata.uid, claim_key(claim)
         try:
             found = await self._api.get(CLAIMS, claim.metadata.name, claim.metadata.namespace)
         except Exception as error:
-            if isinstance(problem, OutcomeUnknownError):
-                self._settle_later(claim)
-            raise PreBindError(f"get updated claim {key} after conflict: {error}") from error
+            kind = UncertainWriteError if is_pending else PreBindError
+            raise kind(f"get updated claim {key} after conflict: {error}") from error
         if found is None or found.metadata.uid != uid:
             raise PreBindError(
                 f"get updated claim {key} after conflict: "
@@ -196,6 +234,7 @@ class ClaimWriter:
         self, claim: ResourceClaim, body: Mapping[str, Any], subresource: str = ""
     ) -> ResourceClaim:
         metadata = claim.metadata
+        self._version = metadata.resource_version
         written: ResourceClaim = await self._api.patch(
             CLAIMS, metadata.name, metadata.namespace, body, subresource
         )
@@ -209,30 +248,57 @@ class ClaimWriter:
             settle(self._api, self._devices, claim), f"settle claim {claim_key(claim)}"
         )
 
-    async def _check_rivals(self, claim: ResourceClaim, *, is_new: bool) -> None:
-        """Give the devices back if another scheduler was faster with one of them."""
-        metadata = claim.metadata
-        await self._seen(claim, is_new=is_new)
-        if not self._devices.was_late(claim):
+    # -- other schedulers ------------------------------------------------------------------------
+
+    async def _check_precedence(self, claim: ResourceClaim) -> None:
+        """Give the devices of a claim back if others were faster with them."""
+        uid = claim.metadata.uid
+        if not self._devices.precedence.is_late(uid) or self._is_in_use(claim):
             return
-        body = {**_head(claim), STATUS: {"allocation": None, "reservedFor": None, "devices": None}}
+        text = LATE.format(claim=claim_key(claim))
+        newest = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
         try:
-            self._attempt.claims.written[metadata.uid] = written = await self._patch(
-                claim, body, STATUS
-            )
-            self._devices.claims.assume(written)
+            await self._give_back(claim if newest is None else newest)
         except Exception as error:
-            raise PreBindError(f"{LATE.format(claim=claim_key(claim))}: {error}") from error
-        raise PreBindError(LATE.format(claim=claim_key(claim)))
+            # The next attempt finds the claim as it is, and tries again.
+            raise PreBindError(f"{text}: {error}") from error
+        raise PreBindError(text)
+
+    def _is_in_use(self, claim: ResourceClaim) -> bool:
+        """Whether a bound pod uses a claim: then it is too late to give its devices back."""
+        pods = self._handle.listers["pods"]
+        for each in claim.status.reserved_for:
+            pod: Pod | None = pods.get(each.name, claim.metadata.namespace)
+            if pod is not None and pod.metadata.uid == each.uid and pod.spec.node_name:
+                return True
+        return False
+
+    async def _give_back(self, claim: ResourceClaim) -> None:
+        """Deallocate a claim, unless other pods are about to use it; raises what a write does."""
+        uid = claim.metadata.uid
+        for tries_left in reversed(range(TRIES)):
+            self._attempt.claims.written[uid] = claim
+            if claim.status.allocation is None or not only_used_by(claim, self._pod):
+                return
+            try:
+                written = await self._patch(claim, {**_head(claim), STATUS: DEALLOCATED}, STATUS)
+            except (WriteConflictError, OutcomeUnknownError) as error:
+                if not tries_left:
+                    raise
+                claim = await self._read_again(claim, error, is_pending=False)
+            else:
+                self._attempt.claims.written[uid] = written
+                self._devices.claims.assume(written)
+                return
 
     async def _seen(self, claim: ResourceClaim, *, is_new: bool) -> bool:
         """Wait until the watch shows a version of a claim, or its deletion."""
         metadata = claim.metadata
         key = ObjectKey(CLAIMS, metadata.namespace, metadata.name)
-        lister = self._handle.listers[CLAIMS]
+        listers = self._handle.listers
 
         def look() -> tuple[ObjectKey, ...]:
-            seen: ResourceClaim | None = lister.get(metadata.name, metadata.namespace)
+            seen: ResourceClaim | None = listers[CLAIMS].get(metadata.name, metadata.namespace)
             if seen is None or seen.metadata.uid != metadata.uid:
                 return (key,) if is_new else ()
             return () if is_at_least(seen, metadata.resource_version) else (key,)
@@ -253,12 +319,9 @@ class ClaimWriter:
             if allocation is not None:
                 # Under the UID by which the watch will show it.
                 self._devices.begin(extra.metadata.uid, allocation)
-                self._devices.end(temporary)
+                self._devices.allocated.end(temporary)
         written = claims.created = await self._write(extra, allocation, is_new=is_new)
-        if await self._seen(written, is_new=is_new):
-            self._devices.end(written.metadata.uid)
-        else:
-            self._settle_later(written)
+        await self._check_precedence(written)
         where = f"pod {pod.metadata.namespace}/{pod.metadata.name} ExtendedResourceClaimStatus"
         if not mappings:
             raise PreBindError(f"nil or empty request mappings, no update of {where}")
@@ -333,7 +396,7 @@ async def unreserve(api: ApiWriter, pod: Pod, claim: ResourceClaim) -> None:
 async def deallocate(api: ApiWriter, claim: ResourceClaim) -> None:
     """Give the devices of a claim back; refused if the claim has changed since."""
     metadata = claim.metadata
-    body = {**_head(claim), STATUS: {"allocation": None, "reservedFor": None, "devices": None}}
+    body = {**_head(claim), STATUS: DEALLOCATED}
     await api.patch(CLAIMS, metadata.name, metadata.namespace, body, STATUS)
 
 

@@ -220,6 +220,7 @@ class Engine:
         framework = self.frameworks[pod.spec.scheduler_name]
         state = CycleState(clock.now())
         state.info, state.skip_post_filter = info, member
+        state.check_time = self._budget.check
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
         attempt.seen, attempt.member = self.cache.external_changes, member

@@ -15,6 +15,10 @@ POD_MEMORY: Final = "pod_memory"
 """Key of the per-pod memory of a trial."""
 
 
+def _unlimited() -> None:
+    """Accept any time."""
+
+
 @dataclass(slots=True, eq=False)
 class CycleState:
     """Key-value store of one attempt, plus decisions of the framework about it.
@@ -49,6 +53,9 @@ class CycleState:
     binding_annotations: dict[str, str] | None = None
     #: Plugins that rejected nodes even without the victims, after a preemption without result.
     preemption_rejectors: frozenset[str] = frozenset()
+    #: Raises when the cycle has used its time up. A plugin whose work for one pod may be long calls
+    #: it now and then, and lets the exception pass.
+    check_time: Callable[[], None] = field(default=_unlimited)
     _failure_notes: tuple[tuple[str, str], ...] = ()
     _counted_by: str | None = None
 
@@ -147,6 +154,7 @@ class CycleState:
         copy.skip_pre_bind = self.skip_pre_bind
         copy.skip_post_filter = self.skip_post_filter
         copy.record_plugin_metrics = self.record_plugin_metrics
+        copy.check_time = self.check_time
         copy.pods_to_activate = self.pods_to_activate
         copy.info = self.info
         copy.variant = self.variant

@@ -195,8 +195,10 @@ class DeviceCluster:
         raw = {"metadata": {"name": name}, "spec": {"selectors": selectors, **spec}}
         self.cluster.add_object(CLASSES, decoded(raw, DeviceClass))
 
-    def add_slice(self, node_name: str, *devices: dict[str, Any], **spec: Any) -> None:
-        """Add the only slice of a pool named like its node."""
+    def add_slice(
+        self, node_name: str, *devices: dict[str, Any], name: str = "", **spec: Any
+    ) -> None:
+        """Add a slice, by default the only one, of a pool named like its node."""
         raw = {
             "driver": DRIVER,
             "pool": {"name": node_name, "generation": 1, "resourceSliceCount": 1},
@@ -204,7 +206,8 @@ class DeviceCluster:
             "devices": devices,
             **spec,
         }
-        made = decoded({"metadata": {"name": f"slice-{node_name}"}, "spec": raw}, ResourceSlice)
+        metadata = {"name": name or f"slice-{node_name}"}
+        made = decoded({"metadata": metadata, "spec": raw}, ResourceSlice)
         self.cluster.add_object(SLICES, made)
 
     def add_claim(self, name: str = "c", *requests: dict[str, Any], **parts: Any) -> None:

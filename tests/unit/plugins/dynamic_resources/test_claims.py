@@ -9,6 +9,7 @@ import pytest
 from plugins.dynamic_resources.claims import (
     ClaimsUnavailableError,
     DeviceNotReadyError,
+    allocated_requests,
     claim_change_helps,
     has_binding_conditions,
     is_ready,
@@ -163,7 +164,7 @@ def test_the_score_prefers_first_alternatives() -> None:
         status={"allocation": {"devices": {"results": results}}},
     )
     assert made.status.allocation is not None
-    assert preference_score(made, made.status.allocation) == 7
+    assert preference_score(made, allocated_requests(made.status.allocation)) == 7
 
 
 def test_consumers() -> None:

@@ -147,3 +147,60 @@ def test_a_trial_leaves_the_assumptions_as_they_were() -> None:
     restore()
     assert world.taken() == {"p/a"}
     assert world.devices.claims.get("a", "default") is assumed
+
+
+def newest(world: DeviceCluster) -> Any:
+    """Return the claim `a` as it is known."""
+    return world.devices.claims.get("a", "default")
+
+
+def test_responses_in_another_order_than_the_writes_keep_the_newest() -> None:
+    world = DeviceCluster()
+    world.add_claim("a")
+    world.api.lagging = True
+    written = []
+    for number in range(2):
+        users = [{"resource": "pods", "name": "p", "uid": f"uid-{each}"} for each in range(number)]
+        status = {"allocation": allocation("a"), "reservedFor": users}
+        world.api.put({**world.api.stored["a"], "status": status})
+        written.append(decoded(world.api.stored["a"], ResourceClaim))
+    for each in reversed(written):
+        assert world.devices.claims.assume(each)
+    assert newest(world) is written[1]
+    assert world.taken() == {"p/a"}
+    world.api.show()
+    assert len(world.devices.claims) == 0
+
+
+def test_the_late_deletion_of_a_claim_leaves_its_successor() -> None:
+    world = DeviceCluster()
+    world.add_claim("a")
+    before = newest(world)
+    world.api.remove("a")
+    world.add_claim("a", metadata={"uid": "second"})
+    world.api.lagging = True
+    world.api.put({**world.api.stored["a"], "status": {"allocation": allocation("a")}})
+    assumed = decoded(world.api.stored["a"], ResourceClaim)
+    assert world.devices.claims.assume(assumed)
+    # The listers are ahead of the events.
+    world.devices.claims.event(before, None)
+    assert newest(world) is assumed
+    assert world.taken() == {"p/a"}
+
+
+def test_pods_that_an_allocation_in_flight_kept_out_are_woken_when_it_fails() -> None:
+    world = DeviceCluster()
+    world.add_claim("a")
+    first, second = world.pod(name="first"), world.pod(name="second")
+    world.devices.rejected(first)
+    for uid in ("stored", "failed"):
+        world.devices.begin(uid, decoded(allocation(uid), AllocationResult))
+    world.devices.rejected(second)
+    world.api.put({**world.api.stored["a"], "status": {"allocation": allocation("a")}})
+    world.devices.begin("uid-a", decoded(allocation("a"), AllocationResult))
+    world.devices.end("uid-a")
+    assert world.woken == [], "the devices of that one are taken"
+    world.devices.end("failed")
+    assert world.woken == ["uid-second"]
+    world.devices.end("stored")
+    assert world.woken == ["uid-second"]

@@ -10,7 +10,7 @@ import pytest
 from plugins import DynamicResources
 from plugins.dynamic_resources.allocator import Allocator
 from plugins.dynamic_resources.arguments import DynamicResourcesArgs
-from plugins.dynamic_resources.budget import MAX_CHECKS
+from plugins.dynamic_resources.budget import MAX_STEPS
 from plugins.dynamic_resources.permissions import CLASSES, SLICES
 from plugins.dynamic_resources.taint_rules import RULES
 from scheduler.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -281,7 +281,7 @@ def test_a_search_ends_after_its_time_and_goes_on_in_the_next_attempt() -> None:
         Code.ERROR,
         "node n1: timed out trying to allocate devices",
     )
-    assert world.monotonic < MAX_CHECKS
+    assert world.monotonic < MAX_STEPS
 
 
 def test_ten_thousand_devices_on_a_node_are_searched_once() -> None:

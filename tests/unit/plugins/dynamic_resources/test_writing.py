@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from scheduler.framework import Code, OutcomeUnknownError, WriteConflictError
+from scheduler.framework import Code, CycleState, OutcomeUnknownError, WriteConflictError
 from tests.unit.plugins.dynamic_resources.objects import (
     FINALIZER,
     NOW,
@@ -124,6 +125,62 @@ def test_devices_are_free_when_a_write_turns_out_not_to_be_stored() -> None:
     assert not world.taken()
 
 
+def test_a_conflict_with_a_write_that_was_stored_late_leaves_its_devices_taken() -> None:
+    world = world_of()
+    subject = world.pod("c")
+    state = world.reserved(subject)
+    world.api.lagging = True
+    write, tries = world.api.patch, []
+
+    async def patch(*args: Any, **kwargs: Any) -> Any:
+        if args[-1] != "status":
+            return await write(*args, **kwargs)
+        tries.append(args)
+        if len(tries) < 5:
+            raise UNKNOWN
+        await write(*tries[0], **kwargs)
+        return await write(*args, **kwargs)
+
+    world.api.patch = patch  # type: ignore[method-assign]
+    assert failed(world, state, subject).endswith("the object has been modified")
+    assert world.taken() == {"n1/d0"}, "the first try was executed in the end"
+    world.api.patch = write  # type: ignore[method-assign]
+    world.finish()
+    assert world.taken() == {"n1/d0"}
+    assert not list(world.devices.allocated.in_flight())
+
+
+def test_devices_stay_taken_after_a_cancellation_until_the_outcome_is_known() -> None:
+    """A preemptor ends PreBind of its victims, and so does a failure beside it."""
+    world = world_of()
+    subject, later = world.pod("c"), world.pod("c", name="later")
+    state = world.reserved(subject)
+    world.api.lagging = True
+    world.api.failures = [None, (True, asyncio.CancelledError())]  # type: ignore[list-item]
+    with pytest.raises(asyncio.CancelledError):
+        world.pre_bind(state, subject)
+    world.plugin.unreserve(state, subject, "n1")
+    assert world.taken() == {"n1/d0"}
+    assert world.filtered(later)[1] == {
+        "*": "resource claim default/c is in the process of being allocated"
+    }
+    world.finish()
+    assert world.taken() == {"n1/d0"}
+    assert not list(world.devices.allocated.in_flight())
+
+
+def test_pods_are_woken_when_a_write_turns_out_not_to_be_stored() -> None:
+    world = world_of()
+    subject, other = world.pod("c"), world.pod("c", name="other")
+    state = world.reserved(subject)
+    world.api.failures = [None, *[(False, UNKNOWN)] * 5]
+    failed(world, state, subject)
+    world.filtered(other)
+    assert world.woken == []
+    world.finish()
+    assert world.woken == ["uid-other"]
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -173,8 +230,7 @@ def test_of_two_schedulers_that_allocate_one_device_the_later_one_gives_it_back(
     allocated = {"allocation": {"devices": {"results": [result]}}}
     world.api.put({**world.api.stored["theirs"], "status": allocated})
     assert failed(world, state, subject) == (
-        "claim default/c: a device was allocated to another claim at the same time, "
-        "by another scheduler"
+        "claim default/c: another scheduler allocated the same devices or capacity at the same time"
     )
     assert world.status_of("c") == {}
     assert world.taken() == {"n1/d0"}
@@ -188,12 +244,8 @@ def test_of_two_schedulers_that_allocate_one_device_the_earlier_one_keeps_it() -
     assert world.pre_bind(state, subject) is None
     allocated = {"allocation": world.status_of("c")["allocation"]}
     world.api.put({**world.api.stored["theirs"], "status": allocated})
-    shown = world.devices.claims.get("c", "default")
-    theirs = world.devices.claims.get("theirs", "default")
-    assert shown is not None
-    assert theirs is not None
-    assert not world.devices.was_late(shown)
-    assert world.devices.was_late(theirs)
+    assert not world.devices.precedence.is_late("uid-c")
+    assert world.devices.precedence.is_late("uid-theirs")
 
 
 # -- extended resources --------------------------------------------------------------------------
@@ -238,6 +290,34 @@ def test_a_claim_is_created_for_extended_resources() -> None:
     assert world.taken() == {"n1/d0"}
     assert not list(world.devices.allocated.in_flight())
     assert ("scheduler_resourceclaim_creates_total", "success") in world.counted
+
+
+def test_the_claim_that_prebind_made_is_not_stale_when_the_node_is_filtered_again() -> None:
+    """Before the bind, if another writer changed the node."""
+    world, subject = extended_world()
+    state, table = world.reserved(subject), world.cluster.table
+    assert world.pre_bind(state, subject) is None
+    again = CycleState(state.now, dict(state.data))
+    again.info = state.info
+    assert world.plugin.pre_filter(again, subject, table) is None
+    assert world.plugin.filter(again, subject, table.node_info(0)) is None
+    world.plugin.unreserve(state, subject, "n1")
+    world.finish()
+    assert not world.api.stored
+
+
+def test_the_deletion_of_another_claim_leaves_the_one_that_the_pod_has() -> None:
+    """After a creation without response there may be two."""
+    world, subject = extended_world()
+    assert world.pre_bind(world.reserved(subject), subject) is None
+    extra = world.api.stored[EXTENDED]
+    metadata = {**extra["metadata"], "name": "second", "uid": "second"}
+    for name in ("second", EXTENDED):
+        world.api.put({**extra, "metadata": metadata} if name == "second" else extra)
+    world.api.remove("second")
+    found = world.devices.extra_claim(subject)
+    assert found is not None
+    assert found.metadata.name == EXTENDED
 
 
 def test_unreserve_deletes_the_claim_for_extended_resources() -> None:
