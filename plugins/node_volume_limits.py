@@ -88,6 +88,10 @@ class NodeVolumeLimits:
         self._resolver = self._attachments.resolver
         self._check_installed = handle.feature_gates.get(GATE, False)
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Return True: the signature decides."""
+        return True
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Skip a pod without volumes that could count."""
         return None if any(map(_may_count, pod.signature.spec.volumes)) else SKIP

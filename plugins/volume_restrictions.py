@@ -88,6 +88,10 @@ class VolumeRestrictions:
         self._handle = handle
         self._pods = VolumePods()
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether the pod has no claims, on which all else depends."""
+        return not pod.signature.claims
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Find exclusive claims in use; skip a pod without such claims and exclusive disks."""
         volumes = pod.signature.spec.volumes

@@ -87,6 +87,10 @@ class VolumeZone:
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         self._handle = handle
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether the pod has no claims, on which all else depends."""
+        return not pod.signature.claims
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Collect the labels the pod's volumes require; skip a pod without any."""
         if not pod.signature.spec.volumes:

@@ -143,6 +143,10 @@ class DynamicResources:
             return unreadable(self._handle) or unresolvable(str(error))
         return None
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether the pod has no claims, on which all else depends."""
+        return not pod.signature.resource_claims
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Look the claims up; skip a pod that needs no devices."""
         earlier: PodClaims = state.get(_STATE) or _NONE

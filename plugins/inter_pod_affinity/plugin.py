@@ -87,6 +87,10 @@ class InterPodAffinity:
         if not 0 <= weight <= _MAX_WEIGHT:
             yield "hardPodAffinityWeight", invalid(weight, "not in valid range [0, 100]")
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether the pod has no terms: those of others do not change while such pods come."""
+        return not _has_terms(pod)
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Count matching pods; skip if no term of the pod or of a placed pod can reject a node."""
         if not table.has_existing_pod_terms and not _has_terms(pod):

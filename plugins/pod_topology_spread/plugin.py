@@ -103,6 +103,10 @@ class PodTopologySpread:
         """Validate the arguments."""
         return argument_problems(args)
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Return True: the pod's own constraints and owner decide."""
+        return True
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Count pods per domain; skip without hard constraints."""
         excess = self._constraints.excess(pod)

@@ -139,6 +139,11 @@ class ResourceQuota:
         self._admit(self.enforcement, pod)
         return None
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether no quota counts the pod."""
+        enforcement = self.enforcement
+        return enforcement is None or not enforcement.ledger.limits_pods_of(pod.metadata.namespace)
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Check again: quota may have been taken since PreEnqueue."""
         if self.enforcement is None or self.name in state.granted:

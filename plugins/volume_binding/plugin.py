@@ -141,6 +141,10 @@ class VolumeBinding:
 
     # -- PreFilter, Filter -----------------------------------------------------------------------
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether the pod has no claims, on which all else depends."""
+        return next(pod_claims(pod), None) is None
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Classify the claims; skip a pod without any."""
         if not pod.signature.spec.volumes:

@@ -30,6 +30,7 @@ from scheduler.engine.metrics import (
 from scheduler.engine.overruns import Overruns
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.recheck import filter_assumed, filter_changed_node
+from scheduler.engine.repetition import Repetition
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import (
     NoNodesError,
@@ -172,17 +173,25 @@ class Engine:
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def attempt(self, info: QueuedPodInfo, *, member: bool = False) -> Attempt:
+    def attempt(
+        self,
+        info: QueuedPodInfo,
+        *,
+        member: bool = False,
+        repetition: Repetition | None = None,
+    ) -> Attempt:
         """Run the whole scheduling cycle: search, score, assume, reserve, permit.
 
-        Of a `member` of a group without PostFilter and Permit, see `GroupCycle`.
+        Of a `member` of a group without PostFilter and Permit, see `GroupCycle`; `repetition` is
+        that of a member before it.
         """
         attempt = self._begin(info, member=member)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
         try:
-            run_synchronously(self._schedule(attempt))
+            if repetition is None or not repetition.choose(attempt):
+                run_synchronously(self._schedule(attempt))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - cycle boundary, see `_failed`

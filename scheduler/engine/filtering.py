@@ -204,6 +204,12 @@ class Filtering:
         """Whether results of the filters not in `skipped` depend on signature and row alone."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
 
+    def has_uncacheable(self, state: CycleState) -> bool:
+        """Whether a filter that is not skipped runs for every pod."""
+        return any(
+            slot.name not in state.skip_filter for slot in (*self._uncacheable, *self.scalar)
+        )
+
     def versions(self) -> tuple[int, ...]:
         """`named_versions` of reusable plugins."""
         return named_versions(self._reusable, self._table)

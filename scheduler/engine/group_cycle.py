@@ -23,6 +23,7 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
+from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound, Template, TemplateCapacities
 from scheduler.framework import Int64Column, QueuedPodInfo
 from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
@@ -145,8 +146,11 @@ class GroupCycle:
     async def _pass(self) -> Run | None:
         """Try the runs in order; return the one because of which the group fails, if it does."""
         for run in self._runs:
+            repetition = None
             for info in run.infos:
-                attempt = await self._try(info)
+                attempt = await self._try(info, repetition)
+                if repetition is None and not run.placed:
+                    repetition = Repetition.of(attempt)
                 if attempt.failure is not None:
                     run.failed = attempt
                     if not attempt.failure.rejected:
@@ -188,7 +192,7 @@ class GroupCycle:
     def _hopeless(self) -> bool:
         return sum(run.possible for run in self._runs) < self._group.need
 
-    async def _try(self, info: QueuedPodInfo) -> Attempt:
+    async def _try(self, info: QueuedPodInfo, repetition: Repetition | None) -> Attempt:
         engine = self._engine
         if info.uid not in self._taken:
             self._taken.add(info.uid)
@@ -198,7 +202,7 @@ class GroupCycle:
             if attempt.failure is None:
                 engine.commit(attempt)
         else:
-            attempt = engine.attempt(info, member=True)
+            attempt = engine.attempt(info, member=True, repetition=repetition)
         self._cost += attempt.cost
         limit = MAX_BUDGETS * engine.cycle_seconds
         if attempt.failure is None and self._cost > limit:

@@ -86,6 +86,10 @@ class KubeletRejections:
         if pairs:
             self._table.bump(_VERSION)
 
+    def skips_alike(self, pod: Pod) -> bool:
+        """Return True: it depends on the signature, and on rejections that come with events."""
+        return True
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Skip unless some node rejected a pod of this signature."""
         if not self._until:

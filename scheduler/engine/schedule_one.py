@@ -23,6 +23,7 @@ from scheduler.engine.diagnosis import FitError
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.plugin_calls import POST_FILTER
+from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
@@ -171,9 +172,37 @@ class SchedulingAlgorithm:
         finally:
             search.settle(pod)
 
+    # -- repetition ------------------------------------------------------------------------------
+
+    def repeatable(self, pod: Pod, state: CycleState) -> CachedResult | None:
+        """Return the results from which `choose_again` would choose for an equal pod, if it could.
+
+        None where filters or scores must run anew, or where not all nodes were looked at.
+        """
+        if self.scored is None or self.suspends(pod):
+            return None
+        nodes, _, where, _ = self.scored
+        if where is not None or not nodes.shared or self.scoring.has_uncacheable(state):
+            return None
+        return nodes.entry if self.search.repeatable(state) else None
+
+    def choose_again(
+        self, state: CycleState, pod: Pod, entry: CachedResult
+    ) -> ScheduleResult | None:
+        """Choose a node by kept results, after PreFilter and PreScore; None if there is none."""
+        self.scored = None
+        self.search.filtering.refresh(entry, state, pod)
+        rows = entry.feasible_rows()
+        if not len(rows):
+            return None
+        nodes = FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
+        return self._select_host(state, pod, nodes, prepared=True)
+
     # -- host selection --------------------------------------------------------------------------
 
-    def _select_host(self, state: CycleState, pod: Pod, nodes: FeasibleNodes) -> ScheduleResult:
+    def _select_host(
+        self, state: CycleState, pod: Pod, nodes: FeasibleNodes, *, prepared: bool = False
+    ) -> ScheduleResult:
         rows = nodes.rows
         feasible = len(rows)
         if feasible == 1 or nodes.nominated:
@@ -182,7 +211,7 @@ class SchedulingAlgorithm:
         if not self.framework.score:
             row = self.choose_tied(rows)
             return self._result(row, feasible + nodes.rejected, feasible)
-        totals, where = self.score(state, pod, nodes)
+        totals, where = self.score(state, pod, nodes, prepared=prepared)
         ties = None
         if where is None and nodes.entry is not None:
             ties = self.scoring.ties(nodes.entry, totals)
@@ -216,19 +245,20 @@ class SchedulingAlgorithm:
         return self._result(row, feasible + nodes.rejected, feasible)
 
     def score(
-        self, state: CycleState, pod: Pod, nodes: FeasibleNodes
+        self, state: CycleState, pod: Pod, nodes: FeasibleNodes, *, prepared: bool = False
     ) -> tuple[Int64Column, Rows | None]:
-        """Run PreScore and all Score plugins on the feasible rows.
+        """Run PreScore, unless all is `prepared`, and all Score plugins on the feasible rows.
 
         Returns totals per entry of the rows returned with them; when those are None, per row of the
         whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
         """
         stopwatch, rows, entry, scoring = self.stopwatch, nodes.rows, nodes.entry, self.scoring
-        with stopwatch.points["PreScore"]:
-            recorded = None if entry is None else entry.pre_score
-            self.framework.run_pre_score(
-                state, pod, self._table, rows, recorded=recorded, stopwatch=stopwatch
-            )
+        if not prepared:
+            with stopwatch.points["PreScore"]:
+                recorded = None if entry is None else entry.pre_score
+                self.framework.run_pre_score(
+                    state, pod, self._table, rows, recorded=recorded, stopwatch=stopwatch
+                )
         with stopwatch.points["Score"]:
             if entry is None:
                 return scoring.totals_of(state, pod, rows), rows

@@ -62,6 +62,10 @@ class Scoring:
         self.fresh: Sequence[tuple[ScoreSlot, Int64Column, Int64Column]] = ()
         self.all_columnar = all(slot.columnar for slot in self.slots)
 
+    def has_uncacheable(self, state: CycleState) -> bool:
+        """Whether scores of a plugin that is not skipped are computed for every pod."""
+        return any(slot.name not in state.skip_score for slot in self._uncacheable)
+
     # -- totals with reuse -----------------------------------------------------------------------
 
     def totals(

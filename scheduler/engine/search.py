@@ -195,6 +195,19 @@ class Search:
         entry = self.results.get(pod.signature.id, pod.uid) if self._reusable(pod) else None
         return None if entry is None or entry.sequence < since else entry.feasible_rows()
 
+    def repeatable(self, state: CycleState) -> bool:
+        """Whether the rows of `_filter_cached` are those of the reusable filters."""
+        return self._complete and not self.filtering.has_uncacheable(state)
+
+    def holds(self, entry: CachedResult, pod: Pod) -> bool:
+        """Whether `entry` is that of the pod's signature, and no nominated pod counts for it."""
+        return (
+            self._reusable(pod)
+            and entry.capacity == self._table.capacity
+            and self.results.get(pod.signature.id, pod.uid) is entry
+            and not len(self._nominated_rows(pod))
+        )
+
     def settle(self, pod: Pod) -> None:
         """Account for the memory the pod's signature now holds; call once per attempt."""
         if self._reusable(pod):

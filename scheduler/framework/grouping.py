@@ -85,3 +85,18 @@ class CapacityFilterPlugin(ColumnarFilterPlugin, Protocol):
     def scarcest(self, pod: Pod, table: NodeTableView, rows: Rows) -> str:
         """Return what limits them most, in words; empty for nothing in particular. Optional."""
         ...
+
+
+class AlikePlugin(Plugin, Protocol):
+    """A PreFilter or PreScore plugin that tells when it skips all pods of a kind. Not upstream.
+
+    For members of a group that differ in their names only PreFilter and PreScore then run once.
+    """
+
+    def skips_alike(self, pod: Pod) -> bool:
+        """Whether what is true of this pod is true of each that differs in name and UID only.
+
+        That is: if PreFilter or PreScore skip the pod, they skip the others as well, as long as
+        nothing changes but that such pods are placed.
+        """
+        ...

@@ -1,0 +1,87 @@
+"""Repetition: attempts at pods that differ in their names only, one right after the other.
+
+Members of a group are such pods, and nothing but the members placed before changes from one to the
+next. So what PreFilter and PreScore found for the first of them holds for all, if the results were
+recorded for the signature, or if the plugins skipped the first pod and say that they would skip the
+others as well (`AlikePlugin`). What is left of an attempt is to evaluate the nodes that changed, to
+choose one, and to assume the pod there.
+
+Invariant, proved by a property test: the node is that which an ordinary attempt would choose, with
+the same draws of the random source. Where anything may differ there is no repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from scheduler.api.pod import Pod
+from scheduler.engine.attempt import Attempt
+from scheduler.engine.result_cache import CachedResult, Recorded
+
+
+class Repetition:
+    """The findings of one attempt that hold for equal pods."""
+
+    def __init__(self, attempt: Attempt, entry: CachedResult) -> None:
+        assert attempt.algorithm is not None
+        self._algorithm = attempt.algorithm
+        self._pod = attempt.info.pod
+        self._state = attempt.state
+        self._entry = entry
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Repetition | None:
+        """Return what can be repeated of an attempt that has just found a node; None: nothing."""
+        algorithm, pod, state = attempt.algorithm, attempt.info.pod, attempt.state
+        if algorithm is None or attempt.result is None:
+            return None
+        entry = algorithm.repeatable(pod, state)
+        if entry is None or state.variant is not None or state.late_rejectors:
+            return None
+        framework = attempt.framework
+        if not _repeatable(framework.pre_filter, entry.pre_filter, state.skip_filter, pod):
+            return None
+        if not _repeatable(framework.pre_score, entry.pre_score, state.skip_score, pod):
+            return None
+        return cls(attempt, entry)
+
+    def choose(self, attempt: Attempt) -> bool:
+        """Choose a node for an attempt that has just begun; False if an ordinary cycle must."""
+        if not self._covers(attempt.pod):
+            return False
+        first, state = self._state, attempt.state
+        state.data = dict(first.data)
+        state.skip_filter, state.skip_score = set(first.skip_filter), set(first.skip_score)
+        state.skip_pre_bind = set(first.skip_pre_bind)
+        result = self._algorithm.choose_again(state, attempt.pod, self._entry)
+        if result is None:
+            state.data = {}
+            for skipped in (state.skip_filter, state.skip_score, state.skip_pre_bind):
+                skipped.clear()
+            return False
+        attempt.result = attempt.chosen = result
+        return True
+
+    def _covers(self, pod: Pod) -> bool:
+        """Whether a pod differs from the first one in nothing that a plugin may read."""
+        first, own = self._pod.metadata, pod.metadata
+        return (
+            own.annotations == first.annotations
+            and own.owner_references == first.owner_references
+            and not pod.status.nominated_node_name
+            and self._algorithm.search.holds(self._entry, pod)
+        )
+
+
+def _repeatable(
+    plugins: Iterable[Any], recorded: dict[str, Recorded], skipped: set[str], pod: Pod
+) -> bool:
+    """Whether what these plugins did is recorded, or was to skip the pod and all that are alike."""
+    for plugin in plugins:
+        if plugin.name in recorded:
+            continue
+        alike = getattr(plugin, "skips_alike", None)
+        if plugin.name not in skipped or alike is None or not alike(pod):
+            return False
+    return True
