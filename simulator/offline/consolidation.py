@@ -15,7 +15,9 @@ from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
+from simulator.offline.checkpoint import Checkpoint
 from simulator.offline.editing import WorldError, is_daemon
+from simulator.offline.records import Result
 from simulator.offline.world import World
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -98,33 +100,19 @@ class _Search:
         self._waiting: frozenset[str] = frozenset()
 
     def run(self) -> Consolidation:
-        """Go through the nodes once, the least used first."""
-        work = self._begin()
-        try:
+        """Go through the nodes of a copy once, the least used first."""
+        with self._world.copy() as work:
+            self._waiting = frozenset(each.pod for each in work.schedule().waiting)
             for used, name in sorted(_shares(work)):
                 reason = self._blocked(work, name) or self._tried(work, name)
+                moves: dict[str, str] = {}
                 if not reason:
                     moves, reason = self._moved(work, name)
                 if reason:
                     self._kept.append(Kept(name, used, reason))
-                    if work.scheduler.tables.get("nodes", name) is None:
-                        # It was lost to see whether it can be: begin again without this step.
-                        work.close()
-                        work = self._begin()
                 else:
                     self._emptied.append(Emptied(name, used, moves))
-        finally:
-            work.close()
         return Consolidation(tuple(self._emptied), tuple(self._kept), tuple(sorted(self._waiting)))
-
-    def _begin(self) -> World:
-        """Return a copy of the world, scheduled, after the steps that were found."""
-        work = self._world.copy()
-        self._waiting = frozenset(each.pod for each in work.schedule().waiting)
-        for each in self._emptied:
-            work.drop_node(each.node)
-            work.schedule()
-        return work
 
     def _blocked(self, work: World, name: str) -> str:
         """Return why no pod of a node may be evicted; empty: all may."""
@@ -155,7 +143,7 @@ class _Search:
             # In the order in which the queue will have them.
             for key in sorted(lost, key=lambda key: -trial.pod(key).priority):
                 try:
-                    verdict = trial.place(key)
+                    verdict = trial.place(key, preempt=False)
                 except WorldError as error:
                     return str(error)
                 if not verdict:
@@ -163,16 +151,24 @@ class _Search:
         return ""
 
     def _moved(self, work: World, name: str) -> tuple[dict[str, str], str]:
-        """Lose the node; return where its pods are then, or why this cannot be."""
+        """Lose the node; return where its pods are then, or why this cannot be, and undo it."""
+        checkpoint = Checkpoint(work)
         lost = work.drop_node(name)
-        result = work.schedule()
+        reason = self._lost(work.schedule())
+        if reason:
+            checkpoint.put_back()
+            return {}, reason
+        return {key: work.pod(key).spec.node_name for key in sorted(lost)}, ""
+
+    def _lost(self, result: Result) -> str:
+        """Return why a node cannot be emptied by what happened when it was lost."""
         waiting = sorted({each.pod for each in result.waiting} - self._waiting)
         if waiting:
             reason = _first_sentence(str(getattr(result[waiting[0]], "reason", "")))
-            return {}, f"when it is emptied, {waiting[0]} waits: {reason}"
+            return f"when it is emptied, {waiting[0]} waits: {reason}"
         if result.evicted:
-            return {}, f"when it is emptied, {result.evicted[0].pod} is evicted to make room"
-        return {key: work.pod(key).spec.node_name for key in sorted(lost)}, ""
+            return f"when it is emptied, {result.evicted[0].pod} is evicted to make room"
+        return ""
 
 
 def _moving(world: World, name: str) -> list[Pod]:

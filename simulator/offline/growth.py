@@ -198,7 +198,7 @@ class _Growth:
         with self._world.trial() as trial:
             _add(trial, self._kind, nodes)
             for pod in self._pods:
-                verdict = trial.place(pod)
+                verdict = trial.place(pod, preempt=not first)
                 if not verdict:
                     failed.append(verdict)
                     if first:

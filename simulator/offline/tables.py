@@ -7,6 +7,7 @@ order to the service's event handlers. Pods share signatures as they do in the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -31,6 +32,9 @@ class Tables:
         self.signatures = PodSignatures()
         self._version = self._uids = 0
         self._undelivered: list[tuple[str, Delta[Any]]] = []
+        #: What was there before the first change of each object since `record`, by plural and key,
+        #: in the order of the changes; None for an object that was not there.
+        self._before: dict[tuple[str, str], Any | None] | None = None
         #: Pods with claims of devices that came, changed or ended, by UID; see `device_claims`.
         self.claimants: dict[str, Pod] = {}
         #: Set by the world: called when the first change waits for `deliver`.
@@ -66,6 +70,8 @@ class Tables:
             self.signatures.intern(item)
             if old is not None and not keep:
                 self.signatures.release(old)
+        if self._before is not None:
+            self._before.setdefault((plural, key), old)
         self._version += 1
         item.metadata = msgspec.structs.replace(item.metadata, resource_version=str(self._version))
         self.stores[plural].put(key, item)
@@ -79,10 +85,31 @@ class Tables:
 
     def remove(self, plural: str, item: Any, *, keep: bool = False) -> None:
         """Remove an object that is stored; `keep` as for `put`."""
-        self.stores[plural].remove(self.stores[plural].resource.key(item))
+        key = self.stores[plural].resource.key(item)
+        if self._before is not None:
+            self._before.setdefault((plural, key), item)
+        self.stores[plural].remove(key)
         self._note(plural, Delta(DeltaType.DELETED, item, item))
         if plural == "pods" and not keep:
             self.signatures.release(item)
+
+    def record(self) -> None:
+        """Remember what is changed from now on, so that `put_back` can take it back."""
+        self._before = {}
+
+    def put_back(self) -> None:
+        """Let every object be again as it was at `record`; what was changed last comes first."""
+        before, self._before = self._before or {}, None
+        for (plural, key), old in reversed(before.items()):
+            now = self.stores[plural].by_key(key)
+            if old is not None and now is not old:
+                # Its signature may have been released with it.
+                same = copy(old)
+                if plural == "pods":
+                    same.interned = None
+                self.put(plural, same)
+            elif old is None and now is not None:
+                self.remove(plural, now)
 
     def deliver(self, handlers: Handlers) -> None:
         """Hand every change to its handler, in order; consecutive ones of a kind as one batch."""

@@ -53,12 +53,12 @@ class Trial(Editing):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def place(self, pod: str | Mapping[str, Any]) -> Verdict:
+    def place(self, pod: str | Mapping[str, Any], *, preempt: bool = True) -> Verdict:
         """Try to find a node for a pending pod, `namespace/name`, or for one that is added first.
 
         A pod that fits keeps its place to the end of the trial, so that the next one finds what is
-        left. Nobody is evicted: `Verdict.victims` are those that preemption would. PreEnqueue and
-        Permit are not asked.
+        left. Nobody is evicted: `Verdict.victims` are those that preemption would, which are not
+        looked for without `preempt`. PreEnqueue and Permit are not asked.
 
         Raises:
             WorldError: there is no such pod, it has a node, or no profile is for it.
@@ -76,7 +76,7 @@ class Trial(Editing):
             )
         if engine.cache.get_pod(found.uid) is not None:
             raise WorldError(f"{key} is being bound, or was placed in this trial already")
-        decision = self._trial.decide(found, keep=True, reserve=True)
+        decision = self._trial.decide(found, preempt=preempt, keep=True, reserve=True)
         if decision:
             return Verdict(key, decision.node, feasible=decision.feasible)
         return Verdict(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import offline
+from simulator.offline.checkpoint import Checkpoint
 from simulator.offline.consolidation import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from tests.unit.simulator.offline.test_growth import PERMIT
 
@@ -169,14 +170,25 @@ def test_dumps_tell_which_pods_have_local_data(tmp_path: Path) -> None:
             assert world.copy().local_storage == world.local_storage == {"default/a"}
 
 
-@settings(max_examples=25)
-@given(sizes=st.lists(st.sampled_from([1, 2, 3]), max_size=10), seed=st.integers(0, 3))
-def test_every_step_holds_after_those_before_it(sizes: list[int], seed: int) -> None:
-    with offline.World(seed=seed) as world:
+SLOW = {"example.com/waits-at": "Permit", "example.com/delay": "1"}
+"""Annotations of a pod that waits at Permit for longer than a consolidation does."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    pods=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.booleans()), max_size=10),
+    seed=st.integers(0, 3),
+)
+def test_every_step_holds_after_those_before_it(
+    tmp_path_factory: pytest.TempPathFactory, pods: list[tuple[int, bool]], seed: int
+) -> None:
+    config = tmp_path_factory.getbasetemp() / "permit.yaml"
+    config.write_text(PERMIT)
+    with offline.World(config=config, seed=seed) as world:
         world.add_nodes(offline.node("n", cpu=6), count=4)
-        for number, cpu in enumerate(sizes):
-            world.add_pods(owned(f"web-{number}", cpu=cpu))
-        world.schedule()
+        for number, (cpu, slow) in enumerate(pods):
+            node, annotations = f"n-{number % 4}", SLOW if slow else {}
+            world.add_pods(owned(f"web-{number}", cpu=cpu, node=node, annotations=annotations))
         before = world.placements()
         found = offline.consolidate(world)
         assert world.placements() == before
@@ -187,4 +199,29 @@ def test_every_step_holds_after_those_before_it(sizes: list[int], seed: int) -> 
                 assert sorted(copy.drop_node(step.node)) == sorted(step.moves)
                 assert len(copy.schedule().waiting) == waiting
                 placed = copy.placements()
+                # As if the steps that were put back in between had not been tried.
                 assert {pod: placed[pod] for pod in step.moves} == step.moves
+
+
+def test_a_world_is_put_back_to_a_checkpoint() -> None:
+    with offline.World() as world:
+        world.add_nodes(offline.node("n", cpu=4), count=3)
+        world.add_pods(owned("web", cpu=3), count=3)
+        world.add_pods(owned("high", cpu=3, priority=5))
+        world.add_pods(owned("giant", cpu=64))
+        world.schedule()
+        before, state = world.placements(), world.scheduler.random.getstate()
+        cache = world.scheduler.state.cache
+        names, pods = list(cache.table.names), [sorted(each) for each in cache.table.pods]
+        checkpoint = Checkpoint(world)
+        world.drop_node("n-1")
+        world.add_pods(owned("higher", cpu=3, priority=9))
+        world.add_nodes(offline.node("more", cpu=1))
+        assert world.schedule().evicted
+        checkpoint.put_back()
+        assert world.placements() == before
+        assert [each.pod for each in world.waiting()] == ["default/giant", "default/web-2"]
+        assert world.scheduler.random.getstate() == state
+        assert list(cache.table.names)[: len(names)] == names
+        assert [sorted(each) for each in cache.table.pods][: len(names)] == pods
+        cache.validate()
