@@ -20,6 +20,7 @@ from plugins.dynamic_resources.permissions import CLAIMS, CLASSES, SLICES
 from plugins.dynamic_resources.pools import Pool, PoolKey, SliceIndex, gather_pools
 from plugins.dynamic_resources.precedence import Precedence
 from plugins.dynamic_resources.selectors import Selectors
+from plugins.dynamic_resources.sharers import Sharers
 from plugins.dynamic_resources.taint_rules import RULES, TaintRules
 from scheduler.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.api.node import Node
@@ -74,6 +75,7 @@ class ClusterDevices:
         self.changes = DeviceChanges()
         self.allocated = AllocatedDevices(features, self._pool_changed)
         self.claims = ClaimCache(self._watched_claim, self.allocated.claim_changed)
+        self.sharers = Sharers(handle)
         self._handle = handle
         self._listers = handle.listers
         #: UIDs of pods that were rejected while allocations were in flight.
@@ -138,6 +140,7 @@ class ClusterDevices:
         if uid in self.unsettled or not self.allocated.is_in_flight(uid):
             return
         self.allocated.end(uid)
+        self.sharers.release(uid)
         if self._rejected and uid not in self.allocated.stored():
             self._handle.wake(self._rejected, plugin_names.DYNAMIC_RESOURCES)
             self._rejected = set()
@@ -168,6 +171,9 @@ class ClusterDevices:
     def _claim_event(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._forget_extra(old)
+            self.sharers.forget(old.metadata.uid)
+        if new is not None and new.status.allocation is not None:
+            self.sharers.forget(new.metadata.uid)
         if new is not None and (owner := owner_of_extra_claim(new)):
             self._extra[owner] = new.metadata.name, new.metadata.namespace
         self.precedence.event(old, new)

@@ -19,6 +19,7 @@ from plugins.dynamic_resources.arguments import DynamicResourcesArgs, argument_p
 from plugins.dynamic_resources.attempt import REASONS, Attempt, PodClaims
 from plugins.dynamic_resources.budget import SearchBudget
 from plugins.dynamic_resources.claims import (
+    IN_FLIGHT,
     ClaimsUnavailableError,
     claim_key,
     is_reserved_for,
@@ -134,14 +135,21 @@ class DynamicResources:
     # -- PreEnqueue, PreFilter -------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Gate a pod until all of its claims exist."""
+        """Gate a pod until all of its claims exist, and none is being allocated for another pod."""
         if not pod.signature.resource_claims:
             return None
+        devices = self._devices
         try:
-            pod_claims(pod, self._devices.claims.get)
+            claims = pod_claims(pod, devices.claims.get)
         except ClaimsUnavailableError as error:
             return unreadable(self._handle) or unresolvable(str(error))
-        return None
+        status = None
+        for claim in claims:
+            if claim.status.allocation is None:
+                devices.sharers.add(claim, pod.metadata.uid)
+                if status is None and devices.allocated.is_in_flight(claim.metadata.uid):
+                    status = unresolvable(IN_FLIGHT.format(claim=claim_key(claim)))
+        return status
 
     def skips_alike(self, pod: Pod) -> bool:
         """Whether the pod has no claims, on which all else depends."""
@@ -378,6 +386,8 @@ class DynamicResources:
         for claim, allocation in found:
             claims.reserved[claim.metadata.uid] = allocation
             self._devices.begin(claim.metadata.uid, allocation)
+            if state.info is not None:
+                self._devices.sharers.hold(claim.metadata.uid, pod.metadata.uid)
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:

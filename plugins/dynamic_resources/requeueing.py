@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plugins.dynamic_resources.claims import ClaimsUnavailableError, claim_change_helps, pod_claims
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
@@ -14,10 +15,16 @@ from scheduler.framework import (
     ClusterEvent,
     ClusterEventWithHint,
     EventResource,
+    HintKeys,
     QueueingHint,
 )
 
-_CHANGED = ActionType.ADD | ActionType.UPDATE
+Key = tuple[str, str]
+"""Namespace and name of a claim."""
+
+_CHANGED: Final = ActionType.ADD | ActionType.UPDATE
+ANY_CLAIM: Final = "", ""
+"""Key of every pod: devices that a claim gives back may help any."""
 
 
 def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
@@ -25,9 +32,6 @@ def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
     get_claim = devices.claims.get
 
     def after_claim(pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
-        if not _gives_back(old, new) and not _may_use(pod, new):
-            # Most pods that wait have nothing to do with the claim.
-            return QueueingHint.SKIP
         return queue_if(claim_change_helps(pod, old, new, get_claim))
 
     def after_pod(pod: Pod, _old: Pod | None, new: Pod) -> QueueingHint:
@@ -46,7 +50,9 @@ def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
                 ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE,
             )
         ),
-        ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED), after_claim),
+        ClusterEventWithHint(
+            ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED), after_claim, keys=_KEYS
+        ),
         ClusterEventWithHint(
             ClusterEvent(
                 EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
@@ -62,11 +68,16 @@ def _gives_back(old: ResourceClaim | None, new: ResourceClaim) -> bool:
     return old is not None and bool(old.status.allocation) and new.status.allocation is None
 
 
-def _may_use(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether the pod names the claim, by itself or in its status."""
-    if pod.metadata.namespace != claim.metadata.namespace:
-        return False
-    name = claim.metadata.name
-    return any(each.resource_claim_name == name for each in pod.signature.resource_claims) or any(
-        each.resource_claim_name == name for each in pod.status.resource_claim_statuses
-    )
+def _required_keys(pod: Pod) -> set[Key]:
+    # A claim from a template needs no key: the pod controls it.
+    named = (each.resource_claim_name for each in pod.signature.resource_claims)
+    return {ANY_CLAIM, *((pod.metadata.namespace, name) for name in named if name is not None)}
+
+
+def _provided_keys(old: ResourceClaim | None, new: ResourceClaim) -> tuple[Key, ...]:
+    own = new.metadata.namespace, new.metadata.name
+    return (own, ANY_CLAIM) if _gives_back(old, new) else (own,)
+
+
+_KEYS: Final = HintKeys(_required_keys, _provided_keys)
+"""So that an event of a claim concerns only the pods that use the claim."""

@@ -131,7 +131,7 @@ class HintKeys:
 
     The promise: if the hint returns QUEUE, the pod's required keys and the event's provided keys
     have one in common, or one of the two is None. The hint is always evaluated for the pod that the
-    event itself is about. Raising counts as None.
+    event itself is about, and for the pod that controls the changed object. Raising counts as None.
     """
 
     #: Keys of which an event must provide one to help the pod; None: unknown. Like `per_signature`

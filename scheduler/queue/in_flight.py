@@ -14,8 +14,8 @@ before them; the caller then assumes that an event concerned the pod.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -55,6 +55,17 @@ class InFlightEvent:
         changed = self.old if self.new is None else self.new
         metadata = getattr(changed, "metadata", None)
         self.subject = "" if metadata is None else metadata.uid
+
+    @property
+    def controller(self) -> str:
+        """UID of the controller of the changed object, or empty."""
+        metadata = getattr(self.old if self.new is None else self.new, "metadata", None)
+        owners = () if metadata is None else metadata.owner_references
+        return next((each.uid for each in owners if each.controller), "")
+
+    def narrowed(self, uids: Collection[str]) -> InFlightEvent:
+        """Return the event for these pods only; results of hints are shared."""
+        return replace(self, only=frozenset(uids))
 
     def concerns(self, info: QueuedPodInfo) -> bool:
         """Whether hints must be evaluated for the pod."""

@@ -142,11 +142,14 @@ class UnschedulablePods:
             group.sample = next(iter(group.members.values()))
         return info
 
-    def candidates(self, event: InFlightEvent, subscription: EventSubscription) -> list[Group]:
-        """Return the groups whose hints must be evaluated for the event, each once."""
+    def candidates(
+        self, event: InFlightEvent, subscription: EventSubscription
+    ) -> list[tuple[Group, InFlightEvent]]:
+        """Return the groups whose hints must be evaluated, each once, with the event for them."""
         if event.cluster_event.wildcard:
             held = self._held_by(subscription.plugins).values()
-            return [group for group in held if group.gated] + self.groups(gated=False)
+            groups = [group for group in held if group.gated] + self.groups(gated=False)
+            return [(group, event) for group in groups]
         found: dict[Hashable, Group] = {}
         for plugin in subscription.plugins:
             if plugin not in self._index:
@@ -154,10 +157,14 @@ class UnschedulablePods:
             provided = subscription.provided_keys(plugin, event)
             found |= self._held_by((plugin,) if provided is None else provided)
         # Hint keys are promised for other pods' events only, see `HintKeys`.
-        own = self._group_of.get(event.subject)
-        if own is not None and not set(own.plugins).isdisjoint(subscription.plugins):
-            found[own.key] = own
-        return list(found.values())
+        own = [
+            (group, event.narrowed((uid,)))
+            for uid in (event.subject, event.controller)
+            if (group := self._group_of.get(uid)) is not None
+            and group.key not in found
+            and not set(group.plugins).isdisjoint(subscription.plugins)
+        ]
+        return own + [(group, event) for group in found.values()]
 
     def group_of(self, uid: str) -> Group | None:
         """Return the group that the pod is in; None when it is not here."""

@@ -114,21 +114,21 @@ class Wakeups:
 
     def start(self, event: InFlightEvent, subscription: EventSubscription) -> int:
         """Move the unschedulable pods that the event may help; return how many moved at once."""
-        groups = self.mover.sub_queues.unschedulable.candidates(event, subscription)
-        if not groups:
+        candidates = self.mover.sub_queues.unschedulable.candidates(event, subscription)
+        if not candidates:
             return 0
-        moved = 0
         if self.backlog and self.slice_seconds != math.inf:
-            self._postpone(groups, event)
-        else:
-            time_slice = self.time_slice()
-            moves: deque[_Move] = deque()
-            for done, group in enumerate(groups, start=1):
-                self._evaluate(group, event, moves)
-                if time_slice.over():
-                    self._postpone(groups[done:], event)
-                    break
-            moved = self._apply(moves, time_slice)
+            self._postpone(each for each in candidates if each[1].only is None)
+            # What concerns one pod is no work, and must not count towards `MAX_EVENTS` of a group.
+            candidates = [each for each in candidates if each[1].only is not None]
+        time_slice = self.time_slice()
+        moves: deque[_Move] = deque()
+        for done, (group, concerned) in enumerate(candidates, start=1):
+            self._evaluate(group, concerned, moves)
+            if time_slice.over():
+                self._postpone(candidates[done:])
+                break
+        moved = self._apply(moves, time_slice)
         if self.backlog:
             self.mover.signals.due(DUE_NOW)
         return moved
@@ -172,10 +172,10 @@ class Wakeups:
             if time_slice.late():
                 break
 
-    def _postpone(self, groups: Iterable[Group], event: InFlightEvent) -> None:
+    def _postpone(self, candidates: Iterable[tuple[Group, InFlightEvent]]) -> None:
         over_limit = self.accounts.over_limit()
         pending, deferred = self._lanes
-        for group in groups:
+        for group, event in candidates:
             events = pending.get(group)
             if events is None:
                 events = deferred.get(group)
@@ -210,7 +210,9 @@ class Wakeups:
             if decision is SKIP:
                 return
         # A copy of the members, because a hint may call the queue.
-        if group.gated:
+        if event.only is not None:
+            members = [each for uid in event.only if (each := group.members.get(uid)) is not None]
+        elif group.gated:
             members = self.mover.pre_enqueue.may_ungate(group, event.old or event.new)
         else:
             members = list(group.members.values())

@@ -117,6 +117,8 @@ class Cluster:
         self.objects = Objects()
         #: What the plugins may not do: verb and resource.
         self.forbidden: set[tuple[str, str]] = set()
+        #: UIDs of pods whose PreEnqueue plugins should run again.
+        self.rechecked: list[str] = []
         for each in nodes:
             self.cache.set_node(each)
         for name, pods in (placed or {}).items():
@@ -169,6 +171,7 @@ class Cluster:
                 listers=self.objects,
                 subscriptions=self.objects,
                 may=lambda verb, resource: (verb, resource) not in self.forbidden,
+                recheck=self.rechecked.extend,
                 shared=lambda _name, make: make(),
             ),
         )
@@ -233,7 +236,9 @@ def hint(plugin: Any, event: ClusterEvent, pod: Pod, old: Any, new: Any) -> bool
             wakes = True
         elif each.hint(pod, old, new) is QueueingHint.QUEUE:
             wakes = True
-            own = (old if new is None else new).metadata.uid == pod.uid
+            changed = (old if new is None else new).metadata
+            controllers = [each.uid for each in changed.owner_references if each.controller]
+            own = pod.uid in {changed.uid, *controllers[:1]}
             assert own or each.keys is None or _in_common(each.keys, pod, old, new)
     return wakes
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.meta import ObjectMeta
+from scheduler.api.meta import ObjectMeta, OwnerReference
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework import ClusterEventWithHint, HintKeys, QueueingHint
@@ -98,6 +98,21 @@ def test_hints_are_evaluated_for_the_pod_that_the_event_is_about() -> None:
     for name in "abc":
         world.rejected(make_pod(name, signature=signature, labels={"x": ""}), "P")
     assert world.happen(NODE_ADD, None, node("y", uid="uid-b")) == 1
+    assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
+
+
+def test_hints_are_evaluated_for_the_pod_that_controls_the_object_and_for_no_other() -> None:
+    plugin = Keyed()
+    plugin.registered = [(NODE_ADD, QueueingHint.QUEUE)]
+    plugin.per_signature = False
+    world = World(plugin)
+    signature = object()
+    for name in "abc":
+        world.rejected(make_pod(name, signature=signature, labels={"x": ""}), "P")
+    owned = node("y")
+    owned.metadata.owner_references = (OwnerReference(uid="uid-b", controller=True),)
+    assert world.happen(NODE_ADD, None, owned) == 1
+    assert [name for name, _, _ in plugin.calls] == ["b"]
     assert world.places() == {"a": "unschedulable", "b": "backoff", "c": "unschedulable"}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from scheduler.api.devices import ResourceClaimConsumerReference, ResourceClaimStatus
 from scheduler.client.errors import ApiError
 from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS, RESOURCE_CLAIMS
@@ -35,6 +37,9 @@ CLASS = {
     "spec": {"extendedResourceName": "example.com/gpu"},
 }
 CLAIM = {"apiVersion": GROUP, "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": SPEC}
+RESERVED = ResourceClaimStatus(
+    reserved_for=(ResourceClaimConsumerReference(resource="pods", name="x", uid="x"),)
+)
 
 
 def user(name: str, **entry: str) -> dict[str, Any]:
@@ -158,6 +163,37 @@ def test_pods_get_devices_in_turn() -> None:
         (placed,) = world.schedule().placed
         assert (placed.pod, placed.node) == ("default/e", "a")
         assert world.pod("default/e").status.extended_resource_claim_status
+
+
+def test_each_pod_that_shares_a_claim_is_attempted_once() -> None:
+    with offline.World() as world:
+        world.add_nodes(offline.node("a", cpu=100))
+        world.add_all([CLASS, devices("a", 20)])
+        for number in range(20):
+            world.add({**CLAIM, "metadata": {"name": f"c-{number}"}})
+            for sharer in range(5):
+                world.add_pods(user(f"p-{number}-{sharer}", resourceClaimName=f"c-{number}"))
+        placed = world.schedule().placed
+        assert [each.attempts for each in placed] == [1] * 100
+        assert all(len(each.status.reserved_for) == 5 for each in claims(world))
+
+
+@pytest.mark.parametrize("template", [True, False])
+def test_an_event_of_a_claim_concerns_only_the_pods_that_use_it(template: bool) -> None:
+    with offline.World() as world:
+        world.add_all([CLASS, TEMPLATE])
+        for number in range(50):
+            world.add({**CLAIM, "metadata": {"name": f"c-{number}"}})
+            entry = "resourceClaimTemplateName" if template else "resourceClaimName"
+            world.add_pods(user(f"p-{number}", **{entry: "one" if template else f"c-{number}"}))
+        assert len(world.schedule().waiting) == 50
+        queue = world.scheduler.scheduling.queue
+        before = queue.statistics().hint_calls
+        for claim in claims(world)[:10]:
+            changed = msgspec.structs.replace(claim, status=RESERVED)
+            world.scheduler.tables.put("resourceclaims", changed)
+        world.schedule()
+        assert queue.statistics().hint_calls - before <= 10
 
 
 def test_a_trial_adds_devices_and_takes_them_back() -> None:

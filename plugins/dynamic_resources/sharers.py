@@ -1,0 +1,57 @@
+"""The queued pods that share a claim while its allocation is under way.
+
+A claim in flight cannot be used by another pod until its allocation is stored. Such pods would be
+rejected in PreFilter, one attempt each for nothing, so PreEnqueue holds them meanwhile.
+
+Invariant: a claim has entries only while it has no allocation, and at most `MAX_SHARERS` of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.api.devices import ResourceClaim
+from scheduler.framework import Handle
+
+MAX_SHARERS: Final = 256
+"""Pods that one claim can be reserved for (`resource.k8s.io/v1`,
+`ResourceClaimReservedForMaxSize`); further ones are rejected by PreFilter."""
+
+
+class Sharers:
+    """UIDs of pods that passed or failed PreEnqueue with a claim that is not allocated."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        #: By UID of the claim, oldest first.
+        self._pods: dict[str, dict[str, None]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of claims."""
+        return len(self._pods)
+
+    def add(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Note that a pod is queued that uses a claim without allocation."""
+        pods = self._pods.setdefault(claim.metadata.uid, {})
+        pods[pod_uid] = None
+        if len(pods) > MAX_SHARERS:
+            del pods[next(iter(pods))]
+
+    def hold(self, claim_uid: str, pod_uid: str) -> None:
+        """Let PreEnqueue hold the other pods, since the claim is in flight for this one."""
+        pods = self._pods.get(claim_uid)
+        if pods is None:
+            return
+        pods.pop(pod_uid, None)
+        if pods:
+            self._handle.recheck(tuple(pods))
+
+    def release(self, claim_uid: str) -> None:
+        """Let the pods in again: the allocation is stored, or was given up."""
+        pods = self._pods.pop(claim_uid, None)
+        if pods:
+            self._handle.recheck(tuple(pods))
+
+    def forget(self, claim_uid: str) -> None:
+        """Forget a claim that was allocated or deleted; its event wakes the pods."""
+        self._pods.pop(claim_uid, None)
