@@ -35,10 +35,12 @@ class FeatureGate:
     locked: bool = False
     #: Gates that must be on for this one to be on.
     requires: tuple[str, ...] = ()
+    #: The feature, if kubestow lacks it: the gate cannot be switched on, and groups leave it off.
+    lacking: str = ""
 
 
-def _alpha(name: str, *requires: str) -> FeatureGate:
-    return FeatureGate(name, Stage.ALPHA, False, requires=requires)
+def _alpha(name: str, *requires: str, lacking: str = "") -> FeatureGate:
+    return FeatureGate(name, Stage.ALPHA, False, requires=requires, lacking=lacking)
 
 
 def _beta(name: str, *requires: str, default: bool = True) -> FeatureGate:
@@ -67,9 +69,12 @@ UPSTREAM_GATES: Final = (
     _beta("DRAExtendedResource"),
     _beta("DRAPartitionableDevices"),
     _beta("DRADeviceTaintRules", "DRADeviceTaints", default=False),
-    _alpha("DRAListTypeAttributes"),
-    _alpha("DRANodeAllocatableResources"),
-    _alpha("DRAWorkloadResourceClaims", "GenericWorkload"),
+    _alpha("DRAListTypeAttributes", lacking="device attributes with lists as values"),
+    _alpha("DRANodeAllocatableResources", lacking="devices that stand for resources of the node"),
+    _alpha("DRAWorkloadResourceClaims", "GenericWorkload", lacking="resource claims of pod groups"),
+    # These two concern API server and controllers; kube-scheduler accepts them as well.
+    _beta("DRAResourceClaimGranularStatusAuthorization"),
+    _alpha("DRAResourcePoolStatus"),
     _ga("InPlacePodVerticalScaling"),
     _beta("InPlacePodLevelResourcesVerticalScaling"),
     _beta("PodLevelResources"),
@@ -191,8 +196,9 @@ class FeatureGates(Mapping[str, bool]):
     def _apply(self) -> Iterator[str]:
         for group, stage in _GROUPS.items():
             if group in self._set:
+                on = self._set[group]
                 members = (gate for gate in GATES.values() if gate.stage is stage)
-                self._state.update((gate.name, self._set[group]) for gate in members)
+                self._state.update((gate.name, on and not gate.lacking) for gate in members)
         for name, on in self._set.items():
             if name in _GROUPS:
                 continue
@@ -204,6 +210,11 @@ class FeatureGates(Mapping[str, bool]):
                 yield (
                     f"--feature-gates: cannot set feature gate {name} to {str(on).lower()}, "
                     f"feature is locked to {str(gate.default).lower()}"
+                )
+            elif gate.lacking and on:
+                yield (
+                    f"--feature-gates: cannot set feature gate {name} to true, kubestow does not "
+                    f"support {gate.lacking}; remove {name}=true"
                 )
             else:
                 self._state[name] = on

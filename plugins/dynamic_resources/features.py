@@ -31,6 +31,8 @@ class Features:
     extended_resources: bool = True
     #: DRADeviceTaintRules; not the allocator's, but of the slices that it gets.
     taint_rules: bool = False
+    #: DRASchedulerFilterTimeout: the search of an attempt is limited.
+    filter_timeout: bool = True
 
     @classmethod
     def of_gates(cls, gates: Mapping[str, bool]) -> Features:
@@ -47,7 +49,8 @@ class Features:
             consumable_capacity=on("DRAConsumableCapacity"),
             binding_conditions=on("DRADeviceBindingConditions")
             and on("DRAResourceClaimDeviceStatus"),
-            # The scheduler does not hand DRAListTypeAttributes on to the allocator, as upstream.
+            # kube-scheduler does not hand DRAListTypeAttributes on to the allocator either.
             extended_resources=on("DRAExtendedResource"),
             taint_rules=on("DRADeviceTaintRules", default=False) and on("DRADeviceTaints"),
+            filter_timeout=on("DRASchedulerFilterTimeout"),
         )

@@ -123,9 +123,9 @@ class DynamicResources:
         args = args or DynamicResourcesArgs()
         require_valid(argument_problems(args))
         self._handle = handle
-        self._filter_timeout = args.filter_timeout.total_seconds()
-        self._binding_timeout = args.binding_timeout.total_seconds()
         self._features = features = Features.of_gates(handle.feature_gates)
+        self._filter_timeout = args.filter_timeout.total_seconds() * features.filter_timeout
+        self._binding_timeout = args.binding_timeout.total_seconds()
         if features.taint_rules:
             self.required_resources = (*RESOURCES, RULES)
             self.resource_types = {RULES: DeviceTaintRule}

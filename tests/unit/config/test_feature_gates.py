@@ -62,7 +62,8 @@ def test_flag(flags: list[str], changes: Mapping[str, bool]) -> None:
 def test_groups_set_what_is_not_named() -> None:
     gates = FeatureGates.parse("AllAlpha=true,AllBeta=false,StorageCapacityScoring=false")
     for name, gate in GATES.items():
-        expected = {Stage.ALPHA: name != "StorageCapacityScoring", Stage.BETA: False}
+        alpha = name != "StorageCapacityScoring" and not gate.lacking
+        expected = {Stage.ALPHA: alpha, Stage.BETA: False}
         assert gates.enabled(name) is expected.get(gate.stage, gate.default), name
 
 
@@ -89,7 +90,19 @@ def test_every_mistake_is_reported() -> None:
             "DRADeviceTaints=false,DRADeviceTaintRules=true",
             "DRADeviceTaintRules needs DRADeviceTaints, which is off",
         ),
-        ("AllAlpha=true,GenericWorkload=false", "DRAWorkloadResourceClaims needs GenericWorkload"),
+        ("AllAlpha=true,GenericWorkload=false", "GangScheduling needs GenericWorkload"),
+        (
+            "DRAListTypeAttributes=true",
+            (
+                "cannot set feature gate DRAListTypeAttributes to true, kubestow does not support "
+                "device attributes with lists as values; remove DRAListTypeAttributes=true"
+            ),
+        ),
+        ("AllAlpha=true,DRANodeAllocatableResources=true", "remove DRANodeAllocatableResources"),
+        (
+            "GenericWorkload=true,DRAWorkloadResourceClaims=true",
+            "does not support resource claims of pod groups",
+        ),
     ],
 )
 def test_a_gate_needs_its_requirements(flag: str, message: str) -> None:
