@@ -14,7 +14,7 @@ is greedy: if a mixed group does not fit, the run that failed goes first in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -106,11 +106,14 @@ class GroupCycle:
         monotonic: Callable[[], float],
         take: Callable[[QueuedPodInfo], None],
         on_placed: Callable[[Attempt], None],
+        pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Prepare a cycle.
 
         `take` is called before a member is tried for the first time, `on_placed` right after a
-        node was found for it. Members are interned pods of profiles of the engine.
+        node was found for it. `pause` is awaited after each member and may suspend the cycle; its
+        owner holds back all changes of state meanwhile. Members are interned pods of profiles of
+        the engine.
         """
         self._engine = engine
         self._group = group
@@ -121,6 +124,7 @@ class GroupCycle:
         self._take = take
         self._taken: set[str] = set()
         self._on_placed = on_placed
+        self._pause = pause
         self._cost = 0.0
         #: The attempt that ended the cycle by an error, if one did.
         self._error: Attempt | None = None
@@ -157,6 +161,8 @@ class GroupCycle:
                         self._error = attempt
                     break
                 run.placed.append(attempt)
+                if self._pause is not None:
+                    await self._pause()
                 if len(run.placed) == 1 and len(run.infos) > 1:
                     run.bound = bound_after(attempt)
                     if self._hopeless():

@@ -9,7 +9,8 @@ however large the waiting groups are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
@@ -19,6 +20,9 @@ from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.queue import QueueState, SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.waiting_groups import WaitingGroups
+
+LARGE_GROUP: Final = 64
+"""Members from which on a cycle is suspended between time slices; fewer fit into one."""
 
 
 class GroupScheduling:
@@ -54,8 +58,18 @@ class GroupScheduling:
         """Try the group of a popped pod; return the attempts whose binding cycles are next."""
         return self.settle(info, group, run_synchronously(self.cycle(info, group).run()))
 
-    def cycle(self, info: QueuedPodInfo, group: GroupToSchedule) -> GroupCycle:
-        """Return the cycle of the group of a popped pod."""
+    def is_large(self, info: QueuedPodInfo) -> bool:
+        """Whether a popped pod must be tried with so many others that the cycle needs pauses."""
+        group = self.group_of(info)
+        return group is not None and len(group.members) >= LARGE_GROUP
+
+    def cycle(
+        self,
+        info: QueuedPodInfo,
+        group: GroupToSchedule,
+        pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> GroupCycle:
+        """Return the cycle of the group of a popped pod; `pause` may suspend it."""
         waiting = (self._queue.waiting(uid) for uid in group.members if uid != info.uid)
         infos = [info, *(each for each in waiting if each is not None and _wanted(each))]
         self.waiting.tried(each.uid for each in infos)
@@ -66,6 +80,7 @@ class GroupScheduling:
             monotonic=self._clock.monotonic,
             take=self._take,
             on_placed=self._decisions.record,
+            pause=pause,
         )
 
     def settle(

@@ -7,7 +7,7 @@ while a relist is being applied, because the world is half old and half new then
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -206,7 +206,7 @@ class SchedulingLoop:
             info = self._queue.pop()
             if info is None:
                 return False
-            if self._engine.suspends(info.pod):
+            if self._engine.suspends(info.pod) or self._groups.is_large(info):
                 attempts = await self._schedule_next_suspended(info)
                 end = 0.0
             else:
@@ -258,7 +258,8 @@ class SchedulingLoop:
         self._inbox.suspend()
         self._resumed.clear()
         self._deciding = asyncio.create_task(
-            self._groups.cycle(info, group).run(), name=f"decide {group.name}"
+            self._groups.cycle(info, group, self._pauses_of_a_cycle()).run(),
+            name=f"decide {group.name}",
         )
         try:
             result: GroupResult = await self._deciding
@@ -273,6 +274,19 @@ class SchedulingLoop:
             await self._catch_up()
             self._inbox.resume()
             self._resumed.set()
+
+    def _pauses_of_a_cycle(self) -> Callable[[], Awaitable[None]]:
+        """Return a function to await often in a long cycle; it suspends it once for each slice."""
+        monotonic, seconds = self._clock.monotonic, self._slice
+        end = monotonic() + seconds
+
+        async def pause() -> None:
+            nonlocal end
+            if monotonic() >= end:
+                await asyncio.sleep(0)
+                end = monotonic() + seconds
+
+        return pause
 
     def schedule(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""

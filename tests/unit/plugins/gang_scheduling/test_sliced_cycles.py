@@ -1,0 +1,86 @@
+"""Cycles of large gangs pause between slices: other work goes on, and no change is half seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from scheduler.service.scheduling_loop import SchedulingLoop
+from scheduler.testing import pod
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have the loop of the service pause after each member; return the assumed pods then."""
+    found: list[int] = []
+
+    def pause_always(loop: SchedulingLoop) -> Callable[[], Awaitable[None]]:
+        async def pause() -> None:
+            found.append(loop._engine.cache.statistics().assumed_pods)
+            await asyncio.sleep(0)
+
+        return pause
+
+    monkeypatch.setattr("simulator.offline.assembly.suits", lambda _engine: False)
+    monkeypatch.setattr("scheduler.service.group_scheduling.LARGE_GROUP", 3)
+    monkeypatch.setattr(SchedulingLoop, "_pauses_of_a_cycle", pause_always)
+    return found
+
+
+def test_g18_a_large_gang_pauses_and_a_small_one_does_not(pauses: list[int]) -> None:
+    with GangCluster() as cluster:
+        cluster.add_group(2, "small")
+        cluster.add_members(2, "small", cpu=1)
+        assert len(cluster.bound("small")) == 2
+        assert pauses == []
+        cluster.add_group(3)
+        cluster.add_members(3, cpu=1)
+        assert len(cluster.bound("g-pod")) == 3
+        assert pauses == [1, 2, 3]
+        cluster.validate()
+
+
+def test_g22_room_that_is_taken_during_a_pause_binds_nobody(pauses: list[int]) -> None:
+    with GangCluster() as cluster:
+        cluster.add_group(4)
+        cluster.add_members(4)
+        world = cluster.world
+        world.at(world.now, lambda: world.add(pod("thief", cpu=2, node="n0")))
+        cluster.tick(5)
+        bound = cluster.bound("g-pod")
+        assert len(bound) in (0, 4)
+        cluster.validate()
+
+
+def test_a_member_that_is_deleted_during_a_pause_binds_nobody(
+    pauses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with GangCluster() as cluster:
+        world = cluster.world
+        original = SchedulingLoop._pauses_of_a_cycle
+
+        def delete_then(loop: SchedulingLoop) -> Callable[[], Awaitable[None]]:
+            pause = original(loop)
+
+            async def deleting() -> None:
+                if len(pauses) == 1:
+                    world.remove("Pod", "g-pod-0", "default")
+                await pause()
+
+            return deleting
+
+        monkeypatch.setattr(SchedulingLoop, "_pauses_of_a_cycle", delete_then)
+        cluster.add_group(4)
+        cluster.add_members(4)
+        cluster.tick(20)
+        assert len(pauses) == 4
+        assert not cluster.bound()
+        cluster.validate()
+        monkeypatch.undo()
+        cluster.add_members(1)
+        cluster.tick(30)
+        assert len(cluster.bound()) == 4
+        cluster.validate()
