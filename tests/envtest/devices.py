@@ -6,9 +6,11 @@ Drivers and kubelets are absent: the test publishes slices, and ends pods by the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
+from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from tests.envtest.workload import Json, Workload, until
 
 BASE: Final = "/apis/resource.k8s.io/v1"
@@ -16,52 +18,99 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 TEMPLATE: Final = "one"
 
 
+@contextmanager
+def claim_controllers(control_plane: ControlPlane, name: str) -> Iterator[ManagedProcess]:
+    """Run the controllers that make and release claims."""
+    process = control_plane.start_controller_manager(
+        controllers=("resourceclaim-controller", "garbage-collector-controller"), name=name
+    )
+    yield process
+    assert process.running, process.describe("ended")
+    process.stop()
+
+
+@contextmanager
+def devices_of(control_plane: ControlPlane, test: str) -> Iterator[Devices]:
+    """Make the devices of a test, in a workload of its own."""
+    name = test.removeprefix("test_").replace("_", "-").replace("[", "-").rstrip("]")
+    # The driver has the same name, with a domain: 63 characters in all.
+    with Workload(control_plane, f"dra-{name[:20].rstrip('-')}-{name[-4:]}") as work:
+        made = Devices(work)
+        yield made
+        made.close()
+
+
 class Devices:
     """The objects of `resource.k8s.io` in the namespace of a workload; its driver is its own."""
 
     def __init__(self, work: Workload) -> None:
+        self.work = work
         self._request = work.control_plane.admin.request
         self.driver = f"{work.namespace}.example.com"
         self._claims = f"{BASE}/namespaces/{work.namespace}/resourceclaims"
         self._pods = f"/api/v1/namespaces/{work.namespace}/pods"
         self._slices: list[str] = []
-        expression = f'device.driver == "{self.driver}"'
-        spec = {"selectors": [{"cel": {"expression": expression}}]}
-        self._request(
-            "POST", f"{BASE}/deviceclasses", {"metadata": {"name": self.driver}, "spec": spec}
-        )
-        self._request(
-            "POST",
-            f"{BASE}/namespaces/{work.namespace}/resourceclaimtemplates",
-            {"metadata": {"name": TEMPLATE}, "spec": {"spec": self.spec()}},
-        )
+        self._own = f'device.driver == "{self.driver}"'
+        self.create_class()
+        self.template(TEMPLATE)
 
     def close(self) -> None:
         """Delete what has no namespace."""
         for name in self._slices:
             self._request("DELETE", f"{BASE}/resourceslices/{name}")
+        self.delete_class()
+
+    def create_class(self, expression: str = "") -> None:
+        """Create the class again, by default with the selector for all devices of the driver."""
+        spec = {"selectors": [{"cel": {"expression": expression or self._own}}]}
+        body = {"metadata": {"name": self.driver}, "spec": spec}
+        self._request("POST", f"{BASE}/deviceclasses", body)
+
+    def delete_class(self) -> None:
+        """Delete the class."""
         self._request("DELETE", f"{BASE}/deviceclasses/{self.driver}")
 
-    def spec(self, count: int = 1) -> Json:
+    def spec(self, count: int = 1, *, constraints: Sequence[Json] = (), **exactly: Any) -> Json:
         """Return the spec of a claim for `count` devices of the class."""
-        exactly = {"deviceClassName": self.driver, "count": count}
-        return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+        wanted = {"deviceClassName": self.driver, **exactly}
+        if exactly.get("allocationMode") != "All":
+            wanted["count"] = count
+        requests = [{"name": "r", "exactly": wanted}]
+        return {"devices": {"requests": requests, "constraints": list(constraints)}}
 
-    def publish(self, node: str, count: int) -> None:
-        """Publish the devices of a node."""
-        name = f"{node}-{self.driver}"
-        spec = {
+    def publish(self, node: str, count: int, **device: Any) -> None:
+        """Publish the devices of a node, with these fields each."""
+        self.publish_slice(node, [{"name": f"device-{each}", **device} for each in range(count)])
+
+    def publish_slice(
+        self, node: str, devices: Sequence[Json], *, of: int = 1, number: int = 0, **spec: Any
+    ) -> None:
+        """Publish one of the slices of a node's pool."""
+        name = f"{node}-{self.driver}" + (f"-{number}" if number else "")
+        body = {
             "driver": self.driver,
             "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"device-{number}"} for number in range(count)],
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": of},
+            "devices": list(devices),
+            **spec,
         }
-        self._request("POST", f"{BASE}/resourceslices", {"metadata": {"name": name}, "spec": spec})
+        if not devices:
+            del body["devices"]
+        self._request("POST", f"{BASE}/resourceslices", {"metadata": {"name": name}, "spec": body})
         self._slices.append(name)
 
-    def claim(self, name: str, count: int = 1) -> None:
+    def template(self, name: str, **spec: Any) -> None:
+        """Create a further template, of a claim with this `spec`."""
+        self._request(
+            "POST",
+            f"{BASE}/namespaces/{self.work.namespace}/resourceclaimtemplates",
+            {"metadata": {"name": name}, "spec": {"spec": self.spec(**spec)}},
+        )
+
+    def claim(self, name: str, count: int = 1, **spec: Any) -> None:
         """Create a claim of a user."""
-        self._request("POST", self._claims, {"metadata": {"name": name}, "spec": self.spec(count)})
+        body = {"metadata": {"name": name}, "spec": self.spec(count, **spec)}
+        self._request("POST", self._claims, body)
 
     def delete_claim(self, name: str) -> None:
         """Delete a claim; one in use stays until its pods end."""
@@ -115,9 +164,9 @@ def consumers(claim: Json) -> list[str]:
     return [each["name"] for each in claim.get("status", {}).get("reservedFor", [])]
 
 
-def by_template() -> list[Json]:
-    """Return `spec.resourceClaims` of a pod with one device of its own."""
-    return [{"name": "gpu", "resourceClaimTemplateName": TEMPLATE}]
+def by_template(name: str = TEMPLATE) -> list[Json]:
+    """Return `spec.resourceClaims` of a pod with a claim of its own, by default for one device."""
+    return [{"name": "gpu", "resourceClaimTemplateName": name}]
 
 
 def by_name(claim: str) -> list[Json]:

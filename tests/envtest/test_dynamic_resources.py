@@ -12,7 +12,16 @@ import pytest
 
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from testing.control_plane.kubestow import start_kubestow
-from tests.envtest.devices import FINALIZER, Devices, by_name, by_template, consumers, results
+from tests.envtest.devices import (
+    FINALIZER,
+    Devices,
+    by_name,
+    by_template,
+    claim_controllers,
+    consumers,
+    devices_of,
+    results,
+)
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
@@ -27,32 +36,21 @@ def bound(work: Workload, count: int) -> bool:
     return len(work.bound()) == count
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def controllers(control_plane: ControlPlane) -> Iterator[ManagedProcess]:
-    process = control_plane.start_controller_manager(
-        controllers=("resourceclaim-controller", "garbage-collector-controller"),
-        name="claim-controller",
-    )
-    yield process
-    process.stop()
+    with claim_controllers(control_plane, "claim-controller") as process:
+        yield process
 
 
 @pytest.fixture
-def work(
-    control_plane: ControlPlane, controllers: ManagedProcess, request: pytest.FixtureRequest
-) -> Iterator[Workload]:
-    name = request.node.name.removeprefix("test_").replace("_", "-").replace("[", "-").rstrip("]")
-    # The driver has the same name, with a domain: 63 characters in all.
-    with Workload(control_plane, f"dra-{name[:20].rstrip('-')}-{name[-4:]}") as workload:
-        yield workload
-        assert controllers.running, controllers.describe("ended")
+def devices(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Devices]:
+    with devices_of(control_plane, request.node.name) as made:
+        yield made
 
 
 @pytest.fixture
-def devices(work: Workload) -> Iterator[Devices]:
-    made = Devices(work)
-    yield made
-    made.close()
+def work(devices: Devices) -> Workload:
+    return devices.work
 
 
 @pytest.fixture
