@@ -24,6 +24,8 @@ from plugins.gang_scheduling.messages import (
     OF_GROUP,
     why_held,
 )
+from plugins.gang_scheduling.standing import Standing, standing
+from plugins.gang_scheduling.statuses import GroupStatuses
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import (
     NATIVE_POD_GROUPS,
@@ -37,6 +39,7 @@ from scheduler.framework import Handle
 from scheduler.groups import Group, GroupKey, GroupTerms, MemberState, PodGroups, Source, key_of
 
 SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
 
 RENEW_SECONDS: Final = 1.0
 """Time after which the texts of held members are renewed, for a thousand members or fewer."""
@@ -78,6 +81,8 @@ class Gangs:
         for resource in (POD_GROUPS, *NATIVE_POD_GROUPS):
             subscriptions.on_object(resource, partial(self._object_changed, resource))
         subscriptions.on_time(self)
+        self.statuses = GroupStatuses(handle, self.groups.get, self.standing)
+        subscriptions.on_time(self.statuses)
 
     # -- PreEnqueue ------------------------------------------------------------------------------
 
@@ -126,12 +131,16 @@ class Gangs:
         if new is None or (new.terminating and not new.spec.node_name):
             if before is not None:
                 groups.forget(pod.uid)
+                self.statuses.member_left(before.key, pod.uid)
                 if pod.spec.node_name and not pod.terminating:
                     self._note_end(before, pod)
                 self._left(before, pod.uid)
             return
-        changed = groups.observe(new, ours=new.spec.scheduler_name in self.profiles)
+        ours = new.spec.scheduler_name in self.profiles
+        changed = groups.observe(new, ours=ours)
         group = groups.of(new.uid)
+        if group is not None:
+            self.statuses.saw_pod(group.key, new, ours=ours)
         if old is None and group is not None:
             self._report_conflict(new, group)
         if before is not None and before is not group:
@@ -161,9 +170,13 @@ class Gangs:
             group = self.groups.get(key)
             if group is None:
                 return
-            if pod is not None and pod.metadata.uid == uid and pod.status.phase == SUCCEEDED:
+            if pod is None or pod.metadata.uid != uid:
+                continue
+            if pod.status.phase == SUCCEEDED:
                 group.succeed()
                 self._changed(group)
+            elif pod.status.phase == FAILED:
+                self.statuses.member_failed(key)
 
     def _left(self, group: Group, uid: str) -> None:
         """Handle that a pod is no member of a group any more."""
@@ -182,8 +195,15 @@ class Gangs:
             known = self.groups.get(key_of(new))
             before = None if known is None else known.terms
             group = self.groups.set_object(new, resource)
+            if before is None and isinstance(new, PodGroup):
+                # Members that ended before this process began are in no list.
+                for _ in range(min(new.status.succeeded, new.spec.min_member)):
+                    group.succeed()
+            self.statuses.saw_object(group.key, new)
             self._report_faults(group, before)
-            self._changed(group)
+            if group.terms != before:
+                # Not for a change of the status, which is mostly ours.
+                self._changed(group)
         elif old is not None:
             remaining = self.groups.remove_object(old)
             if remaining is not None:
@@ -228,6 +248,9 @@ class Gangs:
             self._forget(key)
             return
         held = self._held.get(key) or {}
+        self.statuses.touch(key)
+        if self.statuses.counts_ends(key):
+            self._look_up_ended(key)
         if group.ready:
             self._resume.pop(key, None)
             if held:
@@ -242,10 +265,13 @@ class Gangs:
         if group.short_after_start:
             self._resume.pop(key, None)
             self._plan(self._resume, key, REPLACEMENT_SECONDS)
-            ended = self._ended.pop(key, None)
-            if ended:
-                look_up = self._count_successes(key, ended)
-                self._handle.run_in_background(look_up, f"ended members of {key}")
+            self._look_up_ended(key)
+
+    def _look_up_ended(self, key: GroupKey) -> None:
+        ended = self._ended.pop(key, None)
+        if ended:
+            look_up = self._count_successes(key, ended)
+            self._handle.run_in_background(look_up, f"ended members of {key}")
 
     def _try_again(self, group: Group) -> None:
         """Have a group tried that failed: one member brings the others with it."""
@@ -257,6 +283,7 @@ class Gangs:
         for each in (self._held, self.failed, self._renew, self._resume, self._ended):
             each.pop(key, None)
         self._noticed.discard(key)
+        self.statuses.forget(key)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -289,6 +316,10 @@ class Gangs:
         self._next_due = min(deadlines, default=None)
 
     # -- inspection ------------------------------------------------------------------------------
+
+    def standing(self, group: Group) -> Standing:
+        """Return how far a group is."""
+        return standing(group, self.failed.get(group.key, ""))
 
     def held(self, key: GroupKey) -> Collection[str]:
         """Return the UIDs of the members that PreEnqueue holds."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from plugins.gang_scheduling.arguments import GangSchedulingArgs
 from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import FAILED_SCHEDULING, GANG_SCHEDULED, WAITING, why_held
 from scheduler.api.meta import Named
@@ -22,7 +23,7 @@ from scheduler.framework import (
     Code,
     CycleState,
     Handle,
-    NoArgs,
+    Permission,
     Status,
     plugin_names,
 )
@@ -48,10 +49,23 @@ class GangScheduling:
         **dict.fromkeys(NATIVE_POD_GROUPS, NativePodGroup),
     }
 
-    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+    args_type: ClassVar[type[GangSchedulingArgs]] = GangSchedulingArgs
+    permissions: ClassVar[tuple[Permission, ...]] = tuple(
+        Permission(
+            group=group,
+            resource="podgroups/status",
+            verbs=("patch",),
+            purpose="GangScheduling: phase and conditions of PodGroups",
+            without="PodGroups do not show how far they are",
+        )
+        for group in ("scheduling.x-k8s.io", "scheduling.k8s.io")
+    )
+
+    def __init__(self, args: GangSchedulingArgs | None, handle: Handle) -> None:
         self._handle = handle
         self.gangs: Gangs = handle.shared(self.name, lambda: Gangs(handle, self.name))
         self.gangs.profiles.add(handle.profile_name)
+        self.gangs.statuses.enabled |= args is None or args.write_status
 
     # -- extension points ------------------------------------------------------------------------
 
@@ -122,6 +136,7 @@ class GangScheduling:
         known = self.gangs.groups.of(pod.uid)
         if known is None or known.terms is None:
             return
+        self.gangs.statuses.touch(known.key)
         before = self.gangs.failed.pop(known.key, None)
         if outcome.scheduled:
             note = f"{outcome.fit} pods have a node and are bound together"

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.api.meta import Condition, Named, Object, Value
+from scheduler.api.meta import Condition, Named, Object, ObjectMeta, Value
 
 POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
 """The custom resource, as plugins name it in `required_resources`."""
@@ -34,10 +34,34 @@ class PodGroupSpec(Object):
     min_member: int = 0
 
 
+class ManagedFields(Value, frozen=True):
+    """`metadata.managedFields[]`: somebody who wrote some fields."""
+
+    manager: str = ""
+    subresource: str = ""
+
+
+class ManagedObjectMeta(ObjectMeta):
+    """`metadata`, with the writers of the object."""
+
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class PodGroupStatus(Object):
+    """`status`, as Coscheduling's controller writes it."""
+
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
 class PodGroup(Named):
     """A group of pods. `minResources` and `scheduleTimeoutSeconds` have no use here."""
 
+    metadata: ManagedObjectMeta = msgspec.field(default_factory=ManagedObjectMeta)
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
 class Presence(Value, frozen=True):

@@ -72,8 +72,12 @@ class CustomResource(Resource[Any]):
 
 
 def is_reference(plural: str) -> bool:
-    """Whether this is `group/version/plural` and not the plural of a built-in resource."""
-    return "/" in plural
+    """Whether this is `group/version/plural`, and no plural or subresource.
+
+    >>> is_reference("example.com/v1/racks"), is_reference("pods"), is_reference("pods/status")
+    (True, False, False)
+    """
+    return plural.count("/") == 2
 
 
 def resource_of(plural: str, type: type[Any] = CustomObject) -> Resource[Any]:  # noqa: A002

@@ -18,6 +18,7 @@ from scheduler.api.meta import Condition, ObjectMeta
 from scheduler.api.pod import Pod, PodStatus
 from scheduler.cache.cache import with_node
 from scheduler.client.clock import second_time
+from scheduler.client.custom_resources import resource_of
 from scheduler.client.errors import ApiError, StatusBody
 from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS, Resource
@@ -139,7 +140,9 @@ class OfflineServer:
             body = without_removed_consumers(item, body)
         # Through JSON, since parameters of drivers are kept as such.
         known = msgspec.json.decode(msgspec.json.encode(item))
-        changed = resource.decode(msgspec.json.encode(merged(known, body)))
+        # A plugin may have declared a type, which its name does not say.
+        typed = resource_of(plural, type(item))
+        changed = typed.decode(msgspec.json.encode(merged(known, body)))
         self._tables.put(plural, changed)
         self._volumes.written(plural, changed)
         return changed

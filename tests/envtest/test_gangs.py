@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -62,6 +62,13 @@ def add_group(control_plane: ControlPlane, work: Workload, name: str, minimum: i
     until(made, "the API server takes a PodGroup")
 
 
+def phase(control_plane: ControlPlane, work: Workload, name: str) -> str:
+    """Return the phase of a PodGroup."""
+    path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{work.namespace}/podgroups/{name}"
+    status = control_plane.admin.request("GET", path).get("status", {})
+    return str(cast("dict[str, Any]", status).get("phase", ""))
+
+
 def members(work: Workload, group: str, count: int) -> list[str]:
     names = [f"{group}-{number}" for number in range(count)]
     for name in names:
@@ -91,6 +98,7 @@ def test_g15_two_gangs_that_each_half_fit(control_plane: ControlPlane) -> None:
             message = str(work.until_rejected(f"{second}-0")["message"])
             assert "needs 4 pods, 2 fit" in message
             assert not of(second, work.bound())
+            until(lambda: phase(control_plane, work, first) == "Scheduling", "its phase is written")
             for name in of(first, work.bound()):
                 work.delete_pod(name)
             until(lambda: len(of(second, work.bound())) == 4, "the other gang is bound")

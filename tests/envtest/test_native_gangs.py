@@ -63,6 +63,13 @@ def waits_with(work: Workload, pod: str, text: str) -> None:
     until(lambda: text in str(work.condition(pod).get("message")), text)
 
 
+def standing(work: Workload) -> dict[str, str]:
+    """Return the conditions of the only group of a workload."""
+    (group,) = groups_of(work)
+    conditions = group.get("status", {}).get("conditions", ())
+    return {each["type"]: each["status"] for each in conditions}
+
+
 @pytest.mark.usefixtures("scheduler")
 def test_g40_a_job_whose_group_the_job_controller_makes(plane: ControlPlane) -> None:
     with Workload(plane, "native-job") as work:
@@ -72,9 +79,12 @@ def test_g40_a_job_whose_group_the_job_controller_makes(plane: ControlPlane) -> 
         until(lambda: len(work.pods()) == 4, "the Job controller made the pods")
         name = next(iter(work.pods()))
         waits_with(work, name, "needs 4 pods, 3 fit")
+        until(lambda: standing(work).get("PodGroupScheduled") == "False", "the group says so")
         assert not work.bound()
         work.node("native-1", cpu="2")
         until(lambda: len(work.bound()) == 4, "all four are bound")
+        until(lambda: standing(work).get("PodGroupScheduled") == "True", "the group says so")
+        assert standing(work)["kubestow.io/Satisfied"] == "True"
 
 
 @pytest.mark.usefixtures("scheduler")

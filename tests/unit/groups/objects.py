@@ -8,7 +8,13 @@ import msgspec
 
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod, PodSchedulingGate, PodSchedulingGroup, PodSpec
-from scheduler.api.pod_groups import POD_GROUP_LABEL, NativePodGroup, PodGroup, PodGroupSpec
+from scheduler.api.pod_groups import (
+    POD_GROUP_LABEL,
+    ManagedObjectMeta,
+    NativePodGroup,
+    PodGroup,
+    PodGroupSpec,
+)
 
 
 def member(
@@ -49,7 +55,9 @@ def pod_group(
 ) -> PodGroup:
     """Return a PodGroup object."""
     return PodGroup(
-        metadata=ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=annotations or {}),
+        metadata=ManagedObjectMeta(
+            name=name, namespace=namespace, uid=uid, annotations=annotations or {}
+        ),
         spec=PodGroupSpec(min_member=minimum),
     )
 

@@ -1,0 +1,68 @@
+"""Standing: the progress of a group, in one word and one sentence, for statuses and `explain`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from plugins.gang_scheduling.messages import why_held
+from scheduler.groups import Group
+
+
+class Stage(StrEnum):
+    """The progress of a group; also the reasons of the condition `kubestow.io/Satisfied`."""
+
+    #: Its object is missing, or contradicts itself.
+    INVALID = "Invalid"
+    #: Too few pods exist, or may be scheduled.
+    WAITING_FOR_MEMBERS = "WaitingForMembers"
+    #: It was not tried yet, or is being bound.
+    PENDING = "Pending"
+    #: Its last attempt failed.
+    UNSCHEDULABLE = "Unschedulable"
+    #: Some members have a node, and fewer than needed.
+    PARTIAL = "Partial"
+    #: Enough members have a node, and others wait.
+    MINIMUM_BOUND = "MinimumBound"
+    #: All members have a node.
+    ALL_BOUND = "AllBound"
+    #: Enough members have ended well.
+    FINISHED = "Finished"
+
+
+SATISFIED: Final = (Stage.MINIMUM_BOUND, Stage.ALL_BOUND, Stage.FINISHED)
+
+BOUND_OF: Final = "{bound} of {minimum} pods have a node"
+
+
+class Standing(NamedTuple):
+    """The progress of a group, with a text."""
+
+    stage: Stage
+    #: A sentence with numbers.
+    text: str
+
+
+def standing(group: Group, failed: str) -> Standing:
+    """Return how far a group is; `failed` is the message of its last attempt, if that failed."""
+    terms, counts = group.terms, group.counts
+    if terms is None or terms.refused:
+        return Standing(Stage.INVALID, why_held(group))
+    if terms.minimum and counts.succeeded >= terms.minimum:
+        return Standing(Stage.FINISHED, f"{counts.succeeded} pods have ended well")
+    placed = counts.bound + counts.succeeded
+    text = BOUND_OF.format(bound=placed, minimum=terms.minimum)
+    waiting = counts.pending + counts.gated + counts.reserved
+    if placed and placed >= terms.minimum:
+        if not waiting:
+            return Standing(Stage.ALL_BOUND, text)
+        return Standing(Stage.MINIMUM_BOUND, f"{text}, {waiting} more wait")
+    if placed and not counts.reserved:
+        why = why_held(group) or failed
+        return Standing(Stage.PARTIAL, f"{text}; {why}" if why else text)
+    held = why_held(group)
+    if held:
+        return Standing(Stage.WAITING_FOR_MEMBERS, held)
+    if failed and group.need:
+        return Standing(Stage.UNSCHEDULABLE, failed)
+    return Standing(Stage.PENDING, text)

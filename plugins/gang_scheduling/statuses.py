@@ -1,0 +1,306 @@
+"""GroupStatuses: writes how far groups are into the status of their objects.
+
+The custom resource has the phases and counts of Coscheduling's controller, so that clusters without
+that controller work; where another manager writes them, nothing is written. The built-in resource
+has upstream's condition, which stays True once it was, and `kubestow.io/Satisfied`, which does not.
+
+Only groups of which some pod is ours are written, one write per object at a time, and none that
+changes nothing. A change of a text alone waits, since its numbers change often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from plugins.gang_scheduling.standing import SATISFIED, Stage, Standing
+from scheduler.api.meta import Condition
+from scheduler.api.pod import Pod
+from scheduler.api.pod_groups import NATIVE_POD_GROUPS, NativePodGroup, PodGroup
+from scheduler.framework import Handle, WriteConflictError
+from scheduler.groups import Group, GroupKey, Source
+
+OWN_MANAGER: Final = "kubestow"
+"""The field manager of our writes: the first part of our User-Agent."""
+
+CONDITION: Final = "kubestow.io/Satisfied"
+UPSTREAM_CONDITIONS: Final = dict(
+    zip(NATIVE_POD_GROUPS, ("PodGroupScheduled", "PodGroupInitiallyScheduled"), strict=True)
+)
+
+SOON_SECONDS: Final = 0.5
+"""From a change to its write: members of a gang change one after the other."""
+
+TEXT_SECONDS: Final = 30.0
+"""Between two writes of which the second changes a text only."""
+
+RETRY_SECONDS: Final = 30.0
+"""After a write that failed."""
+
+FINAL_PHASES: Final = ("Finished", "Failed")
+
+
+@dataclass(slots=True)
+class _Known:
+    """The knowledge about one object."""
+
+    #: The status, as it was seen or written last; conditions by type.
+    phase: str = ""
+    counts: tuple[int, int, int] = (0, 0, 0)
+    conditions: dict[str, Condition] = field(default_factory=dict)
+    #: Whether another manager writes the status.
+    foreign: bool = False
+    #: Whether some pod of the group was ours.
+    ours: bool = False
+    #: UIDs of members that run.
+    running: set[str] = field(default_factory=set)
+    failed: int = 0
+    #: Monotonic times of the last write and of the next one.
+    written: float = -math.inf
+    due: float | None = None
+    writing: bool = False
+
+    def take(self, status: Mapping[str, Any]) -> None:
+        """Take note of a status that was written."""
+        if "phase" in status:
+            self.phase = status["phase"]
+            self.counts = (status["running"], status["succeeded"], status["failed"])
+        for each in status.get("conditions", ()):
+            self.conditions[each["type"]] = Condition(
+                type=each["type"],
+                status=each["status"],
+                reason=each["reason"],
+                message=each["message"],
+                last_transition_time=each["lastTransitionTime"],
+            )
+
+
+class GroupStatuses:
+    """Implements `framework.TimedWork`. `touch` a group that may have changed."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        group: Callable[[GroupKey], Group | None],
+        standing: Callable[[Group], Standing],
+    ) -> None:
+        """`group` returns a group by its key, `standing` how far it is."""
+        self.on_timer: Callable[[], None] = lambda: None
+        #: Set by plugins that want it.
+        self.enabled = False
+        self._handle = handle
+        self._group = group
+        self._standing = standing
+        self._known: dict[GroupKey, _Known] = {}
+        self._next_due: float | None = None
+
+    # -- what is heard ---------------------------------------------------------------------------
+
+    def saw_object(self, key: GroupKey, item: PodGroup | NativePodGroup) -> None:
+        """Take note of the status of an object."""
+        known = self._known.setdefault(key, _Known())
+        if isinstance(item, NativePodGroup):
+            known.conditions = {each.type: each for each in item.status.conditions}
+            return
+        status = item.status
+        known.phase = status.phase
+        known.counts = (status.running, status.succeeded, status.failed)
+        known.failed = max(known.failed, status.failed)
+        known.foreign = any(
+            each.subresource == "status" and each.manager != OWN_MANAGER
+            for each in item.metadata.managed_fields
+        )
+
+    def saw_pod(self, key: GroupKey, pod: Pod, *, ours: bool) -> None:
+        """Take note of the phase of a member."""
+        known = self._known.setdefault(key, _Known())
+        known.ours |= ours
+        if pod.status.phase == "Running":
+            if pod.uid not in known.running:
+                known.running.add(pod.uid)
+                self.touch(key)
+        elif pod.uid in known.running:
+            known.running.discard(pod.uid)
+            self.touch(key)
+
+    def member_left(self, key: GroupKey, uid: str) -> None:
+        """Take note that a pod is no member any more."""
+        known = self._known.get(key)
+        if known is not None:
+            known.running.discard(uid)
+            self.touch(key)
+
+    def member_failed(self, key: GroupKey) -> None:
+        """Take note that a member ended, and not well."""
+        self._known.setdefault(key, _Known()).failed += 1
+        self.touch(key)
+
+    def counts_ends(self, key: GroupKey) -> bool:
+        """Whether members that end have to be looked up for the counts."""
+        known = self._known.get(key)
+        return known is not None and key.source is Source.CRD and self._writes(known)
+
+    def forget(self, key: GroupKey) -> None:
+        """Forget a group that is gone."""
+        self._known.pop(key, None)
+
+    # -- writes ----------------------------------------------------------------------------------
+
+    def touch(self, key: GroupKey, seconds: float = SOON_SECONDS) -> None:
+        """Write the status of a group soon, if it differs then."""
+        known = self._known.get(key)
+        if known is None or not self._writes(known):
+            return
+        due = self._handle.clock.monotonic() + seconds
+        if known.due is not None and known.due <= due:
+            return
+        known.due = due
+        if self._next_due is None or due < self._next_due:
+            self._next_due = due
+            self.on_timer()
+
+    def next_due(self) -> float | None:
+        """Return the time of the next write."""
+        return self._next_due
+
+    def run_due(self) -> None:
+        """Begin the writes that are due."""
+        now = self._handle.clock.monotonic()
+        self._next_due = None
+        for key, known in self._known.items():
+            if known.due is None or known.writing:
+                continue
+            if known.due <= now:
+                known.due = None
+                self._begin(key, known)
+            if known.due is not None and (self._next_due is None or known.due < self._next_due):
+                self._next_due = known.due
+
+    def _writes(self, known: _Known) -> bool:
+        return self.enabled and known.ours and not known.foreign
+
+    def _begin(self, key: GroupKey, known: _Known) -> None:
+        group = self._group(key)
+        if group is None or group.terms is None or not self._writes(known):
+            return
+        native = key.source is Source.NATIVE
+        wanted = self._conditions(group, known) if native else self._phase(group, known)
+        if wanted and self._handle.may("patch", "podgroups/status"):
+            known.writing = True
+            write = self._write(key, known, group.terms.resource, wanted, strategic=native)
+            self._handle.run_in_background(write, f"status of pod group {key}")
+
+    async def _write(
+        self,
+        key: GroupKey,
+        known: _Known,
+        resource: str,
+        status: Mapping[str, Any],
+        *,
+        strategic: bool,
+    ) -> None:
+        patch = self._handle.api.patch
+        body = {"status": status}
+        wait = RETRY_SECONDS
+        try:
+            await patch(resource, key.name, key.namespace, body, "status", strategic=strategic)
+            known.take(status)
+            known.written = self._handle.clock.monotonic()
+            wait = SOON_SECONDS
+        except WriteConflictError:
+            # The object is gone, and its successor is another one.
+            return
+        finally:
+            known.writing = False
+            if self._known.get(key) is known:
+                self.touch(key, wait)
+
+    # -- the custom resource ---------------------------------------------------------------------
+
+    def _phase(self, group: Group, known: _Known) -> dict[str, Any]:
+        assert group.terms is not None
+        counts = group.counts
+        numbers = (len(known.running), counts.succeeded, known.failed)
+        phase = phase_of(group.terms.minimum, counts.existing, *numbers)
+        if known.phase in FINAL_PHASES:
+            phase = known.phase
+        if (phase, numbers) == (known.phase, known.counts):
+            return {}
+        status: dict[str, Any] = {"phase": phase}
+        names = ("running", "succeeded", "failed")
+        status.update(zip(names, numbers, strict=True))
+        if known.phase in ("", "Pending") and phase not in ("", "Pending"):
+            status["scheduleStartTime"] = self._now()
+        return status
+
+    # -- the built-in resource -------------------------------------------------------------------
+
+    def _conditions(self, group: Group, known: _Known) -> dict[str, Any]:
+        assert group.terms is not None
+        stage, text = self._standing(group)
+        satisfied = stage in SATISFIED
+        wanted = [_condition(CONDITION, stage, text, satisfied=satisfied)]
+        upstream = UPSTREAM_CONDITIONS.get(group.terms.resource, "")
+        before = known.conditions.get(upstream)
+        if before is not None and before.status == "True":
+            wanted.append(before)
+        elif upstream:
+            if satisfied:
+                wanted.append(_condition(upstream, "Scheduled", "", satisfied=True))
+            elif stage in (Stage.UNSCHEDULABLE, Stage.PARTIAL):
+                wanted.append(_condition(upstream, "Unschedulable", text, satisfied=False))
+            elif stage is Stage.INVALID:
+                wanted.append(_condition(upstream, "SchedulerError", text, satisfied=False))
+        changed = [each for each in wanted if self._differs(known, each)]
+        if not changed:
+            return {}
+        if not any(_turns(known.conditions.get(each.type), each) for each in changed):
+            waited = self._handle.clock.monotonic() - known.written
+            if waited < TEXT_SECONDS:
+                self.touch(group.key, TEXT_SECONDS - waited)
+                return {}
+        return {"conditions": [self._dated(known, each) for each in wanted]}
+
+    def _differs(self, known: _Known, wanted: Condition) -> bool:
+        before = known.conditions.get(wanted.type)
+        return _turns(before, wanted) or (before is not None and before.message != wanted.message)
+
+    def _dated(self, known: _Known, wanted: Condition) -> dict[str, str]:
+        before = known.conditions.get(wanted.type)
+        same = before is not None and before.status == wanted.status
+        since = before.last_transition_time if before is not None and same else None
+        return {
+            "type": wanted.type,
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": wanted.message,
+            "lastTransitionTime": since or self._now(),
+        }
+
+    def _now(self) -> str:
+        moment = datetime.fromtimestamp(self._handle.clock.now(), UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def phase_of(minimum: int, existing: int, running: int, succeeded: int, failed: int) -> str:
+    """Return the phase of a custom resource, as Coscheduling's controller derives it."""
+    if succeeded >= minimum:
+        return "Finished"
+    if failed and failed + running + succeeded >= minimum:
+        return "Failed"
+    if running + succeeded >= minimum:
+        return "Running"
+    return "Scheduling" if existing >= minimum else "Pending"
+
+
+def _condition(name: str, reason: str, message: str, *, satisfied: bool) -> Condition:
+    return Condition(
+        type=name, status="True" if satisfied else "False", reason=str(reason), message=message
+    )
+
+
+def _turns(before: Condition | None, wanted: Condition) -> bool:
+    return before is None or (before.status, before.reason) != (wanted.status, wanted.reason)
