@@ -44,7 +44,12 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.framework.field_errors import invalid
-from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
+from scheduler.framework.preemption import (
+    Candidate,
+    Harm,
+    PreemptionFinding,
+    PreemptionRules,
+)
 
 PREFIX: Final = "preemption: "
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -61,6 +66,7 @@ CONDITION_MESSAGE: Final = "{scheduler}: preempting to accommodate a higher prio
 EVENT_REASON: Final = "Preempted"
 EVENT_ACTION: Final = "Preempting"
 EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
+GROUP_EVENT_NOTE: Final = "Preempted by {group} on node {node}"
 
 NOT_PERMITTED: Final = "the scheduler may not {} {}"
 _NONE_PREEMPTED: Final = "no pod is preempted"
@@ -221,7 +227,9 @@ class DefaultPreemption:
             if victims is not None:
                 self._handle.preemption.observe(victims)
 
-    def find_victims(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Candidate | None:
+    def find_victims(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, harm: Harm | None = None
+    ) -> Candidate | None:
         """Find the victims that `post_filter` would evict; evict none (`DryRunPostFilterPlugin`).
 
         Extenders, which may drop candidates, are not asked.
@@ -231,7 +239,7 @@ class DefaultPreemption:
             return None
         if self._ineligible(latest, statuses) is not None:
             return None
-        finding = self._handle.preemption.find(state, latest, statuses, self.rules)
+        finding = self._handle.preemption.find(state, latest, statuses, self.rules, harm)
         if finding.pending is not None:
             finding.pending.close()
         return finding.chosen
@@ -270,6 +278,25 @@ class DefaultPreemption:
         return (
             (ClusterEventWithHint(event, _never, per_signature=True),) if self._asynchronous else ()
         )
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def evict_for_group(self, members: Sequence[Pod], group: str, victims: Sequence[Pod]) -> None:
+        """Start the evictions of the victims, all at once (`GroupPreemptionPlugin`)."""
+        leaving = [each for each in victims if not each.terminating]
+        self._handle.preemption.observe(len(victims))
+        if leaving:
+            self._handle.run_in_background(
+                self._preempt_for_group(members[0], group, leaving), f"preempt for {group}"
+            )
+
+    async def _preempt_for_group(self, member: Pod, group: str, victims: Sequence[Pod]) -> None:
+        errors: list[BaseException] = []
+        for node_name in dict.fromkeys(each.spec.node_name for each in victims):
+            errors += await self._clear_lower_nominations(member, node_name)
+        errors += (await self._evict(member, victims, group))[1]
+        if errors:
+            raise BaseExceptionGroup(f"preempting pods for {group}", errors)
 
     # -- eligibility -----------------------------------------------------------------------------
 
@@ -327,12 +354,12 @@ class DefaultPreemption:
         try:
             errors += await self._clear_lower_nominations(pod, node_name)
             *others, last = victims
-            _, failures = await self._evict(pod, node_name, others)
+            _, failures = await self._evict(pod, others)
             errors += failures
             if not failures:
                 if self._asynchronous:
                     self._wait_for_last_victim(uid, last)
-                already_gone, failures = await self._evict(pod, node_name, (last,))
+                already_gone, failures = await self._evict(pod, (last,))
                 errors += failures
                 retry = already_gone or bool(errors)
         finally:
@@ -364,13 +391,13 @@ class DefaultPreemption:
         return errors
 
     async def _evict(
-        self, pod: Pod, node_name: str, victims: Sequence[Pod]
+        self, pod: Pod, victims: Sequence[Pod], group: str = ""
     ) -> tuple[bool, list[BaseException]]:
         """Return whether a victim did not exist any more, and the errors."""
         to_delete = []
         for each in victims:
             if self._rejected_before_bind(each):
-                self._record_event(pod, node_name, each)
+                self._record_event(pod, each, group)
             else:
                 to_delete.append(each)
         if not to_delete:
@@ -378,7 +405,7 @@ class DefaultPreemption:
         results = await self._handle.api.evict(to_delete, _condition(pod))
         for each, result in zip(to_delete, results, strict=True):
             if result is True:
-                self._record_event(pod, node_name, each)
+                self._record_event(pod, each, group)
         errors = [result for result in results if isinstance(result, BaseException)]
         return any(result is False for result in results), errors
 
@@ -390,8 +417,11 @@ class DefaultPreemption:
             return True
         return self._handle.preempt_binding(uid, PREEMPTED_IN_PRE_BIND)
 
-    def _record_event(self, pod: Pod, node_name: str, victim: Pod) -> None:
+    def _record_event(self, pod: Pod, victim: Pod, group: str) -> None:
+        node_name = victim.spec.node_name
         note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
+        if group:
+            note = GROUP_EVENT_NOTE.format(group=group, node=node_name)
         self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
 
 

@@ -9,7 +9,8 @@ do not block each other. docs/gang-scheduling.md describes it for users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final
 
 from plugins.gang_scheduling.arguments import GangSchedulingArgs
@@ -124,7 +125,21 @@ class GangScheduling:
             need + group.have,
             need,
             tuple(group.members(MemberState.PENDING)),
+            group.terms.priority,
+            not group.terms.never_preempts,
         )
+
+    def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
+        """Return all placed members of a group that is disrupted as a whole.
+
+        Members beyond its minimum are evicted singly.
+        """
+        group = self.gangs.groups.of(pod.uid)
+        if group is None or group.terms is None or not group.terms.whole:
+            return ()
+        placed = tuple(group.members(MemberState.BOUND, MemberState.RESERVED))
+        left = sum(uid not in victims for uid in placed)
+        return () if left + group.succeeded >= group.terms.minimum else placed
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
         """Record the result in metrics, and in an Event on the PodGroup when it changed."""

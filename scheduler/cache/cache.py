@@ -136,6 +136,22 @@ class Cache:
         self._displace(placed)
         return True
 
+    def set_aside(self, uid: str) -> bool:
+        """Take a pod out of the node table, until `put_back`; False if it is not there.
+
+        For trials: nothing else may happen to the pod meanwhile.
+        """
+        placed = self._pods.get(uid)
+        if placed is None or uid not in self.table.pods[placed.row]:
+            return False
+        self.table.remove_pod(placed.pod, placed.row)
+        return True
+
+    def put_back(self, uid: str) -> None:
+        """Undo `set_aside`."""
+        placed = self._pods[uid]
+        self.table.add_pod(placed.pod, placed.row)
+
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod is assumed and its binding not yet confirmed by the watch."""
         placed = self._pods.get(uid)

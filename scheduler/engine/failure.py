@@ -219,6 +219,18 @@ def waiting_for(own: Failure, *plugins: str) -> Failure:
     return replace(own, unschedulable_plugins=frozenset(plugins), pending_plugins=frozenset())
 
 
+def waiting_for_victims(own: Failure, node_name: str) -> Failure:
+    """Return the failure of a member that has a node once the victims of its group are gone."""
+    return replace(
+        own, nominating=NominatingInfo(node_name), post_filter=PostFilterOutcome.NOMINATED
+    )
+
+
+def without_nomination(own: Failure) -> Failure:
+    """Return the failure of a member that has no room reserved any more."""
+    return replace(own, nominating=CLEAR_NOMINATION)
+
+
 def group_over_budget(used: float, limit: float) -> Failure:
     """Build the failure of the member at which a group had used up its CPU time."""
     text = GROUP_BUDGET_EXCEEDED.format(used=used, limit=limit)

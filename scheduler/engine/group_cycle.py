@@ -2,8 +2,9 @@
 
 Each member runs through an ordinary cycle up to Reserve and is assumed on the live node table, so
 that every plugin sees the members placed before it. If too few fit, all assumptions are undone in
-reverse order; nothing else runs in between (docs/decisions/0012-pod-groups.md). Preemption is left
-out, because it would evict before it is known whether the group fits. Permit runs at the end.
+reverse order; nothing else runs in between (docs/decisions/0012-pod-groups.md). No member preempts,
+because that would evict before it is known whether the group fits; if it does not, evictions for
+the whole group are planned at the end (`group_preemption`). Permit runs at the end.
 
 Members that no plugin can tell apart form a run. If one of a run does not fit, the others of the
 run are not tried: members placed since have only taken room. If the capacity of the nodes shows
@@ -23,6 +24,7 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
+from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound, Template, TemplateCapacities
 from scheduler.framework import Int64Column, QueuedPodInfo
@@ -92,6 +94,8 @@ class GroupResult:
     #: Set if the group failed and cannot fit before this bound has risen; None: it waits for the
     #: events of the plugins that rejected members.
     bound: GroupBound | None = None
+    #: Evictions after which the failed group fits.
+    plan: EvictionPlan | None = None
 
 
 class GroupCycle:
@@ -107,13 +111,14 @@ class GroupCycle:
         take: Callable[[QueuedPodInfo], None],
         on_placed: Callable[[Attempt], None],
         pause: Callable[[], Awaitable[None]] | None = None,
+        may_preempt: bool = False,
     ) -> None:
         """Prepare a cycle.
 
         `take` is called before a member is tried for the first time, `on_placed` right after a
         node was found for it. `pause` is awaited after each member and may suspend the cycle; its
-        owner holds back all changes of state meanwhile. Members are interned pods of profiles of
-        the engine.
+        owner holds back all changes of state meanwhile. Evictions are planned only if the cycle
+        `may_preempt`. Members are interned pods of profiles of the engine.
         """
         self._engine = engine
         self._group = group
@@ -125,6 +130,7 @@ class GroupCycle:
         self._taken: set[str] = set()
         self._on_placed = on_placed
         self._pause = pause
+        self._may_preempt = may_preempt
         self._cost = 0.0
         #: The attempt that ended the cycle by an error, if one did.
         self._error: Attempt | None = None
@@ -257,7 +263,14 @@ class GroupCycle:
             for attempt in failed:
                 assert attempt.failure is not None
                 attempt.failure = failure.waiting_for(attempt.failure, self._group.plugin)
-        return GroupResult(outcome, [], failed, untried, why, bound)
+        return GroupResult(outcome, [], failed, untried, why, bound, self._plan())
+
+    def _plan(self) -> EvictionPlan | None:
+        """Plan evictions, after all was undone."""
+        if not self._may_preempt or self._error is not None or self._count < self._group.need:
+            return None
+        infos = [info for run in self._runs for info in run.infos]
+        return GroupPreemption(self._engine, self._group, infos, self._monotonic).plan()
 
     def _rising_bound(self) -> GroupBound | None:
         """Return the bound that keeps the group from fitting, after all was undone."""

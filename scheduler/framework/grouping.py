@@ -6,7 +6,8 @@ of all of them has ended. Not upstream, where GangScheduling waits at Permit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
+from scheduler.framework.node_status import NodeToStatus
 from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
-from scheduler.framework.plugin import ColumnarFilterPlugin, Plugin
+from scheduler.framework.plugin import ColumnarFilterPlugin, DryRunPostFilterPlugin, Plugin
+from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
+from scheduler.framework.state import CycleState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,10 @@ class GroupToSchedule:
     need: int
     #: UIDs of the pending members; those that the queue does not have are left out.
     members: Sequence[str]
+    #: Priority of the group for preemption, if it is below that of its members; None: theirs.
+    priority: int | None = None
+    #: Whether pods may be evicted for it, if its members allow that.
+    may_preempt: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,35 @@ class GroupingPlugin(Plugin, Protocol):
         """Return the group to try together with a popped pod; None: the pod is tried alone."""
         ...
 
+    def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
+        """Return the UIDs of the pods that must be evicted if a placed pod is. Optional.
+
+        `victims` are all that are to be evicted so far, by UID; the pod is among them.
+        """
+        ...
+
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
         """Take note of the result of a cycle that `group_to_schedule` of this pod began."""
+        ...
+
+
+class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
+    """Evicts pods for whole groups. PostFilter of a single member never runs. Not upstream."""
+
+    #: Which pods may be victims.
+    rules: PreemptionRules
+
+    def find_victims(
+        self, state: CycleState, pod: Pod, statuses: NodeToStatus, harm: Harm | None = None
+    ) -> Candidate | None:
+        """Return the victims for one member, on a node where the `harm` is least."""
+        ...
+
+    def evict_for_group(self, members: Sequence[Pod], group: str, victims: Sequence[Pod]) -> None:
+        """Start the evictions of all victims, after which these members fit together.
+
+        `group` is its name in texts. Those victims that are terminating already are left alone.
+        """
         ...
 
 

@@ -6,7 +6,7 @@ plugin decides which pods may preempt and what happens to victims.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -53,11 +53,21 @@ class PreemptionFinding:
     pending: Coroutine[Any, Any, PreemptionFinding] | None = None
 
 
+Harm = Callable[[Candidate], int]
+"""What a candidate does beyond the loss of its victims, as the number of other pods that go with
+them. Candidates of the least harm are preferred to all others."""
+
+
 class PreemptionSearch(Protocol):
     """Finds the best preemption candidate (upstream: `preemption.go: Evaluator`)."""
 
     def find(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
+        self,
+        state: CycleState,
+        pod: Pod,
+        statuses: NodeToStatus,
+        rules: PreemptionRules,
+        harm: Harm | None = None,
     ) -> PreemptionFinding:
         """Dry-run preemption on nodes whose status is Unschedulable, and choose one.
 

@@ -9,16 +9,18 @@ however large the waiting groups are.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
+from scheduler.engine.failure import Failure, waiting_for_victims, without_nomination
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.queue import QueueState, SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.group_evictions import GroupEvictions
 from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
@@ -48,6 +50,7 @@ class GroupScheduling:
         self._outcome = outcome
         #: Groups that wait for their bound to rise.
         self.waiting = WaitingGroups(queue, clock)
+        self._evictions = GroupEvictions(engine.cache, clock)
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
@@ -81,6 +84,7 @@ class GroupScheduling:
             take=self._take,
             on_placed=self._decisions.record,
             pause=pause,
+            may_preempt=not self._evictions.under_way(group.name),
         )
 
     def settle(
@@ -91,7 +95,9 @@ class GroupScheduling:
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)
         if not result.outcome.scheduled:
-            self._failed(result)
+            self._failed(result, nominated=self._evictions.under_way(group.name))
+            if result.plan is not None:
+                self._evictions.start(group.name, result.plan)
             if result.bound is not None:
                 self.waiting.wait(info, group.plugin, result.bound)
             return []
@@ -105,21 +111,31 @@ class GroupScheduling:
         alone = (self._schedule(member) for member in rest)
         return [*placed, *(attempt for attempt in alone if attempt is not None)]
 
-    def _failed(self, result: GroupResult) -> None:
+    def _failed(self, result: GroupResult, *, nominated: bool) -> None:
+        """Handle the failures; members keep nominations of an earlier plan while `nominated`."""
         decisions, why = self._decisions, result.untried_failure
+        nodes: Mapping[str, str] = {} if result.plan is None else result.plan.nodes
+
+        def reserved(own: Failure, info: QueuedPodInfo) -> Failure:
+            if info.uid in nodes:
+                return waiting_for_victims(own, nodes[info.uid])
+            return own if nominated else without_nomination(own)
+
         for attempt in result.failed:
             assert attempt.failure is not None
+            attempt.failure = reserved(attempt.failure, attempt.info)
             if attempt.chosen is None:
                 decisions.record(attempt)
             else:
                 decisions.failed(attempt, attempt.failure)
             self._outcome(attempt)
         for info in result.untried:
-            if why is None or self._queue.state(info.uid) is QueueState.UNSCHEDULABLE:
+            waits = self._queue.state(info.uid) is QueueState.UNSCHEDULABLE
+            if why is None or (waits and info.uid not in nodes):
                 # It waits already, for a member of its group.
                 continue
             self._take(info)
-            attempt = self._engine.untried(info, why)
+            attempt = self._engine.untried(info, reserved(why, info))
             decisions.record(attempt)
             self._outcome(attempt)
 

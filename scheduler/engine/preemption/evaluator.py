@@ -50,7 +50,12 @@ from scheduler.framework import (
     RandomSource,
     Rows,
 )
-from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
+from scheduler.framework.preemption import (
+    Candidate,
+    Harm,
+    PreemptionFinding,
+    PreemptionRules,
+)
 
 NO_NODES: Final = "no nodes available"
 NO_CANDIDATE: Final = "no candidate node for preemption"
@@ -109,7 +114,12 @@ class Evaluator:
         return pod.spec.scheduler_name in self._own
 
     def find(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
+        self,
+        state: CycleState,
+        pod: Pod,
+        statuses: NodeToStatus,
+        rules: PreemptionRules,
+        harm: Harm | None = None,
     ) -> PreemptionFinding:
         """Dry-run preemption where it may help, and choose a node."""
         if not self._table.node_count:
@@ -133,7 +143,8 @@ class Evaluator:
             reviewed = self._review(pod, outcome.candidates)
             if reviewed is not None:
                 return PreemptionFinding(pending=self._reviewed(reviewed))
-            return PreemptionFinding(chosen=pick_one_node(outcome.candidates, self._random))
+            candidates = outcome.candidates if harm is None else _least(outcome.candidates, harm)
+            return PreemptionFinding(chosen=pick_one_node(candidates, self._random))
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
         not_helpful = self._table.node_count - len(rows)
@@ -241,6 +252,12 @@ class Evaluator:
 def _depends_only_on_table(slot: FilterSlot) -> bool:
     """Whether a filter's results change only with the node table and its named versions."""
     return slot.reusable or bool(getattr(slot.plugin, "filter_depends_only_on_table", False))
+
+
+def _least(candidates: Sequence[Candidate], harm: Harm) -> list[Candidate]:
+    harms = [harm(each) for each in candidates]
+    least = min(harms)
+    return [each for each, own in zip(candidates, harms, strict=True) if own == least]
 
 
 def _aggregate(texts: Sequence[str]) -> str:

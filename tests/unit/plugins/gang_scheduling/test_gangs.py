@@ -414,16 +414,6 @@ def test_a_waiting_gang_that_loses_a_member_falls_back_to_its_gate(cluster: Gang
     assert cluster.message("default/g-pod-1") == "pod group default/g: 4 of 5 pods exist"
 
 
-def test_a_higher_gang_evicts_nobody(cluster: GangCluster) -> None:
-    cluster.add_group(1, "low")
-    cluster.add_members(4, "low")
-    assert len(cluster.bound("low")) == 4
-    cluster.add_group(3)
-    cluster.add_members(3, priority=100)
-    cluster.tick(60)
-    assert len(cluster.bound("low")) == 4
-
-
 def test_explain_shows_the_group(cluster: GangCluster) -> None:
     cluster.add_group(5)
     first, *_ = cluster.add_members(5)

@@ -1,0 +1,227 @@
+"""GroupPreemption: whether evictions would make room for a whole group, proven before any of them.
+
+The members are placed as in an ordinary pass. Where one does not fit, the search that preemption of
+single pods uses names the victims on one node; these are taken out of the node table, and the
+member is placed there. Only if as many members have a node as the group needs, there is a plan. All
+is taken back in any case, and nothing is evicted here. So what the plan says was true of the table
+as a whole: with its victims gone, all these members fit together.
+
+Before that, numbers rule out groups for which even the nodes without all pods of lower priority
+have too little room. The search is greedy, as that for single pods is: other victims might be
+fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler.api.pod import Pod
+from scheduler.engine.attempt import Attempt
+from scheduler.engine.cycle_budget import CycleBudgetError
+from scheduler.engine.engine import Engine
+from scheduler.engine.plugin_slots import FilterSlot
+from scheduler.engine.preemption.candidates import importance
+from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
+from scheduler.engine.runtime import Framework
+from scheduler.framework import PotentialVictims, QueuedPodInfo
+from scheduler.framework.grouping import GroupPreemptionPlugin, GroupToSchedule
+from scheduler.framework.preemption import Candidate
+
+MAX_BUDGETS: Final = 10
+"""Time that the search for victims of all members may take, in budgets of an ordinary cycle."""
+
+_NEVER: Final = "Never"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPlan:
+    """Evictions that make room for a group."""
+
+    #: Carries them out.
+    plugin: GroupPreemptionPlugin
+    #: Most important first; those that are terminating already are among them.
+    victims: tuple[Pod, ...]
+    #: The members that have a node then, and their nodes by UID.
+    members: tuple[Pod, ...]
+    nodes: Mapping[str, str]
+
+
+class GroupPreemption:
+    """The search for one group. Used once, while none of its members is assumed."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        group: GroupToSchedule,
+        infos: Sequence[QueuedPodInfo],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Prepare the search; `infos` are the members, those that are alike together."""
+        self._engine = engine
+        self._group = group
+        self._infos = infos
+        self._framework = engine.frameworks[infos[0].pod.spec.scheduler_name]
+        self._plugin = _plugin_of(self._framework)
+        self._monotonic = monotonic
+        self._victims: dict[str, Pod] = {}
+        self._placed: list[Attempt] = []
+
+    def plan(self) -> EvictionPlan | None:
+        """Return a plan, None if there is none or the group may not preempt."""
+        plugin, engine = self._plugin, self._engine
+        if plugin is None or not self._may_preempt() or self._hopeless(plugin):
+            return None
+        try:
+            if not self._place_all(plugin) or not self._victims:
+                return None
+            return EvictionPlan(
+                plugin,
+                tuple(sorted(self._victims.values(), key=importance)),
+                tuple(each.info.pod for each in self._placed),
+                {each.info.uid: each.node_name for each in self._placed},
+            )
+        finally:
+            for attempt in reversed(self._placed):
+                engine.abandon(attempt)
+            for uid in reversed(self._victims):
+                engine.cache.put_back(uid)
+
+    # -- may it ----------------------------------------------------------------------------------
+
+    @property
+    def _priority(self) -> int:
+        """The group evicts only what each of its members might evict."""
+        lowest = min(info.pod.priority for info in self._infos)
+        own = self._group.priority
+        return lowest if own is None else min(lowest, own)
+
+    def _may_preempt(self) -> bool:
+        return self._group.may_preempt and not any(
+            info.pod.spec.preemption_policy == _NEVER or self._engine.suspends(info.pod)
+            for info in self._infos
+        )
+
+    def _hopeless(self, plugin: GroupPreemptionPlugin) -> bool:
+        """Whether too little room is left without all pods of lower priority, or there are none."""
+        table = self._engine.cache.table
+        own = frozenset(self._engine.frameworks) if plugin.rules.own_victims_only else None
+        victims = PotentialVictims(self._priority, own)
+        without: Any = WithoutPotentialVictims(table, victims)
+        if table.priorities.unbanded.any():
+            return False
+        if not without.potential_victims.any():
+            return True
+        left = self._group.need
+        for run in _alike(self._infos):
+            pod = run[0].pod
+            limits = [
+                slot.plugin.capacity_rows(pod, without, table.rows)
+                for slot in self._limiting_slots()
+            ]
+            if not limits:
+                return False
+            left -= min(len(run), int(limits[0].sum()))
+        return left > 0
+
+    def _limiting_slots(self) -> list[FilterSlot]:
+        """The filters whose limits are known without the victims: those of resources."""
+        algorithm = self._engine.algorithms[self._framework.profile_name]
+        return [
+            slot
+            for slot in algorithm.search.filtering.slots
+            if callable(getattr(slot.plugin, "capacity_matrix", None))
+        ]
+
+    # -- the trial -------------------------------------------------------------------------------
+
+    def _place_all(self, plugin: GroupPreemptionPlugin) -> bool:
+        """Place as many members as the group needs, each after those before it."""
+        need = self._group.need
+        end = self._monotonic() + MAX_BUDGETS * self._engine.cycle_seconds
+        for run in _alike(self._infos):
+            for info in run:
+                if len(self._placed) >= need:
+                    return True
+                if self._monotonic() > end or not self._place(plugin, info):
+                    break
+        return len(self._placed) >= need
+
+    def _place(self, plugin: GroupPreemptionPlugin, info: QueuedPodInfo) -> bool:
+        attempt = self._engine.attempt(info, member=True)
+        if attempt.failure is not None and attempt.failure.rejected:
+            victims = self._find_victims(plugin, attempt)
+            if not victims:
+                return False
+            for victim in victims:
+                if self._engine.cache.set_aside(victim.metadata.uid):
+                    self._victims[victim.metadata.uid] = victim
+            attempt = self._engine.attempt(info, member=True)
+        if attempt.failure is not None:
+            return False
+        self._placed.append(attempt)
+        return True
+
+    def _find_victims(self, plugin: GroupPreemptionPlugin, attempt: Attempt) -> list[Pod]:
+        """Return the victims on the best node, with all that are evicted together with one."""
+        if attempt.ended_before_filter or attempt.failure is None:
+            return []
+        diagnosis = attempt.failure.diagnosis
+        assert diagnosis is not None
+        engine = self._engine
+        try:
+            with engine.trial_budget(engine.cycle_seconds):
+                found = plugin.find_victims(
+                    attempt.state, attempt.info.pod, diagnosis.statuses, self._harm
+                )
+        except CycleBudgetError:
+            return []
+        if found is None:
+            return []
+        victims = self._all_victims(found)
+        placed = {each.info.uid for each in self._placed}
+        if any(
+            uid in placed or victim.priority >= self._priority for uid, victim in victims.items()
+        ):
+            return []
+        return list(victims.values())
+
+    def _all_victims(self, found: Candidate) -> dict[str, Pod]:
+        """Return the victims on a node, and the pods that must be evicted with them."""
+        victims: dict[str, Pod] = {}
+        for victim in found.victims:
+            victims[victim.metadata.uid] = victim
+            for uid in self._evicted_with(victim, self._victims.keys() | victims.keys()):
+                pod = self._engine.cache.get_pod(uid)
+                if pod is not None and uid not in self._victims:
+                    victims.setdefault(uid, pod)
+        return victims
+
+    def _harm(self, found: Candidate) -> int:
+        """Count the pods that would go with the victims on a node."""
+        return len(self._all_victims(found)) - len(found.victims)
+
+    def _evicted_with(self, victim: Pod, victims: AbstractSet[str]) -> Iterable[str]:
+        together = getattr(self._framework.grouping, "evicted_with", None)
+        return () if together is None else together(victim, victims)
+
+
+def _plugin_of(framework: Framework) -> GroupPreemptionPlugin | None:
+    for plugin in framework.post_filter:
+        if callable(getattr(plugin, "evict_for_group", None)):
+            found: GroupPreemptionPlugin = plugin
+            return found
+    return None
+
+
+def _alike(infos: Sequence[QueuedPodInfo]) -> list[list[QueuedPodInfo]]:
+    """Put neighbours of one signature together."""
+    runs: list[list[QueuedPodInfo]] = []
+    for info in infos:
+        if runs and runs[-1][0].pod.signature is info.pod.signature:
+            runs[-1].append(info)
+        else:
+            runs.append([info])
+    return runs

@@ -1,0 +1,66 @@
+"""GroupEvictions: the evictions for groups that are under way.
+
+While victims of a group leave, or until it has had enough time, nobody else is evicted for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.cache import Cache
+from scheduler.engine.group_preemption import EvictionPlan
+from scheduler.framework import Clock
+
+PATIENCE_SECONDS: Final = 60.0
+"""Time at least before a group may evict again although victims of it are still there."""
+
+GRACE_FACTOR: Final = 2
+"""Of the longest grace period of a victim, if that is more."""
+
+_DEFAULT_GRACE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    victims: tuple[str, ...]
+    #: Monotonic time.
+    until: float
+
+
+class GroupEvictions:
+    """Starts evictions that a cycle has planned, and remembers them."""
+
+    def __init__(self, cache: Cache, clock: Clock) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._under_way: dict[str, _UnderWay] = {}
+
+    def start(self, group: str, plan: EvictionPlan) -> None:
+        """Have the victims of a plan evicted."""
+        longest = max(
+            each.spec.termination_grace_period_seconds or _DEFAULT_GRACE for each in plan.victims
+        )
+        until = self._clock.monotonic() + max(PATIENCE_SECONDS, GRACE_FACTOR * longest)
+        self._forget_ended()
+        self._under_way[group] = _UnderWay(tuple(each.metadata.uid for each in plan.victims), until)
+        plan.plugin.evict_for_group(plan.members, group, plan.victims)
+
+    def under_way(self, group: str) -> bool:
+        """Whether victims of the group are still leaving."""
+        known = self._under_way.get(group)
+        if known is None:
+            return False
+        if self._is_over(known):
+            del self._under_way[group]
+            return False
+        return True
+
+    def _is_over(self, known: _UnderWay) -> bool:
+        return self._clock.monotonic() >= known.until or not any(
+            self._cache.get_pod(uid) for uid in known.victims
+        )
+
+    def _forget_ended(self) -> None:
+        for group in [name for name, known in self._under_way.items() if self._is_over(known)]:
+            del self._under_way[group]

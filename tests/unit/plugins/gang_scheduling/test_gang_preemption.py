@@ -1,0 +1,211 @@
+"""Gangs evict only for the whole of them, and only what makes room for all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.testing import node, pod
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def term(kind: str, app: str, key: str) -> dict[str, Any]:
+    required = [{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}]
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+SPECS: list[dict[str, Any]] = [
+    {},
+    {"nodeSelector": {"disk": "ssd"}},
+    term("podAntiAffinity", "x", "kubernetes.io/hostname"),
+    term("podAntiAffinity", "low", "kubernetes.io/hostname"),
+    term("podAffinity", "x", ZONE),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[GangCluster]:
+    with GangCluster() as found:
+        yield found
+        found.validate()
+
+
+def gone(cluster: GangCluster, keys: list[str]) -> set[str]:
+    """Return those of the pods that do not exist any more, or are terminating."""
+    known = {each.key: each for each in cluster.world.scheduler.tables.stores["pods"].list()}
+    return {key for key in keys if key not in known or known[key].terminating}
+
+
+def add_singles(cluster: GangCluster, count: int, **fields: Any) -> list[str]:
+    keys = cluster.add_pods(pod("low", cpu=2, **fields), count)
+    cluster.tick(1)
+    assert set(keys) <= set(cluster.world.placements())
+    return keys
+
+
+def test_g29_a_gang_evicts_as_many_as_it_needs(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4)
+    cluster.add_group(3)
+    cluster.add_members(3, priority=100)
+    cluster.tick(40)
+    assert len(gone(cluster, low)) == 3
+    assert len(cluster.bound("g-pod")) == 3
+
+
+def test_g30_a_gang_that_does_not_fit_even_then_evicts_nobody(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4)
+    cluster.add_group(5)
+    cluster.add_members(5, priority=100)
+    cluster.tick(400)
+    assert not gone(cluster, low)
+    assert not cluster.bound("g-pod")
+
+
+def test_g30_nobody_is_evicted_for_members_of_which_one_fits_nowhere(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4)
+    cluster.add_group(3)
+    cluster.add_members(2, priority=100)
+    cluster.add_members(1, name="odd", priority=100, spec={"nodeSelector": {"disk": "ssd"}})
+    cluster.tick(400)
+    assert not gone(cluster, low)
+
+
+def test_g30_nobody_is_evicted_if_affinity_between_members_forbids_it(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4)
+    cluster.add_group(3)
+    spec = term("podAntiAffinity", "x", "kubernetes.io/hostname")
+    cluster.add_members(3, cpu=1, priority=100, labels={"app": "x"}, spec=spec)
+    cluster.tick(400)
+    assert not gone(cluster, low)
+
+
+def test_g30_pods_of_the_same_priority_stay(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4, priority=100)
+    cluster.add_group(3)
+    cluster.add_members(2, priority=100)
+    cluster.add_members(1, name="higher", priority=200)
+    cluster.tick(60)
+    assert not gone(cluster, low), "the lowest member decides"
+
+
+def test_g30_one_member_that_never_preempts_keeps_the_group_from_it(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4)
+    cluster.add_group(3)
+    cluster.add_members(2, priority=100)
+    cluster.add_members(1, name="meek", priority=100, spec={"preemptionPolicy": "Never"})
+    cluster.tick(60)
+    assert not gone(cluster, low)
+
+
+def test_g29_free_room_is_used_first(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 2)
+    cluster.add_group(3)
+    cluster.add_members(3, priority=100)
+    cluster.tick(40)
+    assert len(gone(cluster, low)) == 1
+    assert len(cluster.bound("g-pod")) == 3
+
+
+def test_g31_a_thief_does_not_get_the_room_and_nobody_else_is_evicted(
+    cluster: GangCluster,
+) -> None:
+    low = add_singles(cluster, 4, spec={"terminationGracePeriodSeconds": 30})
+    cluster.add_group(3)
+    cluster.add_members(3, priority=100)
+    cluster.tick(1)
+    assert len(gone(cluster, low)) == 3
+    cluster.add_pods(pod("thief", cpu=2, priority=50), 2)
+    cluster.tick(60)
+    assert len(cluster.bound("g-pod")) == 3
+    assert len(gone(cluster, low)) == 3 or len(cluster.bound("thief")) <= 1
+
+
+def test_g32_single_pods_are_evicted_before_a_gang_is_broken(cluster: GangCluster) -> None:
+    cluster.add_group(2, "old")
+    cluster.add_members(2, "old", spec={"nodeSelector": {"kubernetes.io/hostname": "n0"}})
+    cluster.tick(1)
+    low = add_singles(cluster, 2)
+    cluster.add_group(2)
+    cluster.add_members(2, priority=100)
+    cluster.tick(40)
+    assert gone(cluster, low) == set(low)
+    assert len(cluster.bound("old")) == 2
+    assert len(cluster.bound("g-pod")) == 2
+
+
+def test_g33_of_a_gang_beyond_its_minimum_the_surplus_is_evicted() -> None:
+    with GangCluster(3) as cluster:
+        cluster.add_group(4, "old")
+        cluster.add_members(6, "old")
+        cluster.tick(2)
+        assert len(cluster.bound("old")) == 6
+        cluster.add_group(2)
+        cluster.add_members(2, priority=100)
+        cluster.tick(40)
+        assert len(cluster.bound("old")) == 4
+        assert len(cluster.bound("g-pod")) == 2
+        cluster.validate()
+
+
+def test_g32_a_gang_that_must_give_way_goes_as_a_whole(cluster: GangCluster) -> None:
+    cluster.add_group(4, "old")
+    old = cluster.add_members(4, "old")
+    cluster.tick(1)
+    cluster.add_group(1)
+    cluster.add_members(1, priority=100)
+    cluster.tick(40)
+    assert gone(cluster, old) == set(old)
+    assert len(cluster.bound("g-pod")) == 1
+
+
+def test_preemption_waits_while_victims_leave(cluster: GangCluster) -> None:
+    low = add_singles(cluster, 4, spec={"terminationGracePeriodSeconds": 40})
+    cluster.add_group(2)
+    cluster.add_members(2, priority=100)
+    cluster.tick(1)
+    first = gone(cluster, low)
+    assert len(first) == 2
+    cluster.add_node(node("n2", cpu=1))
+    cluster.tick(30)
+    assert gone(cluster, low) == first
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_g30_whoever_is_evicted_made_room_for_a_whole_gang(seed: int) -> None:
+    draw = random.Random(seed)
+    with GangCluster(0, seed=seed) as cluster:
+        for number in range(draw.randrange(2, 6)):
+            labels = {ZONE: f"z{number % 2}", "disk": draw.choice(("ssd", "hdd"))}
+            cluster.add_node(node(f"n{number}", cpu=draw.choice((2, 4, 8)), labels=labels))
+        low: list[str] = []
+        for number in range(draw.randrange(4, 12)):
+            cpu, priority = draw.choice((1, 2, 3)), draw.choice((0, 5, 50))
+            name = f"low{number}"
+            low += cluster.add_pods(pod(name, cpu=cpu, priority=priority, labels={"app": "low"}))
+        if draw.random() < 0.5:
+            cluster.add_group(2, "old")
+            low += cluster.add_members(3, "old", cpu=1, priority=draw.choice((0, 50)))
+        cluster.tick(5)
+        before = [key for key in low if key in cluster.world.placements()]
+        minimum = draw.randrange(1, 6)
+        cluster.add_group(minimum)
+        for number in range(draw.randrange(1, 3)):
+            cluster.add_members(
+                minimum,
+                name=f"g-{number}",
+                cpu=draw.choice((1, 2, 3)),
+                priority=draw.choice((10, 100)),
+                labels={"app": "x"},
+                spec=draw.choice(SPECS),
+            )
+        cluster.tick(300)
+        bound = cluster.bound("g-")
+        if gone(cluster, before):
+            assert len(bound) >= minimum
+        assert not bound or len(bound) >= minimum
+        cluster.validate()
