@@ -6,9 +6,46 @@ is further behind gets None and must evaluate every row again.
 
 from __future__ import annotations
 
+import numpy as np
+
+from scheduler.framework.nodes import BoolColumn, Rows
+
 DEFAULT_SIZE = 1 << 14
 _MAX_SPANS = 4
 """Results that are kept for the next reader."""
+
+
+class Changes(dict[int, int]):
+    """The rows that changed in a span of the log, to the union of their changed groups.
+
+    Shared between its readers: it must not be modified.
+    """
+
+    __slots__ = ("_picked",)
+
+    def __init__(self, masks: dict[int, int]) -> None:
+        super().__init__(masks)
+        #: Results of `picked`, by groups.
+        self._picked: dict[int, tuple[list[int], Rows]] = {}
+
+    def picked(self, columns: int, valid: BoolColumn) -> tuple[list[int], Rows]:
+        """Return the rows that are nodes and changed in one of the groups, as a list and an array.
+
+        Filters and scores mostly read the same groups, and each of them asks. `valid` does not
+        change within a span.
+        """
+        known = self._picked.get(columns)
+        if known is None:
+            rows = [row for row, mask in self.items() if mask & columns]
+            index = np.array(rows, dtype=np.intp)
+            nodes = valid[index]
+            if np.count_nonzero(nodes) != len(rows):
+                index = index[nodes]
+                rows = index.tolist()
+            # Plugins get this very array.
+            index.flags.writeable = False
+            known = self._picked[columns] = rows, index
+        return known
 
 
 class ChangeLog:
@@ -26,7 +63,7 @@ class ChangeLog:
         self.sequence = 0
         #: Results by their first entry, all up to `_read_to`: the filters and the scores of a cycle
         #: read the same span, and what plugins keep for all pods reads another one between them.
-        self._spans: dict[int, dict[int, int]] = {}
+        self._spans: dict[int, Changes] = {}
         self._read_to = 0
 
     def append(self, row: int, columns: int) -> None:
@@ -36,7 +73,7 @@ class ChangeLog:
         self._masks[slot] = columns
         self.sequence += 1
 
-    def since(self, sequence: int, most: int = 1 << 62) -> dict[int, int] | None:
+    def since(self, sequence: int, most: int = 1 << 62) -> Changes | None:
         """Map each row changed after entry `sequence` to the union of its changed groups.
 
         None if the log does not reach back so far, or if there are more than `most` entries: a
@@ -66,5 +103,5 @@ class ChangeLog:
             changed = {}
             for row, mask in zip(rows, masks, strict=True):
                 changed[row] = changed.get(row, 0) | mask
-        self._spans[sequence] = changed
-        return changed
+        found = self._spans[sequence] = Changes(changed)
+        return found

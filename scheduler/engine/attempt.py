@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.engine.failure import Failure
@@ -12,8 +12,7 @@ from scheduler.engine.waiting import WaitingPod
 from scheduler.framework import CycleState, QueuedPodInfo
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """One attempt at one pod. Exactly one of `result` and `failure` is set."""
 
     info: QueuedPodInfo

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
@@ -132,16 +133,15 @@ def rows_for_code(statuses: NodeToStatus, table: NodeTableView, code: Code) -> R
     return rows
 
 
-@dataclass(slots=True)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, eq=False):
     """The results of a failed search (framework/types.go: Diagnosis)."""
 
     #: Nodes in the cluster; 1 for a rejection by Reserve or Permit.
     node_count: int
-    statuses: NodeToStatus = field(default_factory=NodeToStatus)
+    statuses: NodeToStatus = msgspec.field(default_factory=NodeToStatus)
     rejected: RejectedRows | None = None
-    unschedulable_plugins: set[str] = field(default_factory=set)
-    pending_plugins: set[str] = field(default_factory=set)
+    unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
+    pending_plugins: set[str] = msgspec.field(default_factory=set)
     pre_filter_message: str = ""
     post_filter_message: str = ""
     #: Seconds after which a rejecting plugin requests another attempt; the earliest counts.

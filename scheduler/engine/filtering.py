@@ -15,6 +15,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.cache.change_log import Changes
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.plugin_calls import (
@@ -39,7 +40,6 @@ from scheduler.framework import Codes, Columns, CycleState, Rows, Status
 _EXISTENCE: Final = int(Columns.EXISTENCE)
 _CODES: Final = frozenset("?bBhHi")
 """NumPy's types whose values int32 holds."""
-_NO_ROWS: Final[Rows] = np.empty(0, dtype=np.intp)
 
 
 class Filtering:
@@ -131,22 +131,17 @@ class Filtering:
         pod: Pod,
         active: list[FilterSlot],
         fresh: list[FilterSlot],
-        changes: dict[int, int],
+        changes: Changes,
     ) -> list[int]:
         """Re-evaluate changed rows; returns those whose rejecting filter may have changed."""
         if not changes:
             return []
         valid = self._table.valid
         touched = {row: None for row, mask in changes.items() if mask & _EXISTENCE}
-        columns, picked, rows = 0, list[int](), _NO_ROWS
         for slot in active:
             if slot in fresh:
                 continue
-            if slot.columns != columns:
-                # Most filters depend on the same columns as the one before.
-                columns = slot.columns
-                picked = [r for r, mask in changes.items() if mask & columns and valid[r]]
-                rows = np.array(picked, dtype=np.intp)
+            picked, rows = changes.picked(slot.columns, valid)
             if not picked:
                 continue
             codes = self._call(slot, state, pod, rows)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.cache import NodeTable
+from scheduler.cache.change_log import Changes
 from scheduler.engine.plugin_calls import FEW_ROWS
 from scheduler.engine.runtime import Framework
 from scheduler.framework import Columns, NormalizeScorePlugin, ReuseRule
@@ -116,7 +117,7 @@ def named_versions(slots: Iterable[PluginSlot], table: NodeTable) -> tuple[int, 
     return tuple([table.version(name) for slot in slots for name in slot.versions])
 
 
-def changed_rows(table: NodeTable, sequence: int) -> dict[int, int] | None:
+def changed_rows(table: NodeTable, sequence: int) -> Changes | None:
     """Map each row changed since `sequence` of the change log to its column groups.
 
     None if all rows should be evaluated again: `sequence` is negative, or picking the changed rows

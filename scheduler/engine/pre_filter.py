@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from scheduler.engine.plugin_calls import PRE_FILTER
 from scheduler.framework import Code, CycleState, PreFilterResult, Status, unresolvable
@@ -36,16 +38,15 @@ def pre_filter_slots(plugins: Iterable[Any]) -> tuple[PreFilterSlot, ...]:
     )
 
 
-@dataclass(slots=True)
-class PreFilterNodes:
+class PreFilterNodes(msgspec.Struct, eq=False):
     """The merged result of the PreFilter plugins (runtime/framework.go: RunPreFilterPlugins)."""
 
     #: The nodes left, None for all.
     names: frozenset[str] | None = None
     #: The plugins that left nodes out.
-    plugins: list[str] = field(default_factory=list)
+    plugins: list[str] = msgspec.field(default_factory=list)
     #: Not empty where the pod is rejected; the last one is reported.
-    rejections: list[Status] = field(default_factory=list)
+    rejections: list[Status] = msgspec.field(default_factory=list)
 
     def merge(self, plugin: str, result: PreFilterResult | Status, state: CycleState) -> bool:
         """Merge the result of one plugin; True when no other plugin need run after it.

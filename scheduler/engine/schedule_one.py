@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from scheduler.api.pod import Pod
@@ -61,8 +62,7 @@ class NoNodesError(Exception):
         self.unschedulable_reason = unschedulable_reason
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleResult:
+class ScheduleResult(msgspec.Struct, frozen=True):
     """The chosen node."""
 
     node_name: str

@@ -15,6 +15,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.cache.change_log import Changes
 from scheduler.engine.followed_scores import FollowedScores
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.plugin_calls import (
@@ -253,13 +254,11 @@ class Scoring:
         slot: ScoreSlot,
         state: CycleState,
         pod: Pod,
-        changes: dict[int, int],
+        changes: Changes,
     ) -> None:
-        valid, columns = self._table.valid, slot.columns
-        picked = [row for row, mask in changes.items() if mask & columns and valid[row]]
+        picked, rows = changes.picked(slot.columns, self._table.valid)
         if not picked:
             return
-        rows = np.array(picked, dtype=np.intp)
         scores = self._call(slot, state, pod, rows)
         if len(picked) <= FEW_VALUES:
             self._take_scores(entry, slot, picked, scores.tolist())

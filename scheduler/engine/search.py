@@ -7,9 +7,9 @@ async PreFilter plugin or an extender is awaited.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from scheduler.api.pod import Pod
@@ -37,8 +37,7 @@ _MIN_PERCENTAGE = 5
 _EVERY_NODE = 100
 
 
-@dataclass(slots=True)
-class FeasibleNodes:
+class FeasibleNodes(msgspec.Struct, eq=False):
     """The outcome of a search that found at least one node."""
 
     #: Feasible rows.
@@ -110,7 +109,6 @@ class Search:
         when a plugin or an extender fails.
         """
         entry = self._entry(pod)
-        diagnosis = Diagnosis(node_count=self._table.node_count)
         with self._stopwatch.points["PreFilter"] as point:
             pre_filtered = await self._framework.run_pre_filter(
                 state,
@@ -122,8 +120,8 @@ class Search:
             )
             if pre_filtered.rejections:
                 point.status = pre_filtered.rejections[-1].code.label
+                diagnosis = Diagnosis(node_count=self._table.node_count)
                 raise rejected_by_pre_filter(pre_filtered, diagnosis)
-        diagnosis.unschedulable_plugins.update(pre_filtered.plugins)
         with self._stopwatch.points["Filter"]:
             try:
                 if extenders is not None and not extenders.filters:
@@ -135,12 +133,8 @@ class Search:
                     return _nominated(row)
                 if extenders is None:
                     complete = self._complete
-                    return self._filter_nodes(
-                        state, pod, entry, pre_filtered, diagnosis, complete=complete
-                    )
-                return await self._filter_with_extenders(
-                    state, pod, entry, pre_filtered, diagnosis, extenders
-                )
+                    return self._filter_nodes(state, pod, entry, pre_filtered, complete=complete)
+                return await self._filter_with_extenders(state, pod, entry, pre_filtered, extenders)
             finally:
                 self.filtering.report_scalar(state)
 
@@ -150,23 +144,20 @@ class Search:
         pod: Pod,
         entry: CachedResult | None,
         pre_filtered: PreFilterNodes,
-        diagnosis: Diagnosis,
         *,
         complete: bool,
     ) -> FeasibleNodes:
         """Filter the nodes that PreFilter left; all of them if `complete`, else enough of them."""
         if pre_filtered.names is not None:
-            diagnosis.statuses = NodeToStatus(absent=pre_filtered.left_out())
-            diagnosis.narrowed_by = tuple(pre_filtered.plugins)
             rows = self._rows_of(pre_filtered.names)
         elif entry is not None:
-            return self._filter_cached(state, pod, entry, diagnosis, complete=complete)
+            return self._filter_cached(state, pod, entry, pre_filtered, complete=complete)
         else:
             rows = self._table.rows
         statuses = self.filtering.evaluate(state, pod, rows)
         nominated = self._nominated_rows(pod)
         nominated = nominated[statuses.rejected_by[nominated] != NOT_A_NODE]
-        return self._select(state, pod, statuses, None, nominated, diagnosis, complete=complete)
+        return self._select(state, pod, statuses, None, nominated, pre_filtered, complete=complete)
 
     # -- results of the signature ----------------------------------------------------------------
 
@@ -227,7 +218,7 @@ class Search:
         state: CycleState,
         pod: Pod,
         entry: CachedResult,
-        diagnosis: Diagnosis,
+        pre_filtered: PreFilterNodes,
         *,
         complete: bool,
     ) -> FeasibleNodes:
@@ -242,7 +233,7 @@ class Search:
                 return FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
         if statuses is None:
             statuses = NodeStatuses.of_entry(self._table.rows, entry)
-        return self._select(state, pod, statuses, entry, nominated, diagnosis, complete=complete)
+        return self._select(state, pod, statuses, entry, nominated, pre_filtered, complete=complete)
 
     # -- from columnar results to feasible rows --------------------------------------------------
 
@@ -253,7 +244,7 @@ class Search:
         statuses: NodeStatuses,
         entry: CachedResult | None,
         nominated: Rows,
-        diagnosis: Diagnosis,
+        pre_filtered: PreFilterNodes,
         *,
         complete: bool,
     ) -> FeasibleNodes:
@@ -275,7 +266,7 @@ class Search:
         # Upstream's first pass counts the nominated pods, so its reason is the one to report.
         reported = others[rejected_by[others] > self.filtering.first_pod_dependent]
         self._filter_beside_nominated(state, pod, reported, statuses)
-        raise self._fit_error(state, pod, statuses, diagnosis)
+        raise self._fit_error(state, pod, statuses, self._diagnosis(pre_filtered))
 
     def _sample(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> tuple[Rows, Rows]:
         """Return the first feasible rows in rotating order, and the rows looked at."""
@@ -322,14 +313,13 @@ class Search:
         pod: Pod,
         entry: CachedResult | None,
         pre_filtered: PreFilterNodes,
-        diagnosis: Diagnosis,
         extenders: ExtenderRound,
     ) -> FeasibleNodes:
         """Filter with plugins, then extenders (schedule_one.go: findNodesThatPassExtenders)."""
         names = self._table.names
         # No more nodes than upstream would find; an explicit percentage of 100 is honoured.
         complete = self._complete and bool(self._percentage)
-        nodes = self._filter_nodes(state, pod, entry, pre_filtered, diagnosis, complete=complete)
+        nodes = self._filter_nodes(state, pod, entry, pre_filtered, complete=complete)
         candidates = [names[row] for row in nodes.rows.tolist()]
         try:
             passing, rejected = await extenders.filter(candidates)
@@ -337,6 +327,7 @@ class Search:
             raise failed(str(error), error) from error
         if len(passing) == len(candidates):
             return nodes
+        diagnosis = self._diagnosis(pre_filtered)
         return self._without_rejected(state, pod, nodes, set(passing), rejected, diagnosis)
 
     def _without_rejected(
@@ -455,6 +446,15 @@ class Search:
     def rejected(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> RejectedRows:
         """Return the rejected rows with their statuses."""
         return statuses.rejected(partial(self.filtering.status_of, state, pod))
+
+    def _diagnosis(self, pre_filtered: PreFilterNodes) -> Diagnosis:
+        """Begin the diagnosis of a pod that fits none of the nodes that PreFilter left."""
+        plugins = pre_filtered.plugins
+        diagnosis = Diagnosis(self._table.node_count, unschedulable_plugins=set(plugins))
+        if pre_filtered.names is not None:
+            diagnosis.statuses = NodeToStatus(absent=pre_filtered.left_out())
+            diagnosis.narrowed_by = tuple(plugins)
+        return diagnosis
 
     def _fit_error(
         self, state: CycleState, pod: Pod, statuses: NodeStatuses, diagnosis: Diagnosis

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from scheduler.api.pod import Pod
 
@@ -30,8 +31,7 @@ class PostFilterOutcome(StrEnum):
     ERROR = "Error"
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class QueuedPodInfo:
+class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     """One pending pod and its history in the queue.
 
     Owned by the queue; the engine and the failure handler change it only between `pop` and
@@ -53,9 +53,9 @@ class QueuedPodInfo:
     was_flushed_from_unschedulable: bool = False
     #: Wall clock seconds of the first entry into the active queue; the scheduling SLI starts here.
     initial_attempt_timestamp: float | None = None
-    unschedulable_plugins: set[str] = field(default_factory=set)
+    unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
     #: Plugins that returned Pending: if their hint returns QUEUE, the pod skips backoff.
-    pending_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = msgspec.field(default_factory=set)
     gating_plugin: str = ""
     #: Why the last attempt failed or the pod is gated, for people (`kubestow queue`).
     last_message: str = ""

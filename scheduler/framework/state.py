@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from scheduler.framework.queued import QueuedPodInfo
@@ -19,8 +20,7 @@ def _unlimited() -> None:
     """Accept any time."""
 
 
-@dataclass(slots=True, eq=False)
-class CycleState:
+class CycleState(msgspec.Struct, eq=False):
     """Key-value store of one attempt, plus decisions of the framework about it.
 
     Keys are plugin-private by convention: use the plugin's name, or name plus a suffix. A value
@@ -29,15 +29,15 @@ class CycleState:
 
     #: Wall clock at the start of the attempt, seconds since the epoch; fixed for the cycle.
     now: float = 0.0
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Plugins whose Filter and AddPod/RemovePod are not called this cycle.
-    skip_filter: set[str] = field(default_factory=set)
-    skip_score: set[str] = field(default_factory=set)
-    skip_pre_bind: set[str] = field(default_factory=set)
+    skip_filter: set[str] = msgspec.field(default_factory=set)
+    skip_score: set[str] = msgspec.field(default_factory=set)
+    skip_pre_bind: set[str] = msgspec.field(default_factory=set)
     skip_post_filter: bool = False
     record_plugin_metrics: bool = False
     #: "namespace/name" of pods to activate when the cycle, and again when the binding, succeeds.
-    pods_to_activate: set[str] = field(default_factory=set)
+    pods_to_activate: set[str] = msgspec.field(default_factory=set)
     #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
     #: recording).
     recorder: list[str] | None = None
@@ -55,7 +55,7 @@ class CycleState:
     preemption_rejectors: frozenset[str] = frozenset()
     #: Raises when the cycle has used its time up. A plugin whose work for one pod may be long calls
     #: it now and then, and lets the exception pass.
-    check_time: Callable[[], None] = field(default=_unlimited)
+    check_time: Callable[[], None] = _unlimited
     _failure_notes: tuple[tuple[str, str], ...] = ()
     _counted_by: str | None = None
 

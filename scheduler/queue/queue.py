@@ -402,18 +402,24 @@ class SchedulingQueue(QueueSnapshots):
         """Do the work whose time has come; work beyond a time slice remains due."""
         now = self._clock.now()
         self._wakeups.resume()
-        self.flush_backoff_completed()
+        if self._sub_queues.backoff:
+            self.flush_backoff_completed()
         if self._retry_suppressor.start_round_if_due(now):
             self._release_suppressed()
+        if self._sub_queues.next_retry() is not None:
+            self._retry_requested(now)
+        if self._timetable.flush_due(now):
+            self.flush_unschedulable_left_over()
+        if self._timetable.tick_due(now):
+            self.tick_time_hints()
+
+    def _retry_requested(self, now: float) -> None:
+        """Requeue the pods for which a plugin requested a retry at a time that has come."""
         time_slice = self._wakeups.time_slice()
         while (info := self._sub_queues.next_retry_due(now)) is not None:
             self._mover.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
             if time_slice.over():
                 break
-        if self._timetable.flush_due(now):
-            self.flush_unschedulable_left_over()
-        if self._timetable.tick_due(now):
-            self.tick_time_hints()
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff has ended to the active queue."""

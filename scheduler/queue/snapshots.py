@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any, Final, get_type_hints
 
 import msgspec
@@ -14,7 +13,9 @@ from scheduler.pages import QueueState
 from scheduler.queue.introspection import QueueIntrospection
 
 FIELDS: Final = tuple(
-    each.name for each in fields(QueuedPodInfo) if each.name not in ("pod", "plugin_memory")
+    each.name
+    for each in msgspec.structs.fields(QueuedPodInfo)
+    if each.name not in ("pod", "plugin_memory")
 )
 """The fields of a record that are plain values."""
 

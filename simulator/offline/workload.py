@@ -60,7 +60,12 @@ class Workload:
                 free = world.free_name("pods", namespace, name)
             uid = self._tables.new_uid()
             own = msgspec.structs.replace(metadata, name=free, uid=uid)
-            world.put_checked(PODS, msgspec.structs.replace(template, metadata=own))
+            pod = msgspec.structs.replace(template, metadata=own)
+            if pod.interned is not None:
+                self._tables.signatures.intern_copy(pod)
+            world.put_checked(PODS, pod)
+            if template.interned is None:
+                template = self._keep_interned(arrival.pod, pod, metadata.name)
             if arrival.duration is not None:
                 self.durations[uid] = arrival.duration
             if arrival.patience is not None:
@@ -73,6 +78,13 @@ class Workload:
         if pod is not None and pod.metadata.uid == uid and not bound(pod):
             self.durations.pop(uid, None)
             self._world.take_item(PODS, pod)
+
+    def _keep_interned(self, given: Mapping[str, Any], pod: Pod, name: str) -> Pod:
+        """Keep the first pod of a template instead: those that follow share its signature."""
+        metadata = msgspec.structs.replace(pod.metadata, name=name)
+        template = msgspec.structs.replace(pod, metadata=metadata)
+        self._templates[id(given)] = given, template
+        return template
 
     def _template(self, pod: Mapping[str, Any]) -> Pod:
         """Decode the template of an arrival, once for those that share it."""

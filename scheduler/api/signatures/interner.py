@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, cast
 
+import msgspec
+
 from scheduler.api import packed_labels
 from scheduler.api.packed_labels import PackedLabels, SharedLabels
 from scheduler.api.pod import Pod, PodSpec
@@ -153,6 +155,25 @@ class PodSignatures:
         pod.pin = pin
         _share(pod, entry, self._shared_labels)
         return entry.signature
+
+    def intern_copy(self, pod: Pod) -> None:
+        """Take a reference for a copy of an interned pod that is a pod of its own.
+
+        The copy has the same spec, labels, namespace and owner. Does as `intern`, without finding
+        out again which pods it is like.
+        """
+        entry, labels = self._by_id.get(pod.signature.id), cast("object", pod.metadata.labels)
+        if isinstance(labels, PackedLabels):
+            # References to these are counted as well.
+            plain = dict(labels.items())
+            pod.metadata, entry = msgspec.structs.replace(pod.metadata, labels=plain), None
+        if entry is None:
+            pod.interned = None
+            self.intern(pod)
+            return
+        if not entry.references:
+            del self._idle[entry.signature.id]
+        entry.references += 1
 
     def release(self, pod: Pod) -> None:
         """Give back the reference of an interned pod, which keeps its signature for late readers.

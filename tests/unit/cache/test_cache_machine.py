@@ -269,7 +269,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def who_follows_the_change_log_misses_nothing(self) -> None:
         table = self.cache.table
-        changes = table.change_log.since(self.seen)
+        changes: dict[int, int] | None = table.change_log.since(self.seen)
         if changes is None:
             self.mirror.clear()
             changes = dict.fromkeys(range(table.capacity), int(Columns.ALL))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +84,17 @@ def test_few_answers_are_kept() -> None:
     for since in range(64):
         log.since(since)
         assert len(log._spans) < 10
+
+
+def test_rows_are_picked_by_group_and_without_those_that_are_no_nodes() -> None:
+    log = ChangeLog(8)
+    for row, mask in ((5, 1), (2, 3), (6, 1), (5, 2)):
+        log.append(row, mask)
+    changes = log.since(0)
+    assert changes is not None
+    valid = np.array([True] * 6 + [False] * 2)
+    for columns, expected in ((1, [5, 2]), (2, [5, 2]), (4, []), (3, [5, 2])):
+        rows, index = changes.picked(columns, valid)
+        assert rows == index.tolist() == expected
+        assert changes.picked(columns, valid)[1] is index
+        assert not index.flags.writeable, "plugins get this very array"

@@ -204,3 +204,36 @@ def test_a_copy_keeps_signature_and_pin_without_a_reference() -> None:
     copy = msgspec.structs.replace(subject)
     assert (copy.signature, copy.pin) == (subject.signature, "n1")
     assert signatures.statistics().references == 1
+
+
+def test_a_copy_that_is_a_pod_of_its_own_takes_a_reference() -> None:
+    signatures = PodSignatures()
+    first = pod({"priority": 1})
+    signatures.intern(first)
+    second = msgspec.structs.replace(first)
+    signatures.intern_copy(second)
+    assert signatures.statistics().references == 2
+    signatures.release(first)
+    signatures.release(second)
+    third = msgspec.structs.replace(second)
+    signatures.intern_copy(third)
+    assert third.signature is first.signature, "it was kept without references"
+    assert (signatures.statistics().references, signatures.statistics().unreferenced) == (1, 0)
+
+
+def test_a_copy_is_interned_anew_where_its_signature_was_dropped_or_its_labels_are_counted() -> (
+    None
+):
+    for signatures, labels in (
+        (PodSignatures(max_bytes=0), {}),
+        (PodSignatures(), {f"example.com/{number}": "" for number in range(10_000)}),
+    ):
+        first = pod({"priority": 1}, metadata={"labels": labels})
+        signatures.intern(first)
+        copy = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata))
+        signatures.release(first)
+        signatures.intern_copy(copy)
+        assert copy.signature.priority == 1
+        assert signatures.statistics().references == 1
+        signatures.release(copy)
+        assert signatures.statistics().label_bytes == 0

@@ -15,7 +15,7 @@ from simulator import offline
 COUNTERS: Final = frozenset({"_sequence", "version", "_version"})
 """Fields that say how far an index has followed: they grow with every change that is tried."""
 
-CACHES: Final = frozenset({"_fitting", "_latest", "_sorted"})
+CACHES: Final = frozenset({"_fitting", "_known_needs", "_sorted"})
 """Fields that are computed again whenever a counter grows."""
 
 
@@ -64,7 +64,8 @@ def _value(value: Any, seen: dict[int, int]) -> object:
 
 def _fields(value: Any) -> Iterator[tuple[str, object]]:
     slots = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
-    for name in [*getattr(value, "__dict__", ()), *slots]:
+    struct = getattr(value, "__struct_fields__", ())
+    for name in [*getattr(value, "__dict__", ()), *slots, *struct]:
         found = getattr(value, name, None)
         if name not in COUNTERS | CACHES and not callable(found):
             yield name, found
