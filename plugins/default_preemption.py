@@ -294,7 +294,7 @@ class DefaultPreemption:
         errors: list[BaseException] = []
         for node_name in dict.fromkeys(each.spec.node_name for each in victims):
             errors += await self._clear_lower_nominations(member, node_name)
-        errors += (await self._evict(member, victims, group))[1]
+        errors += (await self._evict(member, "", victims, group))[1]
         if errors:
             raise BaseExceptionGroup(f"preempting pods for {group}", errors)
 
@@ -354,12 +354,12 @@ class DefaultPreemption:
         try:
             errors += await self._clear_lower_nominations(pod, node_name)
             *others, last = victims
-            _, failures = await self._evict(pod, others)
+            _, failures = await self._evict(pod, node_name, others)
             errors += failures
             if not failures:
                 if self._asynchronous:
                     self._wait_for_last_victim(uid, last)
-                already_gone, failures = await self._evict(pod, (last,))
+                already_gone, failures = await self._evict(pod, node_name, (last,))
                 errors += failures
                 retry = already_gone or bool(errors)
         finally:
@@ -391,13 +391,16 @@ class DefaultPreemption:
         return errors
 
     async def _evict(
-        self, pod: Pod, victims: Sequence[Pod], group: str = ""
+        self, pod: Pod, node_name: str, victims: Sequence[Pod], group: str = ""
     ) -> tuple[bool, list[BaseException]]:
-        """Return whether a victim did not exist any more, and the errors."""
+        """Return whether a victim did not exist any more, and the errors.
+
+        Victims of a `group` are on several nodes; `node_name` is empty then.
+        """
         to_delete = []
         for each in victims:
             if self._rejected_before_bind(each):
-                self._record_event(pod, each, group)
+                self._record_event(pod, node_name or each.spec.node_name, each, group)
             else:
                 to_delete.append(each)
         if not to_delete:
@@ -405,7 +408,7 @@ class DefaultPreemption:
         results = await self._handle.api.evict(to_delete, _condition(pod))
         for each, result in zip(to_delete, results, strict=True):
             if result is True:
-                self._record_event(pod, each, group)
+                self._record_event(pod, node_name or each.spec.node_name, each, group)
         errors = [result for result in results if isinstance(result, BaseException)]
         return any(result is False for result in results), errors
 
@@ -417,8 +420,7 @@ class DefaultPreemption:
             return True
         return self._handle.preempt_binding(uid, PREEMPTED_IN_PRE_BIND)
 
-    def _record_event(self, pod: Pod, victim: Pod, group: str) -> None:
-        node_name = victim.spec.node_name
+    def _record_event(self, pod: Pod, node_name: str, victim: Pod, group: str) -> None:
         note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
         if group:
             note = GROUP_EVENT_NOTE.format(group=group, node=node_name)

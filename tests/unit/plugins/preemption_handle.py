@@ -13,7 +13,7 @@ from scheduler.framework import (
     NodeToStatus,
     PostFilterResult,
 )
-from scheduler.framework.preemption import Candidate, PreemptionFinding, PreemptionRules
+from scheduler.framework.preemption import Candidate, Harm, PreemptionFinding, PreemptionRules
 from tests.unit.plugins.clusters import Cluster, node
 from tests.unit.plugins.clusters import pod as plain_pod
 
@@ -88,7 +88,12 @@ class PreemptionHandle:
     # -- PreemptionSearch ------------------------------------------------------------------------
 
     def find(
-        self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
+        self,
+        state: CycleState,
+        pod: Pod,
+        statuses: NodeToStatus,
+        rules: PreemptionRules,
+        harm: Harm | None = None,
     ) -> PreemptionFinding:
         self.rules = rules
         return self.finding
