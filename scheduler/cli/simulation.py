@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -321,6 +320,8 @@ def _cell(value: object) -> object:
 
 
 def _show(answer: Answer, console: Console) -> None:
+    from simulator.offline.experiment import fates
+
     runs = answer.runs
     for run in runs if len(runs) == 1 else ():
         show_result(run.result, console)
@@ -337,18 +338,8 @@ def _show(answer: Answer, console: Console) -> None:
     for name in dict.fromkeys(each.name for each in runs):
         own = [each for each in runs if each.name == name and not each.error]
         if own:
-            say(console, _last_line(name if len(runs) > 1 else "", own))
-
-
-def _last_line(name: str, runs: Sequence[SimulatedRun]) -> str:
-    """Return how many pods of each fate there were, on average over the seeds."""
-    fates = ("placed", "evicted", "waiting")
-    counts = [mean(len(getattr(each.result, fate)) for each in runs) for fate in fates]
-    placed, evicted, waiting = (f"{each:.6g}" for each in counts)
-    head = f"{one_line(name)}: " if name else ""
-    seeds = f", on average over {len(runs)} seeds" if len(runs) > 1 else ""
-    pods = "pod" if placed == "1" else "pods"
-    return f"{head}{placed} {pods} placed, {evicted} evicted, {waiting} waiting{seeds}"
+            head = f"{one_line(name)}: " if len(runs) > 1 else ""
+            say(console, head + fates(own))
 
 
 def show_result(result: Result, console: Console) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from statistics import mean
 from typing import Any, Final
 
 from scheduler.bundle.reading import is_bundle
@@ -96,6 +97,16 @@ def figures_by_name(runs: Iterable[SimulatedRun]) -> dict[str, dict[str, list[fl
         for figure, value in run.figures.items():
             own.setdefault(figure, []).append(value)
     return found
+
+
+def fates(runs: Sequence[SimulatedRun]) -> str:
+    """Say how many pods met which fate in runs of one configuration, on average over the seeds."""
+    kinds = ("placed", "evicted", "waiting")
+    counts = (mean(len(getattr(each.result, kind)) for each in runs) for kind in kinds)
+    placed, evicted, waiting = (f"{each:.6g}" for each in counts)
+    seeds = f", on average over {len(runs)} seeds" if len(runs) > 1 else ""
+    pods = "pod" if placed == "1" else "pods"
+    return f"{placed} {pods} placed, {evicted} evicted, {waiting} waiting{seeds}"
 
 
 class Simulation:

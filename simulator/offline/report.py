@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from statistics import mean, stdev
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.metrics.build_info import build_info
+from scheduler.pages.wording import counted
 from simulator.offline.comparison import Comparison
-from simulator.offline.experiment import SimulatedRun
-from simulator.offline.figures import meanings
+from simulator.offline.experiment import SimulatedRun, fates, figures_by_name
+from simulator.offline.figures import in_order, meanings, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,18 +33,28 @@ POINTS: Final = 200
 MAX_CONFIGURATION: Final = 100_000
 """Characters of a configuration that are shown."""
 
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+"""Okabe and Ito's, which people with any colour vision can tell apart."""
+DASHES: Final = ("-", "--", "-.", ":")
+MARKERS: Final = ("o", "s", "^", "D", "v")
+
+Curve = NDArray[np.float64]
+
 _STYLE: Final = """\
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0}
 caption{text-align:left;font-weight:bold}
-th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #8888;vertical-align:top;
-overflow-wrap:anywhere}
-td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #8888;vertical-align:top}
+td{min-width:8rem;overflow-wrap:anywhere}
+td.name{white-space:nowrap}
+td.number,th.number{min-width:0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.wide{overflow-x:auto}
 pre{overflow:auto;border:1px solid #8888;padding:.8rem}
 figure{margin:1rem 0;background:#fff;color:#000}
 figure svg{max-width:100%;height:auto}
-.bad{color:#b00020;font-weight:bold}
+.verdict{font-size:1.25rem;font-weight:bold;border-left:.4rem solid;padding-left:.8rem}
+.bad{font-weight:bold}
 """
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -69,6 +81,7 @@ def report(given: ReportInput) -> str:
     """
     parts = [
         "<h1>Simulation</h1>",
+        _verdict(given),
         _summary(given),
         *_plots(given.runs),
         *(_difference(each) for each in given.comparisons if each.differences),
@@ -91,47 +104,75 @@ def report(given: ReportInput) -> str:
 # -- tables --------------------------------------------------------------------------------------
 
 
+def _verdict(given: ReportInput) -> str:
+    """Return the answer in words: whether all is well, what is not, and a line for each policy."""
+    ended = [each for each in given.runs if each.error]
+    failing = Counter(text for text, _, held in given.assertions if not held)
+    waiting = sum(bool(each.result.waiting) for each in given.runs)
+    reasons = [f"{len(ended)} of {counted(len(given.runs), 'run')} ended early"] if ended else []
+    if given.assertions:
+        reasons += [
+            f"{text} fails in {count} of {sum(each[0] == text for each in given.assertions)} checks"
+            for text, count in failing.items()
+        ]
+        good = "every assertion holds"
+    else:
+        reasons += [f"pods wait at the end of {counted(waiting, 'run')}"] if waiting else []
+        good = "every pod has a node"
+    text = f"No: {'; '.join(reasons)}." if reasons else f"Yes: {good}."
+    parts = [f'<p class="verdict">{escape(text)}</p>']
+    parts += [
+        f'<p class="bad">Run {escape(run.name)}, seed {run.seed}, ended: {escape(run.error)}</p>'
+        for run in ended
+    ]
+    whole = _by_name(each for each in given.runs if not each.error)
+    lines = (f"{name}: {fates(own)}" for name, own in whole.items())
+    parts.append("<ul>" + "".join(f"<li>{escape(each)}</li>" for each in lines) + "</ul>")
+    return "\n".join(parts)
+
+
 def _summary(given: ReportInput) -> str:
-    runs = given.runs
-    seeds = sorted({each.seed for each in runs})
-    values: dict[str, dict[str, list[float]]] = {}
-    for run in runs:
-        for figure, value in run.figures.items():
-            values.setdefault(figure, {}).setdefault(run.name, []).append(value)
-    names = list(dict.fromkeys(each.name for each in runs))
-    said = meanings(values)
+    seeds = sorted({each.seed for each in given.runs})
+    values = figures_by_name(given.runs)
+    figures = in_order({figure for of in values.values() for figure in of})
+    said = meanings(figures)
     rows = [
-        [figure, *(_spread(of.get(name, ())) for name in names), said[figure]]
-        for figure, of in values.items()
+        [figure, *(spread(of.get(figure, ())) for of in values.values()), said[figure]]
+        for figure in figures
     ]
     which = (
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, {seeds[0]} to {seeds[-1]}"
     )
-    kind = "" if len(seeds) == 1 else "; mean ± standard deviation"
-    numbers = range(1, len(names) + 1)
-    parts = ["<h2>Summary</h2>"]
-    parts += [
-        f'<p class="bad">Run {escape(run.name)}, seed {run.seed}, ended: {escape(run.error)}</p>'
-        for run in runs
-        if run.error
-    ]
-    parts.append(_table(f"Figures of {which}{kind}", ["figure", *names, "meaning"], rows, numbers))
+    kind = "" if len(seeds) == 1 else "; mean ± standard deviation where the seeds differ"
+    numbers = range(1, len(values) + 1)
+    parts = ["<h2>Figures</h2>"]
+    parts.append(_table(f"Figures of {which}{kind}", ["figure", *values, "meaning"], rows, numbers))
     if given.assertions:
-        checks = [
-            [text, where, "holds" if held else "fails"] for text, where, held in given.assertions
-        ]
-        parts.append(_table("Assertions", ["expression", "run", "outcome"], checks))
+        parts.append(_table("Assertions", ["expression", "outcome", "fails for"], _checks(given)))
     return "\n".join(parts)
+
+
+def _checks(given: ReportInput) -> list[list[str]]:
+    """Return a row for each expression."""
+    where: dict[str, list[str]] = {}
+    for text, run, held in given.assertions:
+        where.setdefault(text, []).extend([] if held else [run])
+    return [
+        [text, "fails" if runs else "holds", "; ".join(runs) or "-"] for text, runs in where.items()
+    ]
 
 
 def _difference(comparison: Comparison) -> str:
     title = f"{comparison.compared} compared to {comparison.base}, seed {comparison.seed}"
+    # Sorting keeps the order by name among equals.
+    found = sorted(comparison.differences, key=lambda each: each.change == "moved")
     rows = [
-        [each.pod, each.change, each.before or "-", each.after or "-", each.cause]
-        for each in comparison.differences
+        [each.pod, each.change, each.before or "-", each.after or "-", each.cause] for each in found
     ]
+    counts = Counter(each.change for each in found)
+    caption = ", ".join(f"{count} {change}" for change, count in sorted(counts.items()))
     return f"<h2>{escape(title)}</h2>\n" + _table(
-        f"{len(rows)} pods that fare otherwise", ["pod", "change", "before", "after", "cause"], rows
+        caption, ["pod", "change", "before", "after", "cause"], rows
     )
 
 
@@ -163,28 +204,20 @@ def _table(
 ) -> str:
     right = frozenset(numbers)
 
+    def kind(index: int) -> str:
+        return " class=number" if index in right else "" if index else " class=name"
+
     def line(cells: Sequence[str], tag: str) -> str:
-        made = (
-            f"<{tag}{' class=number' if index in right else ''}>{escape(each)}</{tag}>"
-            for index, each in enumerate(cells)
-        )
+        made = (f"<{tag}{kind(index)}>{escape(each)}</{tag}>" for index, each in enumerate(cells))
         return f"<tr>{''.join(made)}</tr>"
 
     more = len(rows) - MAX_ROWS
     rest = f"<p>and {more} more; <code>-o json</code> has all</p>" if more > 0 else ""
     body = "\n".join(line(each, "td") for each in rows[:MAX_ROWS])
     return (
-        f"<table><caption>{escape(caption)}</caption>\n<thead>{line(headings, 'th')}</thead>\n"
-        f"<tbody>{body}</tbody></table>{rest}"
+        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
+        f"<thead>{line(headings, 'th')}</thead>\n<tbody>{body}</tbody></table></div>{rest}"
     )
-
-
-def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    if len(values) == 1:
-        return f"{round(values[0], 2):.12g}"
-    return f"{round(mean(values), 2):.12g} ± {round(stdev(values), 2):.12g}"
 
 
 # -- plots ---------------------------------------------------------------------------------------
@@ -196,60 +229,108 @@ def _plots(runs: Sequence[SimulatedRun]) -> list[str]:
     found = ["<h2>Plots</h2>"]
     timed = [each for each in good if len(each.samples) > 1]
     if timed:
+        unit, second = _unit(max(each.samples[-1]["time"] for each in timed))
+        below = f"virtual time ({unit})"
         names = [each for each in timed[0].samples[0] if each.endswith("_allocation")]
         for name in [*names, *(each.replace("_allocation", "_fragmentation") for each in names)]:
             if name in timed[0].samples[0]:
                 label = name.replace("_", " ") + " (%)"
-                found.append(_plot(name, label, "virtual time (s)", _over_time(timed, name)))
-        queue = _over_time(timed, "waiting")
-        found.append(_plot("waiting", "pods in the queue", "virtual time (s)", queue))
-    if any(each.result.placed for each in good):
-        found.append(_plot("waits", "placed pods (%)", "waited at most (s)", _waits(good)))
+                found.append(_plot(name, label, below, _over_time(timed, name, second)))
+        queue = _over_time(timed, "waiting", second)
+        found.append(_plot("waiting", "pods in the queue", below, queue))
+    if longest := [each.waited for run in good for each in run.result.placed]:
+        unit, second = _unit(max(longest))
+        waits = _waits(good, second)
+        found.append(_plot("waits", "placed pods (%)", f"waited at most ({unit})", waits))
     return found if len(found) > 1 else []
 
 
-def _by_name(runs: Sequence[SimulatedRun]) -> dict[str, list[SimulatedRun]]:
+def _by_name(runs: Iterable[SimulatedRun]) -> dict[str, list[SimulatedRun]]:
     found: dict[str, list[SimulatedRun]] = {}
     for each in runs:
         found.setdefault(each.name, []).append(each)
     return found
 
 
-def _over_time(runs: Sequence[SimulatedRun], name: str) -> Callable[[Axes], None]:
-    """Draw a measure: the mean over the seeds, and the range from the lowest to the highest."""
+class _Curve(NamedTuple):
+    label: str
+    across: Curve
+    up: Curve
+    low: Curve | None = None
+    """With `high`, the range of the seeds."""
+    high: Curve | None = None
+
+
+def _over_time(runs: Sequence[SimulatedRun], name: str, second: float) -> list[_Curve]:
+    """Return a measure: the mean over the seeds, and the range from the lowest to the highest."""
     times = np.linspace(0.0, max(each.samples[-1]["time"] for each in runs), POINTS)
+    found = []
+    for label, own in _by_name(runs).items():
+        curves = np.array(
+            [
+                np.interp(
+                    times,
+                    [sample["time"] for sample in run.samples],
+                    [sample.get(name, 0.0) for sample in run.samples],
+                )
+                for run in own
+            ]
+        )
+        band = (curves.min(axis=0), curves.max(axis=0)) if len(own) > 1 else ()
+        found.append(_Curve(label, times / second, curves.mean(axis=0), *band))
+    return found
 
-    def draw(axes: Axes) -> None:
-        for label, own in _by_name(runs).items():
-            curves = np.array(
-                [
-                    np.interp(
-                        times,
-                        [sample["time"] for sample in run.samples],
-                        [sample.get(name, 0.0) for sample in run.samples],
-                    )
-                    for run in own
-                ]
+
+def _waits(runs: Sequence[SimulatedRun], second: float) -> list[_Curve]:
+    """Return which part of the placed pods waited at most how long."""
+    parts = np.linspace(0.0, 100.0, POINTS)
+    found = []
+    for label, own in _by_name(runs).items():
+        waits = [each.waited for run in own for each in run.result.placed]
+        if waits:
+            found.append(_Curve(label, np.percentile(waits, parts) / second, parts))
+    return found
+
+
+def _merged(curves: Iterable[_Curve]) -> list[_Curve]:
+    """Return each curve once; equal ones have all their names, so that none hides another."""
+    found: dict[tuple[bytes, ...], _Curve] = {}
+    for each in curves:
+        key = tuple(b"" if array is None else array.tobytes() for array in each[1:])
+        known = found.get(key)
+        label = each.label if known is None else f"{known.label} = {each.label}"
+        found[key] = each._replace(label=label)
+    return list(found.values())
+
+
+def _draw(axes: Axes, curves: Iterable[_Curve]) -> None:
+    """Draw curves that differ in colour, dashes and marker: one of these is enough."""
+    for index, curve in enumerate(_merged(curves)):
+        colour = COLOURS[index % len(COLOURS)]
+        axes.plot(
+            curve.across,
+            curve.up,
+            label=_label(curve.label),
+            color=colour,
+            linestyle=DASHES[index % len(DASHES)],
+            marker=MARKERS[index % len(MARKERS)],
+            markevery=(index * 7 % 25, 25),
+            markersize=5,
+        )
+        if curve.low is not None and curve.high is not None:
+            axes.fill_between(
+                curve.across, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0
             )
-            (line,) = axes.plot(times, curves.mean(axis=0), label=_label(label))
-            if len(own) > 1:
-                low, high = curves.min(axis=0), curves.max(axis=0)
-                axes.fill_between(times, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-
-    return draw
 
 
-def _waits(runs: Sequence[SimulatedRun]) -> Callable[[Axes], None]:
-    """Draw which part of the placed pods waited at most how long."""
+def _unit(seconds: float) -> tuple[str, float]:
+    """Return the unit of an axis that is so long, and the seconds that it has.
 
-    def draw(axes: Axes) -> None:
-        for label, own in _by_name(runs).items():
-            waits = sorted(each.waited for run in own for each in run.result.placed)
-            if waits:
-                parts = np.linspace(0.0, 100.0, POINTS)
-                axes.plot(np.percentile(waits, parts), parts, label=_label(label))
-
-    return draw
+    >>> _unit(90.0), _unit(5400.0), _unit(1e6)
+    (('s', 1.0), ('min', 60.0), ('d', 86400.0))
+    """
+    units = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
+    return next((each for each in units if seconds >= 3 * each[1]), ("s", 1.0))
 
 
 def _label(name: str) -> str:
@@ -257,7 +338,7 @@ def _label(name: str) -> str:
     return name.replace("$", r"\$").lstrip("_")[:60] or "-"
 
 
-def _plot(name: str, title: str, below: str, draw: Callable[[Axes], None]) -> str:
+def _plot(name: str, title: str, below: str, curves: Iterable[_Curve]) -> str:
     """Return a figure with one plot, whose bytes depend on what is drawn only."""
     import matplotlib as mpl  # noqa: PLC0415 - optional, see `kubestow[report]`
     from matplotlib.figure import Figure  # noqa: PLC0415 - as above
@@ -265,7 +346,7 @@ def _plot(name: str, title: str, below: str, draw: Callable[[Axes], None]) -> st
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 3.2), layout="constrained")
         axes = figure.add_subplot()
-        draw(axes)
+        _draw(axes, curves)
         axes.set(xlabel=below, ylabel=title)
         axes.set_ylim(bottom=0)
         axes.grid(visible=True, alpha=0.3)

@@ -269,6 +269,24 @@ def test_a_report_is_one_page_without_scripts_that_repeats(shell: Shell, folder:
     assert (folder / "r.html").read_text() == page
 
 
+def test_a_report_begins_with_the_answer_and_shows_equal_curves_as_one(
+    shell: Shell, folder: Path
+) -> None:
+    (folder / "same.yaml").write_text(PACK)
+    run = (*JOBS, "--seeds", "0-1", "--compare", "pack.yaml", "--compare", "same.yaml")
+    ended = shell("simulate", *run, "--assert", "placed > 99", "--report", "r.html")
+    assert ended.code == 3, ended.err
+    page = (folder / "r.html").read_text()
+    verdict = '<p class="verdict">No: placed &gt; 99 fails in 6 of 6 checks.</p>'
+    assert page.index(verdict) < page.index("<li>pack: 30 pods placed") < page.index("<table")
+    assert "pack = same</text>" in page
+    assert "same</text>" not in page.replace("pack = same</text>", "")
+    assert "<td class=number>30</td>" in page
+    assert "stroke-dasharray" in page
+    ended = shell("simulate", *JOBS, "--report", "r.html")
+    assert "Yes: every pod has a node." in (folder / "r.html").read_text()
+
+
 def test_names_in_a_report_are_escaped(shell: Shell, folder: Path) -> None:
     hostile = "<script>alert(1)</script>"
     write(folder / "dump.json", offline.node("n", cpu=1), offline.pod(hostile, cpu=9))
