@@ -26,7 +26,15 @@ import numpy as np
 import uvloop
 
 from benchmarks.engine_world import EngineWorld
-from scheduler.framework import Columns, NoArgs, ReuseRule
+from benchmarks.measured_plugins import (
+    Changing,
+    Columnar,
+    MeasuredPlugin,
+    Reusing,
+    Scalar,
+    timer,
+)
+from scheduler.framework import NoArgs
 from scheduler.service.isolated_plugin import IsolatedPlugin
 from scheduler.service.plugin_process.evaluator import ProcessEvaluator, ProcessSettings
 from scheduler.service.plugin_thread import ThreadEvaluator
@@ -40,86 +48,7 @@ FEW_NODES, MANY_NODES = 100, 5000
 WARM_UP: Final = 20
 ISOLATED_TIMEOUT: Final = 60.0
 
-timer: Callable[[], float] = time.perf_counter
-"""Measures the methods of a plugin."""
-
-
-class _Plugin:
-    """Filter and Score by the CPU of nodes; `spent` are the seconds in its methods."""
-
-    name = "example.com/Benchmark"
-    spent = 0.0
-    calls = 0
-
-    def __init__(self, args: object, handle: object) -> None: ...
-
-
-class Columnar(_Plugin):
-    """In NumPy, over all nodes in each cycle."""
-
-    filter_reuse: ReuseRule | None = None
-    score_reuse: ReuseRule | None = None
-
-    def filter_rows(self, state: Any, pod: Any, table: Any, rows: Any) -> Any:
-        """Reject small nodes."""
-        began = timer()
-        codes = (table.allocatable[0][rows] < 1000).astype(np.int32)
-        type(self).spent += timer() - began
-        return codes
-
-    def filter_status(self, state: Any, pod: Any, code: int) -> None:
-        """Return nothing: no node is rejected."""
-
-    def score_rows(self, state: Any, pod: Any, table: Any, rows: Any) -> Any:
-        """Prefer large nodes."""
-        began = timer()
-        scores = np.minimum(table.allocatable[0][rows] // 1000, 100)
-        type(self).spent += timer() - began
-        return scores
-
-    def filter(self, state: Any, pod: Any, node: Any) -> None:
-        """Let the pod pass."""
-
-    def score(self, state: Any, pod: Any, node: Any) -> int:
-        """Return the same for all nodes."""
-        return 0
-
-
-class Changing(Columnar):
-    """In NumPy; the score of every node differs from that for the last pod."""
-
-    _parity = 0
-
-    def score_rows(self, state: Any, pod: Any, table: Any, rows: Any) -> Any:
-        """Prefer other nodes each time."""
-        began = timer()
-        self._parity = 1 - self._parity
-        scores = (rows + self._parity) & 31
-        type(self).spent += timer() - began
-        return scores
-
-
-class Reusing(Columnar):
-    """In NumPy, with reuse rules: only the node on which the last pod was placed."""
-
-    filter_reuse = ReuseRule(Columns.USAGE)
-    score_reuse = ReuseRule(Columns.USAGE)
-
-
-class Scalar(_Plugin):
-    """Node by node."""
-
-    def filter(self, state: Any, pod: Any, node: Any) -> None:
-        """Let the pod pass."""
-        type(self).calls += 1
-
-    def score(self, state: Any, pod: Any, node: Any) -> int:
-        """Return the same for all nodes."""
-        type(self).calls += 1
-        return 50
-
-
-KINDS: Final[tuple[tuple[type[_Plugin], str], ...]] = (
+KINDS: Final[tuple[tuple[type[MeasuredPlugin], str], ...]] = (
     (Reusing, "with reuse rules"),
     (Columnar, "without reuse rules"),
     (Changing, "whose scores all change"),
@@ -138,7 +67,7 @@ class Overhead:
     calls: float
 
 
-def overhead(plugin: type[_Plugin], nodes: int, pairs: int) -> Overhead:
+def overhead(plugin: type[MeasuredPlugin], nodes: int, pairs: int) -> Overhead:
     """Measure cycles with and without a plugin, alternately."""
     plain, extended = EngineWorld(nodes), EngineWorld(nodes, plugin=plugin)
     differences, own, calls = [], [], []
@@ -202,7 +131,7 @@ class Price:
     process: float
 
 
-def price(plugin: type[_Plugin], nodes: int, pairs: int, *, in_process: bool) -> Price:
+def price(plugin: type[MeasuredPlugin], nodes: int, pairs: int, *, in_process: bool) -> Price:
     """Measure cycles with an isolated plugin, and cycles without, alternately.
 
     Pods stay placed, so that the process has to learn of each.
@@ -210,7 +139,9 @@ def price(plugin: type[_Plugin], nodes: int, pairs: int, *, in_process: bool) ->
     return uvloop.run(_price(plugin, nodes, pairs, in_process=in_process))
 
 
-async def _price(plugin: type[_Plugin], nodes: int, pairs: int, *, in_process: bool) -> Price:
+async def _price(
+    plugin: type[MeasuredPlugin], nodes: int, pairs: int, *, in_process: bool
+) -> Price:
     evaluator: Any
     if in_process:
         settings = ProcessSettings("kubestow", {}, ISOLATED_TIMEOUT, 2 << 30)
