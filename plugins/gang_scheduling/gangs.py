@@ -36,7 +36,16 @@ from scheduler.api.pod_groups import (
 )
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import Handle
-from scheduler.groups import Group, GroupKey, GroupTerms, MemberState, PodGroups, Source, key_of
+from scheduler.groups import (
+    Group,
+    GroupKey,
+    GroupTerms,
+    MemberState,
+    PodGroups,
+    Source,
+    group_of,
+    key_of,
+)
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
@@ -89,6 +98,8 @@ class Gangs:
     def why_held(self, pod: Pod) -> str:
         """Return why PreEnqueue must hold the pod, and take note; empty if it must not."""
         before = self.groups.of(pod.uid)
+        if before is None and group_of(pod) is None:
+            return ""
         changed = self.groups.observe(pod, ours=True)
         if changed is not None:
             self._noticed.add(changed.key)
@@ -135,6 +146,8 @@ class Gangs:
                 if pod.spec.node_name and not pod.terminating:
                     self._note_end(before, pod)
                 self._left(before, pod.uid)
+            return
+        if before is None and group_of(new) is None:
             return
         ours = new.spec.scheduler_name in self.profiles
         changed = groups.observe(new, ours=ours)

@@ -125,6 +125,8 @@ class Engine:
             self.algorithms[name] = algorithm
         #: Whether `suspends` can be true of any pod.
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
+        #: Whether a plugin of any profile groups pods.
+        self.groups_pods = any(each.grouping is not None for each in self.frameworks.values())
 
     def _algorithm(self, framework: Framework) -> SchedulingAlgorithm:
         percentage = framework.percentage_of_nodes_to_score
@@ -383,9 +385,7 @@ class Engine:
             attempt.result = None
             return
         self._nominator.delete_nominated_pod_if_exists(attempt.pod)
-        self._run(self._reserve, attempt)
-        if not attempt.member and attempt.failure is None:
-            self.permit(attempt)
+        self._run(self._reserve if attempt.member else self._reserve_and_permit, attempt)
 
     def permit(self, attempt: Attempt) -> None:
         """Run Permit; sets `failure` and undoes the assumption if a plugin rejects the pod."""
@@ -433,6 +433,9 @@ class Engine:
         attempt.framework.run_unreserve(
             attempt.state, attempt.pod, attempt.node_name, self._on_plugin_error
         )
+
+    def _reserve_and_permit(self, attempt: Attempt) -> Failure | None:
+        return self._reserve(attempt) or self._permit(attempt)
 
     def _reserve(self, attempt: Attempt) -> Failure | None:
         framework = attempt.framework

@@ -201,12 +201,12 @@ class SchedulingLoop:
 
         Nothing else runs meanwhile, unless a cycle is suspended; that ends the slice.
         """
-        end = self._clock.monotonic() + self._slice
+        end, engine = self._clock.monotonic() + self._slice, self._engine
         while not self._slots.full:
             info = self._queue.pop()
             if info is None:
                 return False
-            if self._engine.suspends(info.pod) or self._groups.is_large(info):
+            if engine.suspends(info.pod) or (engine.groups_pods and self._groups.is_large(info)):
                 attempts = await self._schedule_next_suspended(info)
                 end = 0.0
             else:
@@ -223,7 +223,7 @@ class SchedulingLoop:
 
         Returns the attempts whose binding cycles are next.
         """
-        group = self._groups.group_of(info)
+        group = self._groups.group_of(info) if self._engine.groups_pods else None
         if group is not None:
             return self._schedule_group(info, group)
         attempt = self.schedule(info)
