@@ -95,8 +95,8 @@ def main(  # noqa: PLR0913, PLR0917 - options
                     size,
                     plans[name],
                     SCHEDULERS[label],
+                    WORKLOADS[name],
                     backlog=backlog,
-                    controllers=WORKLOADS[name].controllers,
                 )
                 runs.append(measured)
                 outcome = line(runs[-1])

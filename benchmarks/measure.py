@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from benchmarks.audit import audit
 from benchmarks.operations import Observed, Operation, Plan
 from benchmarks.schedulers import OURS, Scheduler
 from benchmarks.throughput import Throughput, nearest_rank, sampled
+from benchmarks.workloads import Workload
 from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
 from testing.control_plane.inspecting import Inspector
 
@@ -90,20 +91,24 @@ def run(
     size: str,
     operations: Sequence[Operation],
     contender: Scheduler,
+    definition: Workload,
     *,
     backlog: bool = False,
-    controllers: Sequence[str] = (),
 ) -> Run:
     """Start everything fresh, carry the operations out, stop everything.
 
-    `controllers` of kube-controller-manager run beside the scheduler.
+    `definition` says which controllers run beside the scheduler, and which gates are on.
     """
+    gates = dict.fromkeys(definition.feature_gates, True)
+    contender = replace(contender, feature_gates=contender.feature_gates | gates)
     options = ApiServerOptions(
-        disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority")
+        disabled_admission_plugins=("ServiceAccount", "TaintNodesByCondition", "Priority"),
+        feature_gates=gates,
+        runtime_config=dict.fromkeys(definition.api_versions, True),
     )
     with ControlPlane(options=options) as control_plane:
-        if controllers:
-            control_plane.start_controller_manager(CLIENT_FLAGS, controllers=controllers)
+        if definition.controllers:
+            control_plane.start_controller_manager(CLIENT_FLAGS, controllers=definition.controllers)
         session = _Session(control_plane, contender, backlog=backlog)
         return session.run(workload, size, operations)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from benchmarks.device_templates import DEVICE_TEMPLATES
+from benchmarks.gang_templates import GANG_TEMPLATES
 
 Object = dict[str, Any]
 Template = Callable[[int, int], Object]
@@ -451,4 +452,4 @@ OTHERS: Final[dict[str, Template]] = {
     "churn-service": lambda i, _n: _service(f"churn-{i}", {"app": "foo"}),
 }
 
-TEMPLATES: Final = NODES | PODS | EVENT_PODS | OTHERS | DEVICE_TEMPLATES
+TEMPLATES: Final = NODES | PODS | EVENT_PODS | OTHERS | DEVICE_TEMPLATES | GANG_TEMPLATES

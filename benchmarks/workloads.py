@@ -46,6 +46,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Each a mapping with one key: the kind of the operation, and its fields."""
     controllers: tuple[str, ...] = ()
     """Controllers of kube-controller-manager that run beside it."""
+    feature_gates: tuple[str, ...] = ()
+    """Gates that are on in the API server and in the scheduler."""
+    api_versions: tuple[str, ...] = ()
+    """API versions that the API server serves in addition."""
     backlog: bool = True
     """Whether the window is one creation of pods and nothing else, so that the scheduler can be
     stopped meanwhile."""

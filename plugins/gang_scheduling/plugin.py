@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 from plugins.gang_scheduling.arguments import GangSchedulingArgs
 from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import FAILED_SCHEDULING, GANG_SCHEDULED, WAITING, why_held
+from plugins.gang_scheduling.views import group_views
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import NATIVE_POD_GROUPS, POD_GROUPS, NativePodGroup, PodGroup
@@ -30,6 +31,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
 from scheduler.groups import Group, MemberState
+from scheduler.pages import GroupView
 
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
 DURATION: Final = "scheduler_podgroup_scheduling_attempt_duration_seconds"
@@ -140,6 +142,10 @@ class GangScheduling:
         placed = tuple(group.members(MemberState.BOUND, MemberState.RESERVED))
         left = sum(uid not in victims for uid in placed)
         return () if left + group.succeeded >= group.terms.minimum else placed
+
+    def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
+        """Return views of the groups of a namespace (empty: of all), and their number."""
+        return group_views(self.gangs, namespace, limit)
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
         """Record the result in metrics, and in an Event on the PodGroup when it changed."""

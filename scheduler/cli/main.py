@@ -78,6 +78,7 @@ COMMANDS: Final = {
     "config": LazyCommand("scheduler.cli.config", "Check and print configurations."),
     "check": LazyCommand("scheduler.cli.check", "Compare a configuration with a cluster."),
     "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
+    "gangs": LazyCommand("scheduler.cli.gangs", "Show pod groups, and why they wait."),
     "top": LazyCommand("scheduler.cli.top", "Watch queue, rates and nodes on a live screen."),
     "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
     "ui": LazyCommand("scheduler.cli.ui", "Open a page about the scheduler in the browser."),

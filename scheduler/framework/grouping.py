@@ -20,6 +20,7 @@ from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
 from scheduler.framework.plugin import ColumnarFilterPlugin, DryRunPostFilterPlugin, Plugin
 from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
 from scheduler.framework.state import CycleState
+from scheduler.pages import GroupView
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ class GroupingPlugin(Plugin, Protocol):
 
         `victims` are all that are to be evicted so far, by UID; the pod is among them.
         """
+
+    def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
+        """Return what people see of the groups of a namespace (empty: all), and their number."""
         ...
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:

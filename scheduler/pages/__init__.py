@@ -18,6 +18,7 @@ from scheduler.pages.explanation import (
     Rejection,
     ResourceRoom,
 )
+from scheduler.pages.gangs import GroupList, GroupView
 from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
@@ -37,6 +38,8 @@ __all__ = [
     "DecisionResult",
     "Examination",
     "ExplainPage",
+    "GroupList",
+    "GroupView",
     "IndexPage",
     "NodeCheck",
     "NodeFill",

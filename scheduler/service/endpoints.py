@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
@@ -15,10 +15,12 @@ from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
+from scheduler.framework.grouping import GroupingPlugin
 from scheduler.metrics import build_info
 from scheduler.pages import internals
 from scheduler.service import logs
 from scheduler.service.decision_pages import DecisionPages
+from scheduler.service.gang_pages import GangPages
 from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
@@ -217,6 +219,7 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=self._leading,
         )
+        gangs = GangPages(self._grouping, clock=wiring.connections.clock, leading=self._leading)
         summary = SummaryPages(
             wiring.state.cache,
             wiring.scheduling.queue,
@@ -238,9 +241,16 @@ class Endpoints:
             "cache": lambda _: internals(
                 "CacheStatistics", asdict(wiring.state.cache.statistics())
             ),
+            "gangs": gangs.gangs,
             "nodes": nodes.nodes,
             "node": nodes.node,
         }
+
+    def _grouping(self) -> Iterator[GroupingPlugin]:
+        """Yield the plugins that group pods, with those of a configuration that was reloaded."""
+        for framework in self._wiring.profiles.frameworks.values():
+            if framework.grouping is not None:
+                yield framework.grouping
 
     def _leading(self) -> bool:
         return self._elector is None or self._elector.leading

@@ -16,7 +16,7 @@ from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.main import COMMANDS
-from scheduler.pages import ExplainPage, QueuePage, SummaryPage, WhatIfResult
+from scheduler.pages import ExplainPage, GroupList, QueuePage, SummaryPage, WhatIfResult
 from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
@@ -29,6 +29,7 @@ HOSTILE: Final = (
 )
 PAGES: Final[dict[str, Any]] = {
     "/debug/explain": ExplainPage,
+    "/debug/gangs": GroupList,
     "/debug/queue": QueuePage,
     "/debug/summary": SummaryPage,
     "/debug/whatif": WhatIfResult,
@@ -36,6 +37,7 @@ PAGES: Final[dict[str, Any]] = {
 ASKING: Final = {
     "explain": (["explain", "a/b"], ["explain", "a/b", "-v", "--history"], ["explain", "a/b",
                 "--node", "n"], ["explain", "a/b", "-o", "json"]),
+    "gangs": (["gangs"], ["gangs", "-o", "json"]),
     "queue": (["queue"], ["queue", "-o", "wide"], ["queue", "-o", "json"]),
     "top": (["top", "--once"], ["top", "-o", "json"]),
     "whatif": (["whatif", "a/b"], ["whatif", "a/b", "--copies", "2"],
