@@ -91,13 +91,37 @@ def _kind(world: World, node: str) -> NodeKind:
     manifest = _manifest(node, "--nodes-needed")
     if not isinstance(manifest, dict) or manifest.get("kind") != "Node":
         raise click.BadParameter(f"{node} has no manifest of a Node", param_hint="'--nodes-needed'")
+    if fault := _fault_of_node(manifest):
+        raise click.BadParameter(f"{node}: {fault}", param_hint="'--nodes-needed'")
     return NodeKind(manifest)
+
+
+def _fault_of_node(manifest: dict[str, Any]) -> str:
+    """Return what keeps every pod from such a node, or makes it none; empty: nothing does."""
+    from scheduler.api.quantity import QuantityError, milli_value
+
+    metadata, status = manifest.get("metadata"), manifest.get("status")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        return "metadata.name is missing"
+    amounts = status.get("allocatable") if isinstance(status, dict) else None
+    if not isinstance(amounts, dict):
+        return "status.allocatable is missing; give the cpu, memory and pods of a node"
+    for resource in {"cpu": 0, "memory": 0, "pods": 0, **amounts}:
+        where = f"status.allocatable.{one_line(str(resource))[:60]}"
+        try:
+            if milli_value(str(amounts[resource])) < 0:
+                return f"{where} is negative"
+        except KeyError:
+            return f"{where} is missing, so that no pod would fit"
+        except QuantityError as error:
+            return f"{where}: {error}"
+    return ""
 
 
 def _manifest(file: str, option: str) -> Any:
     import yaml
 
-    from scheduler.text.yaml_limits import Loader, check_limits
+    from scheduler.text.yaml_limits import Loader, check_limits, located
 
     try:
         with Path(file).open("rb") as stream:
@@ -110,8 +134,10 @@ def _manifest(file: str, option: str) -> Any:
         check_limits(text)
         documents = [each for each in yaml.load_all(text, Loader=Loader) if each is not None]
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        line, problem = located(error)
+        where = f"{file}:{line}" if line else file
         raise click.BadParameter(
-            f"{file}: {one_line(str(error))}", param_hint=f"'{option}'"
+            f"{where}: {one_line(problem)}", param_hint=f"'{option}'"
         ) from error
     if len(documents) != 1:
         raise click.BadParameter(
@@ -147,8 +173,10 @@ def show_needed(found: NodesNeeded, console: Console) -> None:
             "bold",
         )
         _show_one_less(found, console)
-    elif found.placed or not found.hopeless:
+    elif not found.hopeless:
         say(console, f"no node is needed: {rest} placed", "bold")
+    elif found.placed:
+        say(console, f"{rest} placed without more nodes", "bold")
     if found.hopeless:
         pods = counted(len(found.hopeless), "pod")
         hopeless = f"no number of such nodes helps {pods}:"

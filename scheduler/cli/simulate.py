@@ -146,7 +146,7 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
         return
     if not dumps:
         raise click.UsageError("Missing argument 'DUMP...'.")
-    questions = [name for name in capacity.QUESTIONS if asked[name]]
+    questions = [name for name in capacity.QUESTIONS if asked[name] not in (None, False)]
     if len(questions) > 1:
         options = " and ".join(f"--{each.replace('_', '-')}" for each in questions)
         raise click.UsageError(f"{options} are different questions; ask one at a time")

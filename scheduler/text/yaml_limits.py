@@ -102,5 +102,19 @@ class _Check:
             )
 
 
+def located(error: Exception) -> tuple[int, str]:
+    """Return the line of an error of reading YAML, 0 where it has none, and what is wrong.
+
+    >>> try:
+    ...     yaml.safe_load("a: [")
+    ... except yaml.YAMLError as error:
+    ...     located(error)
+    (1, "expected the node content, but found '<stream end>'")
+    """
+    mark = getattr(error, "problem_mark", None)
+    line = getattr(error, "line", 0) if mark is None else mark.line + 1
+    return int(line), " ".join(str(getattr(error, "problem", None) or error).split())
+
+
 def _is_base_60(text: str) -> bool:
     return ":" in text and _BASE_60.fullmatch(text) is not None

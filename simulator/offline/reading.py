@@ -27,7 +27,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
-from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits
+from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits, located
 from simulator.offline.editing import FINISHED, WorldError, resource_of
 from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.virtual_time import no_collections
@@ -234,10 +234,9 @@ class Objects:
         except YamlLimitError as error:
             raise WorldError(f"{path}:{error.line}: {error}") from error
         except (yaml.YAMLError, ValueError) as error:
-            mark = getattr(error, "problem_mark", None)
-            line = "" if mark is None else f":{mark.line + 1}"
-            problem = getattr(error, "problem", None) or str(error)
-            raise WorldError(f"{path}{line}: neither YAML nor JSON: {problem}") from error
+            line, problem = located(error)
+            where = f"{path}:{line}" if line else str(path)
+            raise WorldError(f"{where}: neither YAML nor JSON: {problem}") from error
         for index, document in enumerate(documents):
             for item, obj in enumerate(_items(document)):
                 place = _yaml_place(path, data, index, item)

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -219,7 +220,7 @@ class Rows:
         limit = csv.field_size_limit(MAX_CELL)
         try:
             # At once, since the limit is that of the whole process.
-            rows = csv.reader(io.StringIO(self._content, newline=""))
+            rows = csv.reader(io.StringIO(self._content, newline=""), strict=True)
             table = self._table(rows)
         finally:
             csv.field_size_limit(limit)
@@ -228,7 +229,7 @@ class Rows:
             return
         header = [each.strip() for each in table[0][1]]
         self._check_header(header)
-        if len(table) == 1:
+        if len(table) == 1 and not self.faults.line:
             self.faults.add(1, "there is no row below the header")
         for line, cells in table[1:]:
             if len(cells) != len(header):
@@ -240,15 +241,29 @@ class Rows:
         self.faults.add(1, f"the file is empty; give columns {','.join(self._known)}")
 
     def _table(self, rows: Any) -> list[tuple[int, list[str]]]:
-        """Return the rows that are not empty, each with its line."""
+        """Return the rows that are not empty, each with the line where it begins."""
         found: list[tuple[int, list[str]]] = []
+        line = 1
         try:
-            found.extend((rows.line_num, each) for each in rows if each)
+            for each in rows:
+                if each:
+                    found.append((line, each))
+                line = rows.line_num + 1
         except csv.Error as error:
-            self.faults.add(rows.line_num, f"not CSV: {error}")
+            self.faults.add(line, f"not CSV from here on: {error}")
         return found
 
     def _check_header(self, header: list[str]) -> None:
+        if len(header) == 1 and (other := re.search(r"[;\t|]", header[0])):
+            self.faults.add(1, f"columns are separated by commas here, not by {other[0]!r}")
+            return
+        absent = [each for each in self._known if each not in header]
+        for column in header:
+            # Other columns mean nothing, but a mistyped one must not be lost.
+            meant = () if column in self._known else get_close_matches(column, absent, 1, 0.75)
+            if meant:
+                text = f"column {_quoted(column)} is unknown; did you mean {meant[0]}?"
+                self.faults.add(1, text)
         for column in self._required:
             if column not in header:
                 self.faults.add(1, f"column {column} is missing; give {','.join(self._known)}")

@@ -41,8 +41,9 @@ def read_csv(path: str | Path, templates: Mapping[str, Mapping[str, Any]]) -> Se
 
     Of a file that ends in `.jsonl`, every line is a JSON object with these names. Either may be
     compressed by gzip. Times are in seconds, or have a unit (`90s`, `1.5h`); an empty duration
-    means that the pods run to the end, an empty count 1. Further columns of CSV are ignored. The
-    pods of a line are named after their template and the number of the line.
+    means that the pods run to the end, an empty count 1. Further columns of CSV are ignored,
+    unless they look like a mistyped one of these. The pods of a line are named after their template
+    and the number of the line.
 
     Raises:
         WorldError: every fault of the file, each with its line and column; of very many the first.
@@ -55,7 +56,8 @@ def read_csv(path: str | Path, templates: Mapping[str, Mapping[str, Any]]) -> Se
         total += arrival.count
         if total - arrival.count <= MAX_PODS < total:
             row.fault(f"count: {total} pods up to this row; at most {MAX_PODS} are possible")
-        if arrival.time < latest:
+        # A time that could not be read is 0.
+        if arrival.time < latest and (arrival.time > 0 or row.sound):
             row.fault(f"arrival is before that of an earlier row, {latest:g}; sort the rows")
         latest = max(latest, arrival.time)
         arrivals.append(arrival)

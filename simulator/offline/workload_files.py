@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from scheduler.text.yaml_limits import Loader, check_limits
+from scheduler.text.yaml_limits import Loader, check_limits, located
 from simulator.offline import generator, openb
 from simulator.offline.editing import WorldError
 from simulator.offline.generator import Distribution, Generator, PodKind
@@ -101,7 +102,9 @@ def _documents(path: Path) -> list[Any]:
         check_limits(data)
         return [each for each in yaml.load_all(data, Loader=Loader) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise WorldError(f"{path}: {' '.join(str(error).split())}") from error
+        line, problem = located(error)
+        where = f"{path}:{line}" if line else str(path)
+        raise WorldError(f"{where}: neither YAML nor JSON: {problem}") from error
 
 
 class _Reader:
@@ -179,7 +182,8 @@ class _Reader:
         name = given.get("template")
         if not isinstance(name, str) or name not in self._templates:
             known = ", ".join(sorted(self._templates)) or "none"
-            self.fault(f"{place}.template", f"{name!r:.80} is unknown; known are {known:.400}")
+            why = "missing" if name is None else f"{name!r:.80} is unknown"
+            self.fault(f"{place}.template", f"{why}; known are {known:.400}")
             name = ""
         return PodKind(
             self._templates.get(name, {}),
@@ -191,7 +195,9 @@ class _Reader:
 
 
 def _plain(value: object) -> float:
-    number = float(str(value))
+    number = -1.0
+    with suppress(ValueError):
+        number = float(str(value))
     if not 0 <= number < float("inf"):
         raise ValueError("give a number from 0")
     return number

@@ -107,12 +107,14 @@ def test_a_question_is_answered(
         (["dump.json", "--nodes-needed", "nothing.yaml"], "nothing.yaml: no such file"),
         (["dump.json", "--nodes-needed", "pod.json"], "pod.json has no manifest of a Node"),
         (["dump.json", "--how-many-fit", "node.yaml"], "node.yaml is a Node; give a Pod"),
-        (["dump.json", "--how-many-fit", "none.yaml"], "none.yaml: "),
+        (["dump.json", "--how-many-fit", "none.yaml"], "none.yaml:2: did not find"),
         (
             ["dump.json", "--how-many-fit", "two.yaml"],
             "two.yaml has 2 documents, and the question is about one: give it in a file of its own",
         ),
         (["dump.json", "--nodes-needed", "empty.yaml"], "empty.yaml has 0 documents"),
+        (["dump.json", "--nodes-needed", ""], "there is no Node"),
+        (["dump.json", "--nodes-needed", "none.yaml"], "none.yaml:2: did not find"),
         (["dump.json", "--consolidate", "--nodes-needed", "x"], "ask one at a time"),
         (["dump.json", "--config", "none.yaml"], ""),
         (["dump.json", "--consolidate", "--until", "5"], "which takes no --until"),
@@ -139,6 +141,25 @@ def test_bad_input_is_named(shell: Shell, arguments: list[str], error: str) -> N
     assert ended.code == 2, ended.out
     assert error in ended.err
     assert not ended.out
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"metadata": "x"}, "metadata.name is missing"),
+        ({"status": {}}, "status.allocatable is missing; give the cpu, memory and pods"),
+        ({"status": {"allocatable": {"cpu": 4, "memory": "1Gi"}}}, "pods is missing, so that no"),
+        ({"status": {"allocatable": {"cpu": -4}}}, "status.allocatable.cpu is negative"),
+        ({"status": {"allocatable": {"cpu": "many"}}}, "status.allocatable.cpu: "),
+    ],
+)
+def test_a_node_that_no_pod_fits_on_is_refused(
+    shell: Shell, folder: Path, change: dict[str, Any], error: str
+) -> None:
+    (folder / "bad.yaml").write_text(json.dumps(offline.node("more", cpu=6) | change))
+    ended = shell("simulate", "dump.json", "--nodes-needed", "bad.yaml")
+    assert ended.code == 2
+    assert f"bad.yaml: {error}" in ended.err or error in ended.err
 
 
 @pytest.mark.usefixtures("folder")

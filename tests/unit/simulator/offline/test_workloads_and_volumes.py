@@ -135,6 +135,12 @@ def test_a_workload_is_read_from_csv(tmp_path: Path) -> None:
         ("arrival,template\n1,large\n", "jobs.csv:2: template 'large' is unknown; known are small"),
         ("arrival,template,duration\n1,small,inf\n", "jobs.csv:2: duration is 'inf'"),
         ("arrival,template,count\n1,small,1.5\n", "jobs.csv:2: count is '1.5'; give a whole"),
+        ("arrival;template\n1;small\n", "jobs.csv:1: columns are separated by commas here, not"),
+        ("arrival\ttemplate\n1\tsmall\n", "by commas here, not by '\\\\t'$"),
+        ("arrival,template,cout\n1,small,2\n", "'cout' is unknown; did you mean count[?]$"),
+        ('arrival,template\n1,small\n2,"small\n3,small\n', "jobs.csv:3: not CSV from here on: "),
+        ('arrival,template\n1,"sm\nall"\n', "jobs.csv:2: template 'sm.nall' is unknown"),
+        ("arrival,template\n5,small\nx,small\n", "jobs.csv:3: arrival is 'x'; [^\\n]*$"),
     ],
 )
 def test_a_bad_workload_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
