@@ -202,7 +202,7 @@ class SchedulingLoop:
         Nothing else runs meanwhile, unless a cycle is suspended; that ends the slice.
         """
         end, engine = self._clock.monotonic() + self._slice, self._engine
-        while not self._slots.full:
+        while not (self._slots.full or self._stopping):
             info = self._queue.pop()
             if info is None:
                 return False

@@ -96,6 +96,8 @@ class Assembly:
             self.loop.stop()
             if self.direct is not None:
                 self.direct.stop()
+            else:
+                self.scheduling.loop.stop()
 
         self.scheduling.exceptions.on_raised = end
 

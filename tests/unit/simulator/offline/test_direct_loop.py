@@ -161,3 +161,23 @@ def test_the_direct_loop_and_the_tasks_of_the_service_give_equal_results(
     assert happens(config, changes, seed, direct=True) == happens(
         config, changes, seed, direct=False
     )
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_no_pod_is_attempted_after_a_plugin_raised(direct: bool, tmp_path: Path) -> None:
+    """The tasks of the service schedule where a cycle may be suspended."""
+    config = tmp_path / "config.yaml"
+    raising = f"multiPoint: {{enabled: [{{name: '{PLUGINS}:Raising'}}]}}"
+    config.write_text(f"{HEAD}profiles:\n  - plugins:\n      {raising}\n")
+    with patch("simulator.offline.assembly.suits", return_value=direct):
+        world = offline.World(config=config)
+    with world:
+        world.scheduler.end_on_exception()
+        world.add_nodes(offline.node(cpu=8), count=2)
+        for name in ("first", "bad", "second", "third"):
+            world.add_pods(offline.pod(name, cpu=1))
+        world.schedule()
+        assert "first ValueError at" in world.scheduler.plugin_errors()
+        attempts = {each.pod: each.attempts for each in world.waiting()}
+        assert attempts["default/bad"] == 1
+        assert attempts["default/second"] == attempts["default/third"] == 0

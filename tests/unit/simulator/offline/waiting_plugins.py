@@ -65,3 +65,18 @@ class SlowBinder:
             return unschedulable("too slow")
         status: Status | None = await self._handle.api.bind(pod, node_name, None)
         return status
+
+
+class Raising:
+    """Raises at pods whose names begin with `bad`."""
+
+    name = "example.com/Raising"
+
+    def __init__(self, args: object, handle: object) -> None:
+        """Need nothing."""
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        """Accept every node."""
+        if pod.metadata.name.startswith("bad"):
+            raise ValueError("on purpose")
+        return None
