@@ -68,7 +68,7 @@ def _rounded(points: Floats) -> list[float]:
 def _wasted(trace: Trace, arrivals: Sequence[int], log: Log) -> Floats:
     """Return the fragmentation of the cluster after each arrival, in units of GPU."""
     nodes, width = trace.nodes, max(each.gpus for each in trace.nodes)
-    left = np.zeros((len(nodes), width))
+    left = np.zeros((len(nodes), width), dtype=np.int64)
     for row, each in enumerate(nodes):
         left[row, : each.gpus] = WHOLE
     cpu = np.array([each.cpu_milli for each in nodes])
@@ -93,7 +93,7 @@ def _wasted(trace: Trace, arrivals: Sequence[int], log: Log) -> Floats:
     models = [each.model for each in nodes]
     models += [models[row] for row in changed]
     found = fragmentation.of(
-        np.concatenate(states), np.concatenate(free), fragmentation.allowed(models)
+        np.concatenate(states), np.concatenate(free), fragmentation.kinds(models)
     )
     steps = np.zeros(len(log))
     steps[[number for number, entry in enumerate(log) if entry is not None]] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,11 @@ from examples.gpu_sharing.gpu_sharing import (
     RandomDevice,
 )
 from examples.gpu_sharing.gpu_sharing.devices import NO_GPU, Request, parsed, request_of, select
-from examples.gpu_sharing.gpu_sharing.fragmentation import Fragmentation, TypicalPod
+from examples.gpu_sharing.gpu_sharing.fragmentation import (
+    Fragmentation,
+    FragmentationArgs,
+    TypicalPod,
+)
 from scheduler.framework import ConfigurationError
 from scheduler.testing import Cluster, check_plugin, node, pod
 
@@ -112,7 +117,7 @@ def test_a_malformed_annotation_names_no_device(text: str) -> None:
 @pytest.mark.parametrize(("cpu", "scores"), [(8000, [45, 50]), (4000, [23, 23])])
 def test_scores_of_fgd_are_those_computed_by_hand(cpu: int, scores: list[int]) -> None:
     fragmentation = Fragmentation([TypicalPod(cpu=4000, gpu_milli=500, gpus=1)])
-    states = np.array([[500.0, 1000.0], [200.0, 1000.0], [500.0, 700.0]])
+    states = np.array([[500, 1000], [200, 1000], [500, 700]])
     free = np.array([cpu, cpu - 4000, cpu - 4000])
     found = fragmentation.of(states, free, None)
     assert fragmentation.score(found[0] - found[1:]).tolist() == scores
@@ -122,9 +127,54 @@ def test_a_model_that_typical_pods_exclude_is_fragmented() -> None:
     fragmentation = Fragmentation(
         [TypicalPod(cpu=0, gpu_milli=1000, gpus=1, models=("A10",), pods=3), TypicalPod(cpu=1)]
     )
-    left = np.array([[1000.0], [1000.0]])
-    allowed = fragmentation.allowed(["A10", "T4"])
-    assert fragmentation.of(left, np.array([9, 9]), allowed).tolist() == [1000.0, 4000.0]
+    left = np.array([[1000], [1000]])
+    kinds = fragmentation.kinds(["A10", "T4"])
+    assert fragmentation.of(left, np.array([9, 9]), kinds).tolist() == [1000, 4000]
+
+
+def by_definition(typical: list[TypicalPod], left: list[int], cpu: int, model: str) -> int:
+    """Return the units that are useless to each typical pod, summed."""
+    useless = 0
+    for each in typical:
+        enough = [free for free in left if free >= each.gpu_milli]
+        fits = len(enough) >= each.gpus and cpu >= each.cpu
+        fits = fits and (not each.models or model in each.models)
+        uses_gpus = each.gpus > 0 and each.gpu_milli > 0
+        useless += each.pods * (sum(left) - (sum(enough) if fits and uses_gpus else 0))
+    return useless
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_table_of_typical_pods_gives_what_the_definition_does(seed: int) -> None:
+    draw = random.Random(seed)
+    models = ["A10", "T4", "V100", ""]
+    typical = [
+        TypicalPod(
+            cpu=draw.choice([0, 1000, 4000, 9000]),
+            gpu_milli=draw.choice([0, 1, 300, 500, 999, 1000]),
+            gpus=draw.choice([0, 1, 2, 8]),
+            models=tuple(draw.sample(models[:3], draw.choice([0, 0, 1, 2]))),
+            pods=draw.randint(1, 5),
+        )
+        for _ in range(12)
+    ]
+    left = [[draw.choice([0, 299, 300, 500, 1000]) for _ in range(4)] for _ in range(30)]
+    cpu = [draw.choice([-5, 0, 999, 1000, 9000]) for _ in left]
+    of = [draw.choice(models) for _ in left]
+    fragmentation = Fragmentation(typical)
+    found = fragmentation.of(np.array(left), np.array(cpu), fragmentation.kinds(of))
+    states = zip(left, cpu, of, strict=True)
+    assert found.tolist() == [by_definition(typical, *each) for each in states]
+
+
+def test_typical_pods_of_too_many_combinations_are_refused() -> None:
+    pods = tuple(
+        TypicalPod(cpu=number, gpu_milli=1 + number, gpus=1 + number % 8) for number in range(900)
+    )
+    args = FragmentationArgs(typical_pods=pods)
+    assert [path for path, text in Fgd.validate_args(args) if "combinations" in text] == [
+        "typicalPods"
+    ]
 
 
 # -- in a cluster --------------------------------------------------------------------------------
