@@ -17,6 +17,7 @@ class Request(NamedTuple):
     method: str
     path: str
     body: Json
+    api: str = "/api/v1"
 
 
 class Case(NamedTuple):
@@ -64,6 +65,15 @@ def _claim(name: str, size: str, storage_class: str = "fast") -> Request:
         "resources": {"requests": {"storage": size}},
     }
     return Request("POST", "persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec})
+
+
+def _device_claim(name: str, *requests: Json) -> Request:
+    body = {"metadata": {"name": name}, "spec": {"devices": {"requests": list(requests)}}}
+    return Request("POST", "resourceclaims", body, "/apis/resource.k8s.io/v1")
+
+
+def _devices(name: str, class_name: str, count: int = 1) -> Json:
+    return {"name": name, "exactly": {"deviceClassName": class_name, "count": count}}
 
 
 def _resize(name: str, cpu: str) -> Request:
@@ -208,6 +218,41 @@ CASES: Final = [
             _claim("d", "1Gi", "slow"),
             _claim("e", "1Gi", "slow"),
             _claim("f", "1Gi", "slow"),
+        ],
+    ),
+    Case(
+        "device-claims",
+        {
+            "q": {"hard": {"count/resourceclaims.resource.k8s.io": "4"}},
+            "r": {
+                "hard": {
+                    "gpu.deviceclass.resource.k8s.io/devices": "6",
+                    "nic.deviceclass.resource.k8s.io/devices": "32",
+                }
+            },
+        },
+        [
+            _device_claim("a", _devices("r", "gpu", 7)),
+            _device_claim("b", _devices("r", "gpu", 2), _devices("q", "gpu", 2)),
+            _device_claim("c", _devices("r", "gpu", 3)),
+            _device_claim(
+                "d",
+                {
+                    "name": "r",
+                    "firstAvailable": [
+                        {"name": "s", "deviceClassName": "gpu", "count": 1},
+                        {"name": "t", "deviceClassName": "gpu", "count": 2},
+                        {"name": "u", "deviceClassName": "nic", "count": 8},
+                    ],
+                },
+            ),
+            _device_claim("e", _devices("r", "gpu")),
+            _device_claim(
+                "f", {"name": "r", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}}
+            ),
+            _device_claim("g", _devices("r", "nic", 24)),
+            _device_claim("h", _devices("r", "other", 5)),
+            _device_claim("i", _devices("r", "other", 5)),
         ],
     ),
     Case(

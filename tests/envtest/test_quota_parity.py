@@ -54,12 +54,11 @@ async def _embedded(case: Case) -> list[Response]:
             )
         )
         for request in case.requests:
+            path = f"{request.api}/namespaces/{case.name}/{request.path}"
             if request.method == "PATCH":
-                code, body = await client.patch(
-                    f"{base}/{request.path}", request.body, _patch_type(request)
-                )
+                code, body = await client.patch(path, request.body, _patch_type(request))
             else:
-                code, body = await client.post(f"{base}/{request.path}", request.body)
+                code, body = await client.post(path, request.body)
             responses.append((code, body["message"] if code >= 400 else ""))
     return responses
 
@@ -92,7 +91,8 @@ class _Real:
         return self._send(request, dry=True)[0] == code
 
     def _send(self, request: Request, *, dry: bool = False) -> Response:
-        path = f"{self._base}/{request.path}" + ("?dryRun=All" if dry else "")
+        path = f"{request.api}/namespaces/{self._case.name}/{request.path}"
+        path += "?dryRun=All" if dry else ""
         kind = _patch_type(request) if request.method == "PATCH" else "json"
         code, text = self._admin.exchange(request.method, path, request.body, f"application/{kind}")
         return code, json.loads(text)["message"] if code >= 400 else ""
