@@ -400,7 +400,7 @@ class DefaultPreemption:
         to_delete = []
         for each in victims:
             if self._rejected_before_bind(each):
-                self._record_event(pod, node_name or each.spec.node_name, each, group)
+                self._record_event(pod, each.spec.node_name or node_name, each, group)
             else:
                 to_delete.append(each)
         if not to_delete:
@@ -408,7 +408,7 @@ class DefaultPreemption:
         results = await self._handle.api.evict(to_delete, _condition(pod))
         for each, result in zip(to_delete, results, strict=True):
             if result is True:
-                self._record_event(pod, node_name or each.spec.node_name, each, group)
+                self._record_event(pod, each.spec.node_name or node_name, each, group)
         errors = [result for result in results if isinstance(result, BaseException)]
         return any(result is False for result in results), errors
 

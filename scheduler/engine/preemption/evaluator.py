@@ -28,6 +28,7 @@ from scheduler.engine.nominated_pods_fit import NominatedRows
 from scheduler.engine.plugin_slots import POD_COLUMNS, FilterSlot, filter_slots, named_versions
 from scheduler.engine.preemption.candidates import importance, pick_one_node
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
+from scheduler.engine.preemption.disruption_units import DisruptionUnits
 from scheduler.engine.preemption.dry_run import DryRunner
 from scheduler.engine.preemption.screening import Screening, ruled_out
 from scheduler.engine.preemption.trial import (
@@ -104,6 +105,7 @@ class Evaluator:
         #: (signature, pin, rules, variant) to (stamp, finding) of searches that found nothing.
         self._negative_cache: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
         self._budgets = DisruptionBudgets()
+        self._units = DisruptionUnits(framework, table)
 
     def observe(self, victims: int) -> None:
         """Count one attempt."""
@@ -143,8 +145,7 @@ class Evaluator:
             reviewed = self._review(pod, outcome.candidates)
             if reviewed is not None:
                 return PreemptionFinding(pending=self._reviewed(reviewed))
-            candidates = outcome.candidates if harm is None else _least(outcome.candidates, harm)
-            return PreemptionFinding(chosen=pick_one_node(candidates, self._random))
+            return self._choose(pod, outcome.candidates, harm)
         if outcome.errors:
             return PreemptionFinding(error=_aggregate(list(outcome.errors)))
         not_helpful = self._table.node_count - len(rows)
@@ -159,6 +160,17 @@ class Evaluator:
                 self._negative_cache.clear()
             self._negative_cache[key] = stamp, finding
         return finding
+
+    def _choose(
+        self, pod: Pod, candidates: Sequence[Candidate], harm: Harm | None
+    ) -> PreemptionFinding:
+        if harm is not None:
+            candidates = _least(candidates, harm)
+        elif self._units.exist:
+            candidates = self._units.least_harmful(pod, candidates)
+            if not candidates:
+                return PreemptionFinding(message=NO_CANDIDATE)
+        return PreemptionFinding(chosen=pick_one_node(candidates, self._random))
 
     async def _reviewed(self, reviewed: Coroutine[Any, Any, list[Candidate]]) -> PreemptionFinding:
         """Choose among the candidates that extenders left."""

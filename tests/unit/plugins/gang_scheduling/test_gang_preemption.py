@@ -209,3 +209,37 @@ def test_g30_whoever_is_evicted_made_room_for_a_whole_gang(seed: int) -> None:
             assert len(bound) >= minimum
         assert not bound or len(bound) >= minimum
         cluster.validate()
+
+
+def test_g35_a_single_pod_evicts_a_gang_as_a_whole(cluster: GangCluster) -> None:
+    cluster.add_group(4, "old")
+    old = cluster.add_members(4, "old")
+    cluster.tick(1)
+    (single,) = cluster.add_pods(pod("single", cpu=2, priority=100))
+    cluster.tick(1)
+    assert gone(cluster, old) == set(old)
+    cluster.tick(40)
+    assert single in cluster.bound()
+
+
+def test_g35_a_single_pod_prefers_a_node_where_no_gang_is_broken(cluster: GangCluster) -> None:
+    cluster.add_group(2, "old")
+    old = cluster.add_members(2, "old", spec={"nodeSelector": {"kubernetes.io/hostname": "n0"}})
+    cluster.tick(1)
+    low = add_singles(cluster, 2, priority=50)
+    (single,) = cluster.add_pods(pod("single", cpu=2, priority=100))
+    cluster.tick(40)
+    assert single in cluster.bound()
+    assert not gone(cluster, old)
+    assert len(gone(cluster, low)) == 1
+
+
+def test_g35_a_gang_with_a_member_of_the_same_priority_is_no_victim(cluster: GangCluster) -> None:
+    cluster.add_group(4, "old")
+    old = cluster.add_members(3, "old")
+    old += cluster.add_members(1, "old", name="old-high", priority=100)
+    cluster.tick(1)
+    assert len(cluster.bound("old")) == 4
+    cluster.add_pods(pod("single", cpu=2, priority=100))
+    cluster.tick(60)
+    assert not gone(cluster, old)

@@ -1,0 +1,57 @@
+"""DisruptionUnits: pods that must be evicted together, as the members of a gang.
+
+A pod that preempts one member of a group that is disrupted as a whole evicts all of them; otherwise
+the rest would run on in vain. So a node is preferred on which no such group is broken, and a group
+with a member of the same or a higher priority is no victim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.api.pod import Pod
+from scheduler.cache import NodeTable
+from scheduler.engine.preemption.candidates import importance
+from scheduler.engine.runtime import Framework
+from scheduler.framework.preemption import Candidate
+
+
+class DisruptionUnits:
+    """The units of one profile, as its grouping plugin tells them."""
+
+    def __init__(self, framework: Framework, table: NodeTable) -> None:
+        self._evicted_with = getattr(framework.grouping, "evicted_with", None)
+        self._table = table
+
+    @property
+    def exist(self) -> bool:
+        """Whether there may be any."""
+        return self._evicted_with is not None
+
+    def least_harmful(self, pod: Pod, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Complete the victims of each candidate, and return those with the fewest added."""
+        completed: list[tuple[int, Candidate]] = []
+        for each in candidates:
+            victims = self._complete(each.victims)
+            if all(victim.priority < pod.priority for victim in victims):
+                added = len(victims) - len(each.victims)
+                whole = Candidate(each.node_name, tuple(victims), each.pdb_violations)
+                completed.append((added, whole if added else each))
+        least = min((added for added, _ in completed), default=0)
+        return [each for added, each in completed if added == least]
+
+    def _complete(self, victims: Sequence[Pod]) -> list[Pod]:
+        assert self._evicted_with is not None
+        found = {victim.metadata.uid: victim for victim in victims}
+        for victim in victims:
+            missing = [uid for uid in self._evicted_with(victim, found.keys()) if uid not in found]
+            if missing:
+                found.update((each.metadata.uid, each) for each in self._placed(missing))
+        return sorted(found.values(), key=importance) if len(found) > len(victims) else [*victims]
+
+    def _placed(self, uids: Iterable[str]) -> Iterable[Pod]:
+        """Yield the placed pods of these UIDs."""
+        wanted = set(uids)
+        for pods in self._table.pods:
+            for uid in wanted & pods.keys() if pods else ():
+                yield pods[uid]
