@@ -92,9 +92,69 @@ _SHARED_CAPACITY: Final = {
 }
 
 
+_COUNTERS: Final = tuple(f"counter{number}" for number in range(1, 5))
+_ON_DEVICE_NODES: Final = {"key": "node-with-dra", "operator": "In", "values": ["true"]}
+
+
+def _partition(index: int, name: str, *counters: str) -> dict[str, Any]:
+    """Return a part of the device of a pool, which takes some of its counters."""
+    amounts = {each: {"value": "1"} for each in counters}
+    return {
+        "name": name,
+        "attributes": {
+            "preallocate": {"bool": name == "device-2-counters-1"},
+            "dra.example.com/slice": {"int": index},
+        },
+        "capacity": {"counters": {"value": str(len(counters))}},
+        "consumesCounters": [{"counterSet": "counter-set", "counters": amounts}],
+    }
+
+
+def _partitions(index: int) -> dict[str, Any]:
+    """Return the devices of a pool: halves and quarters of four counters."""
+    halves = [
+        _partition(index, f"device-2-counters-{number + 1}", *_COUNTERS[2 * number :][:2])
+        for number in range(2)
+    ]
+    quarters = [
+        _partition(index, f"device-1-counter-{number}", each)
+        for number, each in enumerate(_COUNTERS, start=1)
+    ]
+    return _of_pool(index, "devices", devices=halves + quarters)
+
+
+def _counters(index: int) -> dict[str, Any]:
+    counters = {each: {"value": "1"} for each in _COUNTERS}
+    return _of_pool(
+        index, "countersets", sharedCounters=[{"name": "counter-set", "counters": counters}]
+    )
+
+
+def _of_pool(index: int, part: str, **content: Any) -> dict[str, Any]:
+    spec = {
+        "driver": DRIVER,
+        "pool": {"name": f"resourceslice-{index}", "generation": 1, "resourceSliceCount": 2},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [_ON_DEVICE_NODES]}]},
+        **content,
+    }
+    return _object("ResourceSlice", f"resourceslice-{part}-{index}", spec)
+
+
+_LARGE: Final = f"device.capacity['{DRIVER}'].counters.compareTo(quantity('2')) >= 0"
+_PREALLOCATED: Final = {
+    "cel": {"expression": f"{_LARGE} &&\ndevice.attributes['{DRIVER}'].preallocate"}
+}
+_TWO_OF_ONE_POOL: Final = {
+    "devices": {
+        **_one(count=2)["devices"],
+        "constraints": [{"requests": ["req-0"], "matchAttribute": "dra.example.com/slice"}],
+    }
+}
+
+
 def _pod(name: str, claim: dict[str, str], resource: str = "") -> dict[str, Any]:
     container: dict[str, Any] = {"name": "pause", "image": "registry.k8s.io/pause:3.10.1"}
-    spec: dict[str, Any] = {"containers": [container]}
+    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
     if resource:
         container["resources"] = {"requests": {resource: "1"}, "limits": {resource: "1"}}
     else:
@@ -119,6 +179,12 @@ DEVICE_TEMPLATES: Final[dict[str, Callable[[int, int], dict[str, Any]]]] = {
     "capacity-claim-template": lambda _i, _n: _template(
         _one(capacity={"requests": {"memory": "40Gi"}})
     ),
+    "partitions-slice": lambda i, _n: _partitions(i),
+    "counters-slice": lambda i, _n: _counters(i),
+    "preallocated-claim-template": lambda _i, _n: _template(_one(selectors=[_PREALLOCATED])),
+    "two-partitions-claim-template": lambda _i, _n: _template(_TWO_OF_ONE_POOL),
+    "scoring-class": lambda i, _n: _class(f"scoring-{CLASS}-{i}", resource="example.com/gpu"),
+    "pod-with-scored-resource": lambda i, _n: _pod(f"scored-{i}", {}, "example.com/gpu"),
     "shared-claim": lambda i, _n: _object("ResourceClaim", f"test-claim-{i}", _one()),
     "pod-with-claim-template": lambda i, _n: _pod(
         f"claiming-{i}", {"resourceClaimTemplateName": "test-claim-template"}

@@ -239,25 +239,29 @@ class Generator:
     async def _create_pods(self, operation: ops.CreatePods) -> None:
         await self._ensure_namespace(operation.namespace)
         await self._start_scheduler()
-        keys, send = self._prepared(operation)
-        if operation.measured:
-            self._measured += keys
-        await _in_parallel(len(keys), send)
-        if operation.measured:
-            self._created_all = time.monotonic()
-        if operation.wait and not (operation.measured and self._plan.backlog):
-            await self._observer.wait(keys, "Scheduled")
-        else:
-            self._owed += keys
+        for number in range(operation.rounds):
+            keys, send = self._prepared(operation, number * operation.count)
+            if operation.measured:
+                self._measured += keys
+            await _in_parallel(len(keys), send)
+            if operation.measured:
+                self._created_all = time.monotonic()
+            if operation.wait and not (operation.measured and self._plan.backlog):
+                await self._observer.wait(keys, "Scheduled")
+            else:
+                self._owed += keys
+            if number + 1 < operation.rounds:
+                for key in keys:
+                    await self._api.delete("Pod", *key.split("/"))
 
     def _prepared(
-        self, operation: ops.CreatePods
+        self, operation: ops.CreatePods, first: int
     ) -> tuple[list[str], Callable[[int], Coroutine[Any, Any, None]]]:
-        """Keys of the pods, and what creates the one of an index; every body is ready."""
+        """Keys of the pods, and what creates each of them; every body is ready."""
         keys: list[str] = []
         bodies: list[bytes] = []
         volumes: list[tuple[Object, Object, str]] = []
-        for index in range(operation.count):
+        for index in range(first, first + operation.count):
             pod = render(operation.template, index, operation.count)
             pod["spec"]["schedulerName"] = self._plan.scheduler
             if operation.volume:

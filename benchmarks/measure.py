@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,7 +97,8 @@ def run(
 ) -> Run:
     """Start everything fresh, carry the operations out, stop everything.
 
-    `definition` says which controllers run beside the scheduler, and which gates are on.
+    `definition` says which controllers run beside the scheduler, which gates are on, and
+    the arguments of plugins.
     """
     gates = dict.fromkeys(definition.feature_gates, True)
     contender = replace(contender, feature_gates=contender.feature_gates | gates)
@@ -109,7 +110,7 @@ def run(
     with ControlPlane(options=options) as control_plane:
         if definition.controllers:
             control_plane.start_controller_manager(CLIENT_FLAGS, controllers=definition.controllers)
-        session = _Session(control_plane, contender, backlog=backlog)
+        session = _Session(control_plane, contender, definition.arguments, backlog=backlog)
         return session.run(workload, size, operations)
 
 
@@ -142,7 +143,15 @@ class _Window:
 class _Session:
     """The harness's side of one run."""
 
-    def __init__(self, control_plane: ControlPlane, contender: Scheduler, *, backlog: bool) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        contender: Scheduler,
+        arguments: Mapping[str, Any] | None,
+        *,
+        backlog: bool,
+    ) -> None:
+        self._arguments = arguments
         self._control_plane = control_plane
         self._contender = contender
         self._backlog = backlog
@@ -158,7 +167,7 @@ class _Session:
             self._control_plane, operations, self._contender, backlog=self._backlog
         ) as generator:
             generator.until("start")
-            self._scheduler = self._contender.start(self._control_plane)
+            self._scheduler = self._contender.start(self._control_plane, self._arguments)
             generator.say("started")
             generator.until("open")
             events_before = self._drain_events().count
@@ -170,7 +179,7 @@ class _Session:
             if self._backlog:
                 generator.until("created")
                 cpu_before = self._cpu()
-                self._scheduler = self._contender.start(self._control_plane)
+                self._scheduler = self._contender.start(self._control_plane, self._arguments)
                 attempts_before = {}
                 generator.say("resume")
             generator.until("close")

@@ -41,6 +41,8 @@ class CreatePods(msgspec.Struct, frozen=True, tag="createPods", kw_only=True):
     count: int
     #: Wait until all of them are bound.
     wait: bool = True
+    #: Create so many pods this often; those of a round are deleted when all of them are bound.
+    rounds: int = 1
     #: Count them in the window that is open.
     measured: bool = False
     #: Template of a claim and its volume for every pod, both bound to each other beforehand.

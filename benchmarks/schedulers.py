@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,9 +26,14 @@ class Scheduler:
     feature_gates: dict[str, bool] = field(default_factory=dict)
     percentage_of_nodes_to_score: int | None = None
 
-    def start(self, control_plane: ControlPlane) -> ManagedProcess:
-        """Start it and wait until it has synced."""
+    def start(
+        self, control_plane: ControlPlane, arguments: Mapping[str, Any] | None = None
+    ) -> ManagedProcess:
+        """Start it and wait until it has synced; `arguments` are those of its plugins, by name."""
         config: dict[str, Any] = {"clientConnection": CLIENT_LIMITS}
+        if arguments:
+            given = [{"name": plugin, "args": args} for plugin, args in arguments.items()]
+            config["profiles"] = [{"schedulerName": self.scheduler_name, "pluginConfig": given}]
         if self.percentage_of_nodes_to_score is not None:
             config["percentageOfNodesToScore"] = self.percentage_of_nodes_to_score
         if self.program == OURS:

@@ -71,6 +71,9 @@ def _stage_node(kind: str, i: int, **changes: Any) -> Object:
 
 NODES: Final[dict[str, Template]] = {
     "node": lambda i, _n: _node(f"scheduler-perf-{i:05d}"),
+    "device-node": lambda i, _n: _node(
+        f"scheduler-perf-dra-{i:05d}", labels={"node-with-dra": "true"}
+    ),
     "big-node": lambda _i, _n: _node(BIG_NODE, pods=90000),
     "tainted-node": lambda i, _n: _node(f"tainted-{i:05d}", taint="foo"),
     "churn-node": lambda i, _n: _node(f"churn-{i}", cpu="0", memory="0", pods=0),

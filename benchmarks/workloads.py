@@ -50,6 +50,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Gates that are on in the API server and in the scheduler."""
     api_versions: tuple[str, ...] = ()
     """API versions that the API server serves in addition."""
+    arguments: dict[str, dict[str, Any]] = {}
+    """Arguments of plugins, by name, for both schedulers."""
     backlog: bool = True
     """Whether the window is one creation of pods and nothing else, so that the scheduler can be
     stopped meanwhile."""

@@ -47,7 +47,7 @@ def test_no_two_pods_of_a_plan_have_one_name(name: str) -> None:
     keys = Counter[str]()
     for operation in WORKLOADS[name].plan("smoke"):
         if isinstance(operation, ops.CreatePods):
-            for index in range(operation.count):
+            for index in range(operation.count * operation.rounds):
                 pod = render(operation.template, index, operation.count)
                 keys[f"{operation.namespace}/{pod['metadata']['name']}"] += 1
 
