@@ -322,16 +322,17 @@ class Attempt:
             self._new_budget(),
             _has_alternatives(wanted),
         )
-        names, reaches = table.names, self._devices.slices.reaches
+        shared, reach_of = verdicts.shared, self._devices.slices.reach
 
         def search(row: int) -> Verdict:
-            if reaches(names[row]):
-                return self._search(table.node_info(row).node, wanted, budget, scored=scored)
-            if verdicts.elsewhere is None:
-                verdicts.elsewhere = self._search(
-                    table.node_info(row).node, wanted, budget, scored=scored
-                )
-            return verdicts.elsewhere
+            node = table.node_info(row).node
+            reach = reach_of(node)
+            if reach is None:
+                return self._search(node, wanted, budget, scored=scored)
+            found = shared.get(reach)
+            if found is None:
+                found = shared[reach] = self._search(node, wanted, budget, scored=scored)
+            return found
 
         return search
 

@@ -17,7 +17,7 @@ from plugins.dynamic_resources.devices import SliceView
 from plugins.dynamic_resources.extended_resources import classes_by_resource, owner_of_extra_claim
 from plugins.dynamic_resources.features import Features
 from plugins.dynamic_resources.permissions import CLAIMS, CLASSES, SLICES
-from plugins.dynamic_resources.pools import Pool, PoolKey, SliceIndex, gather_pools
+from plugins.dynamic_resources.pools import Pool, PoolKey, Reach, SliceIndex, gather_pools
 from plugins.dynamic_resources.precedence import Precedence
 from plugins.dynamic_resources.selectors import Selectors
 from plugins.dynamic_resources.sharers import Sharers
@@ -84,7 +84,7 @@ class ClusterDevices:
         self.unsettled: set[str] = set()
         #: Name and namespace of claims for extended resources, by the UID of their pod.
         self._extra: dict[str, tuple[str, str]] = {}
-        self._pools: dict[str, list[Pool]] = {}
+        self._pools: dict[Reach | str, list[Pool]] = {}
         self.precedence = Precedence(features, self.allocated, self.slices)
         self._rules = TaintRules(self._retaint) if features.taint_rules else None
         self._sources: dict[str, ResourceSlice] = {}
@@ -103,17 +103,17 @@ class ClusterDevices:
     def pools_of(self, node: Node) -> list[Pool]:
         """Return the pools that a node reaches.
 
-        While each slice concerns one node they depend on its name alone, and are kept.
+        They are kept for all nodes that reach the same slices, and for a node with slices of its
+        own while each slice concerns one node: then they depend on its name alone.
         """
-        if not self.slices.all_local:
+        key: Reach | str | None = self.slices.reach(node)
+        if key is None and self.slices.all_local:
+            key = node.metadata.name
+        if key is None:
             return gather_pools(self.slices, node, self.features)
-        name = node.metadata.name
-        pools = self._pools.get(name)
+        pools = self._pools.get(key)
         if pools is None:
-            pools = gather_pools(self.slices, node, self.features)
-            if pools:
-                # Nodes without devices come and go, and no event of a slice would forget them.
-                self._pools[name] = pools
+            pools = self._pools[key] = gather_pools(self.slices, node, self.features)
         return pools
 
     def extra_claim(self, pod: Pod) -> ResourceClaim | None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from plugins.dynamic_resources.devices import DeviceID, DeviceView, SliceView
+import msgspec
+
+from plugins.dynamic_resources.devices import DeviceID, DeviceView, NodeSelection, SliceView
 from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.features import Features
 from scheduler.api.node import Node
@@ -17,6 +20,11 @@ from scheduler.api.selectors import SelectorError
 
 PoolKey = tuple[str, str]
 """Driver and name of the pool."""
+Reach = tuple[bool, ...]
+"""Which of the node selectors of slices match a node."""
+
+MAX_SELECTORS: Final = 64
+"""With more, nodes are looked at one by one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +58,9 @@ class SliceIndex:
         self._local: dict[str, dict[str, SliceView]] = {}
         self._shared: dict[str, SliceView] = {}
         self._pools: dict[PoolKey, dict[str, SliceView]] = {}
+        #: Node selectors of shared slices and the slices that have each, by its content.
+        self._selectors: dict[bytes, dict[str, NodeSelection]] = {}
+        self._per_device: set[str] = set()
         for each in slices:
             self.set(each)
 
@@ -59,6 +70,12 @@ class SliceIndex:
         self._by_name[view.name] = view
         self._home(view)[view.name] = view
         self._pools.setdefault((view.driver, view.pool), {})[view.name] = view
+        if not view.is_local and not view.counters:
+            if view.per_device:
+                self._per_device.add(view.name)
+            if view.nodes.selector is not None:
+                content = msgspec.json.encode(view.nodes.selector)
+                self._selectors.setdefault(content, {})[view.name] = view.nodes
 
     def remove(self, name: str) -> None:
         """Remove a slice, if it is there."""
@@ -66,6 +83,11 @@ class SliceIndex:
         if view is None:
             return
         self._home(view).pop(name)
+        self._per_device.discard(name)
+        if view.nodes.selector is not None:
+            content = msgspec.json.encode(view.nodes.selector)
+            if self._selectors.get(content, {}).pop(name, None) and not self._selectors[content]:
+                del self._selectors[content]
         if not self._local.get(view.nodes.node_name, True):
             del self._local[view.nodes.node_name]
         pool = self._pools[view.driver, view.pool]
@@ -101,9 +123,18 @@ class SliceIndex:
             names.add(view.nodes.node_name)
         return frozenset(names)
 
-    def reaches(self, name: str) -> bool:
-        """Whether there is a slice that may concern a node."""
-        return bool(self._shared) or name in self._local
+    def reach(self, node: Node) -> Reach | None:
+        """Return what nodes have in common that reach the same devices; None: nothing."""
+        if node.metadata.name in self._local or self._per_device:
+            return None
+        if len(self._selectors) > MAX_SELECTORS:
+            return None
+        try:
+            return tuple(
+                next(iter(each.values())).matches(node) for each in self._selectors.values()
+            )
+        except SelectorError:
+            return None
 
     @property
     def all_local(self) -> bool:

@@ -2,7 +2,8 @@
 
 The claims of pods of one template differ by name only, and an allocation changes the devices of one
 node. So all nodes are searched for the first pod, and for the next one only those whose devices or
-labels have changed since. Nodes that no slice concerns share one result.
+labels have changed since. Nodes that reach the same shared slices, and none of their own, share one
+result.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plugins.dynamic_resources.cluster_devices import DeviceChanges
+from plugins.dynamic_resources.pools import Reach
 from scheduler.api.devices import ResourceClaim
 from scheduler.framework import Codes, Columns, Int64Column, NodeTableView, Rows
 
@@ -53,15 +55,15 @@ def content_of(claims: Sequence[ResourceClaim]) -> Hashable:
 class NodeVerdicts:
     """Results for claims of one content, for every row of the table."""
 
-    __slots__ = ("_codes", "_devices", "_nodes", "_scores", "elsewhere")
+    __slots__ = ("_codes", "_devices", "_nodes", "_scores", "shared")
 
     def __init__(self) -> None:
         self._codes: NDArray[np.int8] = np.zeros(0, dtype=np.int8)
         self._scores: Int64Column | None = None
         #: Sequences of the two change logs up to which the results hold.
         self._nodes = self._devices = -1
-        #: The result on nodes that no slice concerns; None: unknown.
-        self.elsewhere: Verdict | None = None
+        #: The results on nodes without slices of their own, by what they reach.
+        self.shared: dict[Reach, Verdict] = {}
 
     def refresh(self, table: NodeTableView, changes: DeviceChanges) -> None:
         """Forget what may have changed."""
@@ -72,7 +74,8 @@ class NodeVerdicts:
         self._nodes, self._devices = table.sequence, changes.sequence
         if rows is None or names is None or len(self._codes) != table.capacity:
             self._codes = np.full(table.capacity, _UNKNOWN, dtype=np.int8)
-            self._scores = self.elsewhere = None
+            self._scores = None
+            self.shared.clear()
             return
         self._codes[rows] = _UNKNOWN
         for name in names:
