@@ -85,7 +85,7 @@ def _counted(codes: Codes, lowest: int, highest: int) -> Iterator[tuple[int, int
     if lowest >= 0 and highest < _FEW_CODES:
         # Without sorting thousands of codes.
         counts = np.bincount(codes)
-        values = np.flatnonzero(counts)
+        values = counts.nonzero()[0]
         counts = counts[values]
     else:
         values, counts = np.unique(codes, return_counts=True)

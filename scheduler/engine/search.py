@@ -257,7 +257,7 @@ class Search:
             self._filter_beside_nominated(state, pod, nominated[otherwise_fit], statuses)
         visited = statuses.rows
         if complete:
-            rows = np.flatnonzero(rejected_by == 0)
+            rows = (rejected_by == 0).nonzero()[0]
         else:
             rows, visited = self._sample(state, pod, statuses)
         if len(rows):

@@ -18,7 +18,7 @@ def replace_sums(
         rows = np.array(changed, dtype=np.intp)
         old, new = base[rows], sum([weight * column[rows] for weight, column in parts])
         base[rows] = new
-        differs = np.flatnonzero(old != new)
+        differs = (old != new).nonzero()[0]
         if not len(differs):
             return []
         found = rows[differs].tolist(), old[differs].tolist(), base[rows[differs]].tolist()
