@@ -107,6 +107,22 @@ Examples:
   kubestow demo gpu-queue            about 12 seconds
   kubestow demo gpu-queue --serve    then look around with kubectl
 """
+_GANG_HELP: Final = """\
+Gangs: pods that start together, or not at all.
+
+Four nodes of four CPUs in two racks, and PodGroups of scheduling.x-k8s.io. Two gangs of ten pods
+come at once, and each would half fit: one starts whole, the other waits and holds nothing. A gang
+of eight needs one rack. The last one, of higher priority, needs the room of six batch pods: they
+are evicted when it is known that all of it fits then.
+
+The last line says `kubestow demo: <n> bound, <m> waiting`; the exit code is 0 if everything
+happened in this order, 1 if not.
+
+\b
+Examples:
+  kubestow demo gang            about 12 seconds
+  kubestow demo gang --serve    then look around with kubectl
+"""
 
 _serve_option = click.option(
     "--serve",
@@ -258,6 +274,21 @@ def gpu_queue(*, serve: bool, port: int, log_file: Path | None) -> None:
     from simulator.demos.gpu_queue.story import GpuQueue
 
     _run(lambda: GpuQueue(port=port), log_file, serve=serve)
+
+
+@command.command(
+    "gang",
+    help=_GANG_HELP,
+    short_help="Pods that start together, or not at all.",
+)
+@_serve_option
+@_port_option
+@_log_file_option
+def gang(*, serve: bool, port: int, log_file: Path | None) -> None:
+    """Run the story and exit with its status."""
+    from simulator.demos.gang.story import Gangs
+
+    _run(lambda: Gangs(port=port), log_file, serve=serve)
 
 
 def _refuse_options_before(ctx: click.Context) -> None:
