@@ -99,6 +99,31 @@ class Devices:
         self._request("POST", f"{BASE}/resourceslices", {"metadata": {"name": name}, "spec": body})
         self._slices.append(name)
 
+    def delete_slice(self, node: str, *, number: int = 0) -> None:
+        """Delete one of the slices of a node's pool."""
+        name = f"{node}-{self.driver}" + (f"-{number}" if number else "")
+        self._request("DELETE", f"{BASE}/resourceslices/{name}")
+        self._slices.remove(name)
+
+    def report(self, claim: str, condition: str) -> None:
+        """Report a condition of the devices of a claim, as their driver would."""
+        conditions = [
+            {
+                "type": condition,
+                "status": "True",
+                "reason": "Reported",
+                "message": "by the test",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ]
+        names = ("driver", "pool", "device")
+        reported = [
+            {**{name: each[name] for name in names}, "conditions": conditions}
+            for each in results(self.claims()[claim])
+        ]
+        patch = {"status": {"devices": reported}}
+        self._request("PATCH", f"{self._claims}/{claim}/status", patch)
+
     def template(self, name: str, **spec: Any) -> None:
         """Create a further template, of a claim with this `spec`."""
         self._request(
