@@ -54,7 +54,7 @@ def trace_names(folder: Path) -> list[str]:
     if not found:
         raise WorldError(
             f"{folder}: no trace has both a pod list, {PODS}TRACE.csv, and orders of arrival, "
-            "orders/TRACE.csv.gz"
+            "orders/TRACE.csv.gz; docs/paper.md says how to draw orders"
         )
     return found
 

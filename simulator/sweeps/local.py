@@ -65,8 +65,8 @@ def on_processes(
                 if content is None:
                     workers.remove(worker)
                     if task is not None:
-                        attempts[task.key] += 1
-                        if attempts[task.key] < MAX_ATTEMPTS:
+                        attempts[task.run.name] += 1
+                        if attempts[task.run.name] < MAX_ATTEMPTS:
                             waiting.appendleft(task)
                         else:
                             yield task, failed(task, _lost(worker))
@@ -147,6 +147,7 @@ def _work(connection: Connection, function: Function) -> None:
     while True:
         try:
             task: Task = connection.recv()
-        except EOFError:
+            connection.send_bytes(attempt(function, task))
+        except (EOFError, BrokenPipeError):
+            # The sweep has ended, or was killed; another one runs the task again.
             return
-        connection.send_bytes(attempt(function, task))
