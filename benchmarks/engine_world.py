@@ -125,10 +125,11 @@ class EngineWorld:
         cpu: str = "64",
         plugin: type[Any] | None = None,
         stand_in: Callable[[type[Any]], Any] | None = None,
+        without: str = "",
     ) -> None:
-        """Make the world; `plugin` has Filter and Score, and is added to the default plugins.
+        """Make the world, with the default plugins but `without`, and with `plugin`.
 
-        `stand_in` returns what the framework calls in its place, which has a PreFilter as well.
+        It has Filter and Score; what `stand_in` returns for it also a PreFilter.
         """
         self.cache = Cache()
         self.listers = _Listers()
@@ -137,10 +138,9 @@ class EngineWorld:
         self.signatures = PodSignatures()
         self.random = random.Random(seed)
         self._serial = count()
-        registry = available_plugins()
-        configuration = read_configuration(RunOptions(), registry)
+        configuration = read_configuration(RunOptions(), registry := available_plugins())
         handle: Any = _Handle(self, configuration.feature_gates)
-        profile = configuration.profiles[0]
+        profile = _without(configuration.profiles[0], without)
         factories: Mapping[str, Any] = registry
         if plugin is not None:
             registry.register(plugin)
@@ -261,6 +261,10 @@ def _no_extenders(cache: Cache) -> Extenders:
         stores=lambda _plural: None,
     )
     return Extenders((), transport, cache.table)
+
+
+def _without(profile: ResolvedProfile, plugin: str) -> ResolvedProfile:
+    return (profile.without(plugin) if plugin else None) or profile
 
 
 def _with(profile: ResolvedProfile, plugin: str, *, isolated: bool) -> ResolvedProfile:

@@ -34,7 +34,7 @@ from simulator import EmbeddedCluster
 
 BAR: Final = 0.02
 KINDS: Final = ("engine", "remembering", "logging")
-_VALGRIND: Final = (
+VALGRIND: Final = (
     "valgrind",
     "--tool=cachegrind",
     "--cache-sim=no",
@@ -143,7 +143,7 @@ def instructions(text: str) -> int:
 
 
 def _of_engine(kind: str, nodes: int, count: int) -> int:
-    command = [*_VALGRIND, sys.executable, "-m", "benchmarks.remembering", "--run", kind]
+    command = [*VALGRIND, sys.executable, "-m", "benchmarks.remembering", "--run", kind]
     command += ["--nodes", str(nodes), "--pods", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
     return instructions(done.stderr)
@@ -151,7 +151,7 @@ def _of_engine(kind: str, nodes: int, count: int) -> int:
 
 def _of_service(nodes: int, count: int) -> int:
     with TemporaryDirectory() as folder:
-        command = [*_VALGRIND, sys.executable]
+        command = [*VALGRIND, sys.executable]
         return instructions(asyncio.run(service_run(command, nodes, count, Path(folder))))
 
 

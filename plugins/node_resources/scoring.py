@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from plugins.node_resources.amounts import NATIVE, Share, amount_of, amounts_at, amounts_in, shares
 from plugins.node_resources.arguments import (
     LEAST_ALLOCATED,
@@ -78,7 +80,7 @@ class Scorer:
         taking_part = shares(self._resources, pod)
         if not taking_part:
             return no_scores(rows)
-        if len(rows) <= FEW or self._served is not None:
+        if len(rows) <= FEW:
             scores = no_scores(rows)
             for at, row in enumerate(rows.tolist()):
                 amounts = _amounts(table, row, taking_part)
@@ -86,7 +88,31 @@ class Scorer:
                     amounts = self._with_devices(amounts, taking_part, table.node_info(row).node)
                 scores[at] = self._strategy.one(amounts)
             return scores
-        return self._strategy.column(_columns(table, selector(table, rows), taking_part))
+        columns = _columns(table, selector(table, rows), taking_part)
+        if self._served is not None:
+            columns = self._with_device_columns(columns, taking_part, table, rows)
+        return self._strategy.column(columns)
+
+    def _with_device_columns(
+        self,
+        columns: list[AmountColumns],
+        taking_part: list[Share],
+        table: NodeTableView,
+        rows: Rows,
+    ) -> list[AmountColumns]:
+        """Columnar form of `_with_devices`."""
+        assert self._served is not None
+        found = []
+        for each, (name, added, weight) in zip(columns, taking_part, strict=True):
+            used, capacity, _ = each
+            devices = self._served.columns(name, table, rows) if not capacity.all() else None
+            if devices is None or not self._served.may_serve(name):
+                found.append(each)
+                continue
+            lacking = capacity == 0
+            capacity = np.where(lacking, devices[0], capacity)
+            found.append((np.where(lacking, devices[1] + added, used), capacity, weight))
+        return found
 
 
 def _strategy(arguments: ScoringStrategy) -> Strategy:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from plugins.dynamic_resources.cluster_devices import ClusterDevices
+import numpy as np
+
+from plugins.dynamic_resources.cluster_devices import ClusterDevices, DeviceChanges
 from plugins.dynamic_resources.devices import DeviceView
 from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.extended_resources import IMPLICIT_PREFIX, classes_by_resource
@@ -19,8 +21,9 @@ from plugins.dynamic_resources.selectors import SelectorError
 from scheduler.api.devices import DeviceClass
 from scheduler.api.node import Node
 from scheduler.api.requests import is_extended_resource_name
-from scheduler.framework import Handle, plugin_names
+from scheduler.framework import Columns, Handle, Int64Column, NodeTableView, Rows, plugin_names
 
+_COLUMNS: Final = Columns.LABELS | Columns.EXISTENCE
 _NONE: Final[Mapping[str, DeviceClass]] = {}
 
 
@@ -44,6 +47,30 @@ class ServedResources:
         return self._classes
 
 
+class _KeptAmounts:
+    """Devices of a resource by row, and how many are taken; -1: unknown."""
+
+    def __init__(self) -> None:
+        self.capacity = self.used = np.zeros(0, dtype=np.int64)
+        #: Sequences of the two change logs up to which they hold.
+        self._nodes = self._devices = -1
+
+    def refresh(self, table: NodeTableView, changes: DeviceChanges) -> None:
+        """Forget what may have changed."""
+        rows = table.changed_rows(self._nodes, _COLUMNS) if self._nodes >= 0 else None
+        names = changes.since(self._devices) if self._devices >= 0 else None
+        self._nodes, self._devices = table.sequence, changes.sequence
+        if rows is None or names is None or len(self.capacity) != table.capacity:
+            self.capacity = np.full(table.capacity, -1, dtype=np.int64)
+            self.used = np.zeros(table.capacity, dtype=np.int64)
+            return
+        self.capacity[rows] = -1
+        for name in names:
+            row = table.row_of(name)
+            if row is not None:
+                self.capacity[row] = -1
+
+
 class ServedAmounts:
     """The devices of a node that stand for an extended resource, for the score.
 
@@ -56,6 +83,8 @@ class ServedAmounts:
         self._devices = handle.shared(
             plugin_names.DYNAMIC_RESOURCES, lambda: ClusterDevices(handle, features)
         )
+        #: By resource; the strategy names a few.
+        self._kept: dict[str, _KeptAmounts] = {}
 
     @staticmethod
     def may_serve(name: str) -> bool:
@@ -78,6 +107,20 @@ class ServedAmounts:
         except (AllocationError, SelectorError):
             return 0, 0
         return capacity, used
+
+    def columns(
+        self, name: str, table: NodeTableView, rows: Rows
+    ) -> tuple[Int64Column, Int64Column] | None:
+        """Return `amounts` of many nodes; what did not change since the last call is kept."""
+        if name not in self._devices.by_resource:
+            return None
+        kept = self._kept.setdefault(name, _KeptAmounts())
+        kept.refresh(table, self._devices.changes)
+        unknown = rows[kept.capacity[rows] < 0]
+        for row in unknown.tolist():
+            found = self.amounts(name, table.node_info(row).node)
+            kept.capacity[row], kept.used[row] = found or (0, 0)
+        return kept.capacity[rows], kept.used[rows]
 
     def _matches(self, device_class: DeviceClass, device: DeviceView, node: Node) -> bool:
         matches = self._devices.selectors.matches

@@ -4,14 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from plugins import NodeResourcesFit
 from plugins.dynamic_resources.extended_resources import claim_requests, classes_by_resource
+from plugins.node_resources.arguments import NodeResourcesFitArgs
 from scheduler.api import Pod
 from scheduler.api.devices import DeviceClass
+from tests.unit.plugins.clusters import node, raw_scores
+from tests.unit.plugins.dynamic_resources.objects import DeviceCluster, device
 from tests.unit.plugins.dynamic_resources.worlds import decoded
 
 GPU = "example.com/gpu"
+
+
+def test_devices_count_in_the_score_of_many_nodes_as_in_that_of_one() -> None:
+    names = [f"n{number}" for number in range(8)]
+    world = DeviceCluster(*names)
+    world.cluster.cache.set_node(node("own", allocatable={GPU: 4, "cpu": 4}))
+    world.add_class(extendedResourceName=GPU)
+    for number, name in enumerate(names[1:]):
+        world.add_slice(name, *(device(f"d{each}") for each in range(number)))
+    resources = [{"name": "cpu", "weight": 1}, {"name": GPU, "weight": 1}]
+    args = {"scoringStrategy": {"type": "LeastAllocated", "resources": resources}}
+    plugin = NodeResourcesFit(msgspec.convert(args, NodeResourcesFitArgs), world.handle)
+    requests = {"requests": {GPU: "1"}}
+    subject = world.pod(containers=[{"name": "main", "resources": requests}])
+    before = raw_scores(plugin, world.cluster, subject)
+    assert len(set(before)) > 4
+    world.add_claim()
+    world.reserved(world.pod("c", name="q"), "n7")
+    after = raw_scores(plugin, world.cluster, subject)
+    assert [one != other for one, other in zip(before, after, strict=True)] == [
+        name == "n7" for name in (*names, "own")
+    ]
+    world.add_slice("n1", *(device(f"d{each}") for each in range(9)))
+    assert raw_scores(plugin, world.cluster, subject)[1] != after[1]
 
 
 def device_class(name: str, resource: str | None = None, created: str = "") -> DeviceClass:
