@@ -37,7 +37,7 @@ class Allocator:
         selectors: Selectors,
         new_share_id: Callable[[], str],
         *,
-        pools: Callable[[Node], list[Pool]] | None = None,
+        pools: Callable[[Node, Check | None], list[Pool]] | None = None,
         exhaustive: bool = False,
     ) -> None:
         """Keep what the searches need.
@@ -100,7 +100,7 @@ class Allocator:
         def selects(request: RequestView, device: DeviceView) -> bool:
             return self._selects(request, device, node, check)
 
-        pools = self._pools(node)
+        pools = self._pools(node, check)
         validator = Validator(
             self._features, self._classes, pools, selects, self._allocated.consumed
         )
@@ -124,8 +124,8 @@ class Allocator:
             raise NodeAllocationError(INVALID_POOLS)
         return None
 
-    def _gather(self, node: Node) -> list[Pool]:
-        return gather_pools(self._slices, node, self._features)
+    def _gather(self, node: Node, check: Check | None) -> list[Pool]:
+        return gather_pools(self._slices, node, self._features, check)
 
     def _selects(
         self, request: RequestView, device: DeviceView, node: Node, check: Check | None

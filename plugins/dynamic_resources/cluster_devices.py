@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from plugins.dynamic_resources.allocated import AllocatedDevices
+from plugins.dynamic_resources.budget import Check
 from plugins.dynamic_resources.claim_cache import ClaimCache
 from plugins.dynamic_resources.devices import SliceView
 from plugins.dynamic_resources.extended_resources import classes_by_resource, owner_of_extra_claim
@@ -100,20 +101,21 @@ class ClusterDevices:
         claim: ResourceClaim | None = self._listers[CLAIMS].get(name, namespace)
         return claim
 
-    def pools_of(self, node: Node) -> list[Pool]:
-        """Return the pools that a node reaches.
+    def pools_of(self, node: Node, check: Check | None = None) -> list[Pool]:
+        """Return the pools that a node reaches; `check` is called for the slices looked at.
 
         They are kept for all nodes that reach the same slices, and for a node with slices of its
-        own while each slice concerns one node: then they depend on its name alone.
+        own while all devices of a slice concern one node: then they depend on its name alone.
         """
         key: Reach | str | None = self.slices.reach(node)
         if key is None and self.slices.all_local:
             key = node.metadata.name
         if key is None:
-            return gather_pools(self.slices, node, self.features)
+            return gather_pools(self.slices, node, self.features, check)
         pools = self._pools.get(key)
         if pools is None:
-            pools = self._pools[key] = gather_pools(self.slices, node, self.features)
+            pools = gather_pools(self.slices, node, self.features, check)
+            self._pools[key] = pools
         return pools
 
     def extra_claim(self, pod: Pod) -> ResourceClaim | None:
@@ -232,11 +234,14 @@ class ClusterDevices:
         self._pools.pop(view.nodes.node_name, None)
 
     def _slices_changed(self, key: PoolKey) -> None:
-        self._pool_changed(key)
         names = self.slices.nodes_of_pool(key)
-        if names is None:
+        if names is None or self.slices.has_counters(key):
+            # Whether a pool with counters is usable concerns all nodes.
+            self.changes.add(EVERY_NODE)
             self._pools.clear()
-        for name in names or ():
+            return
+        for name in names:
+            self.changes.add(name)
             self._pools.pop(name, None)
 
 

@@ -2,16 +2,22 @@
 
 Upstream: `pools_incubating.go: GatherPools`. A pool is usable if all slices of its newest
 generation are known and agree with each other.
+
+Counters concern all nodes, so each node sees the counters of every pool. A node without devices of
+a pool can allocate nothing from it; the pool concerns it only if it is unusable, which may turn
+into an error. That depends on no node, so it is found out once for all of them, and the work for a
+node is linear in the slices with devices that it may reach.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from plugins.dynamic_resources.budget import Check
 from plugins.dynamic_resources.devices import DeviceID, DeviceView, NodeSelection, SliceView
 from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.features import Features
@@ -56,7 +62,16 @@ class SliceIndex:
     def __init__(self, slices: Iterable[SliceView] = ()) -> None:
         self._by_name: dict[str, SliceView] = {}
         self._local: dict[str, dict[str, SliceView]] = {}
+        #: Slices with devices that may concern any node.
         self._shared: dict[str, SliceView] = {}
+        #: Slices with counters, by pool.
+        self._counters: dict[PoolKey, dict[str, SliceView]] = {}
+        #: Pools with counters that are unusable where only these are seen, in the order of
+        #: allocation, and those of them that are invalid. The pools in `_stale` have to be looked
+        #: at again.
+        self._unusable: dict[PoolKey, Pool] = {}
+        self._invalid: list[Pool] = []
+        self._stale: set[PoolKey] = set()
         self._pools: dict[PoolKey, dict[str, SliceView]] = {}
         #: Node selectors of shared slices and the slices that have each, by its content.
         self._selectors: dict[bytes, dict[str, NodeSelection]] = {}
@@ -70,6 +85,7 @@ class SliceIndex:
         self._by_name[view.name] = view
         self._home(view)[view.name] = view
         self._pools.setdefault((view.driver, view.pool), {})[view.name] = view
+        self._look_again((view.driver, view.pool))
         if not view.is_local and not view.counters:
             if view.per_device:
                 self._per_device.add(view.name)
@@ -90,22 +106,63 @@ class SliceIndex:
                 del self._selectors[content]
         if not self._local.get(view.nodes.node_name, True):
             del self._local[view.nodes.node_name]
-        pool = self._pools[view.driver, view.pool]
-        del pool[name]
-        if not pool:
-            del self._pools[view.driver, view.pool]
+        key = (view.driver, view.pool)
+        self._look_again(key)
+        if not self._counters.get(key, True):
+            del self._counters[key]
+        del self._pools[key][name]
+        if not self._pools[key]:
+            del self._pools[key]
+
+    def _look_again(self, key: PoolKey) -> None:
+        if key in self._counters:
+            self._stale.add(key)
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def for_node(self, name: str) -> Iterator[SliceView]:
-        """Yield the slices of a node, and those that may concern any."""
+        """Yield the slices with devices of a node, and those that may concern any."""
         yield from self._local.get(name, {}).values()
         yield from self._shared.values()
 
     def of_pool(self, key: PoolKey) -> Iterable[SliceView]:
         """Return all slices of a pool."""
         return self._pools.get(key, {}).values()
+
+    def counters_of(self, key: PoolKey) -> Iterable[SliceView]:
+        """Return the slices of a pool that have counters."""
+        return self._counters.get(key, {}).values()
+
+    def has_counters(self, key: PoolKey) -> bool:
+        """Whether a pool has counters, which every node sees."""
+        return key in self._counters
+
+    def unusable_elsewhere(self, seen: Container[PoolKey], check: Check | None) -> list[Pool]:
+        """Return the pools that may fail a claim on a node which reaches devices of `seen` only.
+
+        The first unusable pool fails requests for all devices, and any invalid one changes the
+        reason for which a node is rejected. So these two are enough.
+        """
+        self._look_at_stale(check)
+        firsts = (
+            next((each for each in pools if (each.driver, each.name) not in seen), None)
+            for pools in (self._unusable.values(), self._invalid)
+        )
+        return list(dict.fromkeys(each for each in firsts if each is not None))
+
+    def _look_at_stale(self, check: Check | None) -> None:
+        if not self._stale:
+            return
+        for key in tuple(self._stale):
+            counters = list(self.counters_of(key))
+            pool = _build(self, key, counters, check) if counters else None
+            self._unusable.pop(key, None)
+            if pool is not None and not pool.is_usable:
+                self._unusable[key] = pool
+            self._stale.discard(key)
+        self._unusable = dict(sorted(self._unusable.items()))
+        self._invalid = [each for each in self._unusable.values() if each.invalid_reason]
 
     def device(self, wanted: DeviceID) -> DeviceView | None:
         """Return a device of the newest generation of its pool, None if there is none."""
@@ -115,9 +172,11 @@ class SliceIndex:
         return next((each for each in found if each is not None), None)
 
     def nodes_of_pool(self, key: PoolKey) -> frozenset[str] | None:
-        """Return the only nodes that a pool concerns, None if there may be others."""
+        """Return the only nodes that reach devices of a pool, None if there may be others."""
         names = set()
         for view in self.of_pool(key):
+            if view.counters:
+                continue
             if not view.is_local:
                 return None
             names.add(view.nodes.node_name)
@@ -138,33 +197,41 @@ class SliceIndex:
 
     @property
     def all_local(self) -> bool:
-        """Whether each slice concerns one node."""
+        """Whether the devices of each slice concern one node."""
         return not self._shared
 
     def _home(self, view: SliceView) -> dict[str, SliceView]:
+        if view.counters:
+            return self._counters.setdefault((view.driver, view.pool), {})
         if view.is_local:
             return self._local.setdefault(view.nodes.node_name, {})
         return self._shared
 
 
-def gather_pools(index: SliceIndex, node: Node, features: Features) -> list[Pool]:
+def gather_pools(
+    index: SliceIndex, node: Node, features: Features, check: Check | None = None
+) -> list[Pool]:
     """Return the pools that a node reaches, in the order of allocation.
 
-    Raises `AllocationError` for an invalid node selector.
+    `check` is called for each slice. Raises `AllocationError` for an invalid node selector.
     """
     relevant: dict[PoolKey, list[SliceView]] = {}
     for view in index.for_node(node.metadata.name):
+        if check is not None:
+            check()
         if _is_relevant(view, node, features):
             relevant.setdefault((view.driver, view.pool), []).append(view)
-    pools = []
+    pools: list[Pool] = []
+    if features.partitionable_devices:
+        for key, views in relevant.items():
+            views.extend(index.counters_of(key))
+        pools += index.unusable_elsewhere(relevant, check)
     last = set()
     for key, views in relevant.items():
         if any(each.has_conditions for each in views):
             # Devices that take part at once come first.
             last.add(key)
-        newest = max(each.generation for each in views)
-        kept = [each for each in views if each.generation == newest]
-        pool = _build(index, key, kept)
+        pool = _build(index, key, views, check)
         if pool is not None:
             pools.append(pool)
     pools.sort(key=lambda each: ((each.driver, each.name) in last, each.driver, each.name))
@@ -173,10 +240,8 @@ def gather_pools(index: SliceIndex, node: Node, features: Features) -> list[Pool
 
 def _is_relevant(view: SliceView, node: Node, features: Features) -> bool:
     try:
-        if not features.partitionable_devices and (view.counters or view.per_device):
+        if view.per_device and not features.partitionable_devices:
             return False
-        if view.counters:
-            return True
         if view.nodes:
             return view.nodes.matches(node)
         return view.per_device and any(each.nodes.matches(node) for each in view.devices)
@@ -187,18 +252,23 @@ def _is_relevant(view: SliceView, node: Node, features: Features) -> bool:
         ) from None
 
 
-def _build(index: SliceIndex, key: PoolKey, kept: list[SliceView]) -> Pool | None:
-    """Return the pool of these slices, None if it is obsolete."""
+def _build(
+    index: SliceIndex, key: PoolKey, views: list[SliceView], check: Check | None
+) -> Pool | None:
+    """Return the pool of the slices that a node sees, None if it is obsolete."""
     pool = Pool(*key)
+    newest = max(each.generation for each in views)
+    kept = [each for each in views if each.generation == newest]
     kept.sort(key=lambda each: each.name)
     announced = kept[0].slice_count
     others: list[SliceView] = []
     if len(kept) != announced:
-        generation = kept[0].generation
         everywhere = list(index.of_pool(key))
-        if any(each.generation > generation for each in everywhere):
+        if check is not None:
+            check(len(everywhere))
+        if any(each.generation > newest for each in everywhere):
             return None
-        same = [each for each in everywhere if each.generation == generation]
+        same = [each for each in everywhere if each.generation == newest]
         names = {each.name for each in kept}
         others = sorted(
             (each for each in same if each.name not in names), key=lambda each: each.name
@@ -210,6 +280,8 @@ def _build(index: SliceIndex, key: PoolKey, kept: list[SliceView]) -> Pool | Non
     device_slices = [each for each in kept if not each.counters]
     pool.devices = [device for each in device_slices for device in each.devices]
     pool.other_devices = [device for each in others for device in each.devices]
+    if check is not None:
+        check(len(pool.devices) + len(pool.other_devices))
     pool.invalid_reason = _contradiction(pool)
     return pool
 
