@@ -123,13 +123,18 @@ class GangScheduling:
             return None
         return GroupToSchedule(
             self.name,
-            f"pod group {group.key}",
+            _name_of(group),
             need + group.have,
             need,
             tuple(group.members(MemberState.PENDING)),
             group.terms.priority,
             not group.terms.never_preempts,
         )
+
+    def group_name(self, pod: Pod) -> str | None:
+        """Return how texts call the pod's group."""
+        group = self.gangs.groups.of(pod.uid)
+        return None if group is None else _name_of(group)
 
     def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
         """Return all placed members of a group that is disrupted as a whole.
@@ -166,6 +171,10 @@ class GangScheduling:
         self.gangs.failed[known.key] = outcome.message
         if outcome.message != before:
             self.gangs.record(known, "Warning", FAILED_SCHEDULING, outcome.message)
+
+
+def _name_of(group: Group) -> str:
+    return f"pod group {group.key}"
 
 
 def _counted(group: Group) -> str:

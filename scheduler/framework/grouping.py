@@ -66,6 +66,10 @@ class GroupingPlugin(Plugin, Protocol):
         """Return the group to try together with a popped pod; None: the pod is tried alone."""
         ...
 
+    def group_name(self, pod: Pod) -> str | None:
+        """Return `GroupToSchedule.name` of the pod's group, also where the pod is tried alone."""
+        ...
+
     def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
         """Return the UIDs of the pods that must be evicted if a placed pod is. Optional.
 

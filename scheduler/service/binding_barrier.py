@@ -30,7 +30,7 @@ class BindingBarrier:
         recheck: Callable[[Attempt], Failure | None],
     ) -> None:
         """Prepare; `recheck` returns why a member no longer fits on its node."""
-        self._group = group
+        self.group = group
         self._attempts = {attempt.info.uid: attempt for attempt in attempts}
         self._is_assumed = is_assumed
         self._recheck = recheck
@@ -49,6 +49,16 @@ class BindingBarrier:
         else:
             await self._open.wait()
         return self._failure_of(attempt)
+
+    async def opened(self, attempt: Attempt) -> Failure | None:
+        """Wait as `arrive` does, without being waited for: for members beyond the minimum."""
+        await self._open.wait()
+        return self._failure_of(attempt)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is decided if the members are bound."""
+        return self._open.is_set()
 
     def leave(self, attempt: Attempt, failure: Failure | None = None) -> None:
         """Note the end of a binding cycle; one that never arrived keeps all others from binding."""
@@ -74,7 +84,7 @@ class BindingBarrier:
         if uid == attempt.info.uid:
             return failure
         pod = self._attempts[uid].info.key
-        text = UNDONE.format(group=self._group, pod=pod, why=failure.message)
+        text = UNDONE.format(group=self.group, pod=pod, why=failure.message)
         return Failure(reason=REASON_UNSCHEDULABLE, message=text, nominating=None)
 
 

@@ -97,6 +97,10 @@ class BindingCycle:
         self.journal: Journal | None = None
         #: Barriers of members of groups, by UID.
         self._barriers: dict[str, BindingBarrier] = {}
+        #: Those of them that are not open, by the name of the group.
+        self._closed: dict[str, BindingBarrier] = {}
+        #: Barriers that members of groups wait for without being waited for, by UID.
+        self._followed: dict[str, BindingBarrier] = {}
         #: Called with each attempt whose binding cycle has ended.
         self.on_end: Callable[[Attempt], None] | None = None
         #: PreBind work under way, and the message for those whose work a preemptor stopped; by UID.
@@ -121,6 +125,16 @@ class BindingCycle:
 
         barrier = BindingBarrier(group, attempts, self._engine.cache.is_assumed, changed)
         self._barriers.update((attempt.info.uid, barrier) for attempt in attempts)
+        self._closed[group] = barrier
+
+    def follow(self, group: str, attempt: Attempt) -> None:
+        """Bind this one after those that are bound together, if there are any, or not at all.
+
+        Call before it runs. That it fails does not keep the others from being bound.
+        """
+        barrier = self._closed.get(group)
+        if barrier is not None and attempt.info.uid not in self._barriers:
+            self._followed[attempt.info.uid] = barrier
 
     async def run(self, attempt: Attempt) -> None:
         """Run the whole cycle; raises only when cancelled."""
@@ -145,6 +159,8 @@ class BindingCycle:
         finally:
             if self._barriers:
                 self._leave_barrier(attempt)
+            if self._followed:
+                self._followed.pop(attempt.info.uid, None)
             if attempt.info.uid in self.under_way:
                 del self.under_way[attempt.info.uid]
             if self.on_end is not None:
@@ -154,6 +170,8 @@ class BindingCycle:
         barrier = self._barriers.pop(attempt.info.uid, None)
         if barrier is not None:
             barrier.leave(attempt, failure)
+            if barrier.is_open and self._closed.get(barrier.group) is barrier:
+                del self._closed[barrier.group]
 
     async def _after_permit(self, attempt: Attempt) -> None:
         try:
@@ -177,8 +195,8 @@ class BindingCycle:
         self._inbox.submit(partial(self.done, attempt))
         if groups:
             await self._pre_bind_all(attempt, groups)
-        barrier = self._barriers.get(attempt.info.uid)
-        if barrier is not None and (undone := await barrier.arrive(attempt)) is not None:
+        undone = await self._pass_barrier(attempt)
+        if undone is not None:
             return undone
         changed = None if self._recheck is None else self._recheck.begin(self._engine, attempt)
         if changed is not None:
@@ -195,6 +213,15 @@ class BindingCycle:
         if status.skip or isinstance(status.error, PodMovedOnError):
             return SILENT_FAILURE
         return from_status(status)
+
+    async def _pass_barrier(self, attempt: Attempt) -> Failure | None:
+        """Wait for the other members of a group; return why this one must not be bound."""
+        uid = attempt.info.uid
+        barrier = self._barriers.get(uid)
+        if barrier is not None:
+            return await barrier.arrive(attempt)
+        followed = self._followed.get(uid)
+        return None if followed is None else await followed.opened(attempt)
 
     # -- PreBind ---------------------------------------------------------------------------------
 

@@ -103,13 +103,23 @@ class GroupScheduling:
             return []
         placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
         self._binding.bind_together(group.name, placed)
-        # Members beyond the minimum are single pods now, which may preempt others.
+        # Members beyond the minimum are single pods now, which may preempt others. They are bound
+        # after the minimum, but if one of them fails, the minimum is bound all the same.
         rest = [attempt.info for attempt in result.failed]
         for member in result.untried:
             self._take(member)
             rest.append(member)
-        alone = (self._schedule(member) for member in rest)
-        return [*placed, *(attempt for attempt in alone if attempt is not None)]
+        alone = [attempt for each in rest if (attempt := self._schedule(each)) is not None]
+        for attempt in alone:
+            self.follow(attempt)
+        return [*placed, *alone]
+
+    def follow(self, attempt: Attempt) -> None:
+        """Have a member beyond the minimum wait for those that are bound together."""
+        grouping = self._grouping(attempt.info)
+        name = None if grouping is None else grouping.group_name(attempt.info.pod)
+        if name is not None:
+            self._binding.follow(name, attempt)
 
     def _failed(self, result: GroupResult, *, nominated: bool) -> None:
         """Handle the failures; members keep nominations of an earlier plan while `nominated`."""

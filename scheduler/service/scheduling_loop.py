@@ -227,7 +227,7 @@ class SchedulingLoop:
         if group is not None:
             return self._schedule_group(info, group)
         attempt = self.schedule(info)
-        return () if attempt is None else (attempt,)
+        return self._single(attempt)
 
     async def _schedule_next_suspended(self, info: QueuedPodInfo) -> Sequence[Attempt]:
         """Do as `schedule_next`, for a pod whose cycle may be suspended."""
@@ -235,7 +235,14 @@ class SchedulingLoop:
         if group is not None:
             return await self._schedule_group_suspended(info, group)
         attempt = await self.schedule_suspended(info)
-        return () if attempt is None else (attempt,)
+        return self._single(attempt)
+
+    def _single(self, attempt: Attempt | None) -> Sequence[Attempt]:
+        if attempt is None:
+            return ()
+        if self._engine.groups_pods:
+            self._groups.follow(attempt)
+        return (attempt,)
 
     def _schedule_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> Sequence[Attempt]:
         if self._skip(info, info.pod):

@@ -61,6 +61,39 @@ def test_g22_members_on_a_deleted_node_undo_all() -> None:
         cluster.validate()
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["together", "later"])
+def test_g22_members_beyond_the_minimum_are_not_bound_before_it(late: bool) -> None:
+    with GangCluster(3, Waits) as cluster:
+        waits: Waits = cluster.plugin(Waits.name)
+        cluster.add_group(3)
+        cluster.add_members(3, labels={"wait": ""}, priority=5)
+        if late:
+            cluster.tick(1)
+        cluster.add_members(2, name="more")
+        cluster.tick(1)
+        assert not cluster.bound()
+        waits.allow_all()
+        assert len(cluster.bound()) == 5
+        cluster.validate()
+
+
+def test_g22_members_beyond_the_minimum_are_undone_with_it() -> None:
+    with GangCluster(2, Waits) as cluster:
+        waits: Waits = cluster.plugin(Waits.name)
+        cluster.add_group(3)
+        cluster.add_members(3, labels={"wait": ""}, priority=5)
+        cluster.add_members(1, name="more")
+        cluster.tick(1)
+        cluster.world.remove("Pod", "g-pod-0", "default")
+        waits.allow_all()
+        assert not cluster.bound()
+        cluster.validate()
+        cluster.tick(30)
+        waits.allow_all()
+        assert len(cluster.bound()) == 3
+        cluster.validate()
+
+
 def test_g23_a_bind_that_is_refused_is_retried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with GangCluster() as cluster:
         server = type(cluster.world.scheduler.server)

@@ -67,7 +67,8 @@ class Interleavings(RuleBasedStateMachine):
         fails.reservations = fails.bindings = 0
         for group, minimum in MINIMUM.items():
             self.cluster.add_group(minimum, group)
-        for _ in range(60):
+        # A node for each: small pods may be spread over nodes that large ones need whole.
+        for _ in range(sum(len(self.members(group)) for group in MINIMUM)):
             self.add_node()
         # Less than the time after which everything is tried without an event.
         self.passes(120)
