@@ -57,6 +57,9 @@ class PluginThread:
         done: asyncio.Future[T] = loop.create_future()
 
         def settle(result: T | None, error: Exception | None) -> None:
+            # The call has ended, though its thread may take a moment more.
+            if self._thread is thread:
+                self._thread = None
             if done.done():
                 return
             if error is None:
@@ -73,8 +76,8 @@ class PluginThread:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result, raised)
 
-        self._thread = threading.Thread(target=call, name=f"plugin {name}", daemon=True)
-        self._thread.start()
+        self._thread = thread = threading.Thread(target=call, name=f"plugin {name}", daemon=True)
+        thread.start()
         async with asyncio.timeout(seconds):
             return await done
 
