@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from plugins.details import listed
 from plugins.dynamic_resources.allocator import Allocator
 from plugins.dynamic_resources.budget import SearchBudget, SearchTimeoutError
 from plugins.dynamic_resources.claims import allocated_requests, preference_score
@@ -90,6 +91,12 @@ class PodClaims:
 
     def __bool__(self) -> bool:
         return bool(self.named) or self.extra is not None
+
+    def description(self) -> str:
+        """Return the names of the claims without allocation and of the extended resources."""
+        texts = [f"claim {each.metadata.name}" for each in self.open]
+        texts += [f"extended resource {each}" for each in self.resources]
+        return listed(texts, len(texts))
 
 
 class Attempt:

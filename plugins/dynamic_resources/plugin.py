@@ -246,12 +246,20 @@ class DynamicResources:
 
     def _attempt(self, state: CycleState, pod: Pod, claims: PodClaims) -> Attempt:
         monotonic, seconds = self._handle.clock.monotonic, self._filter_timeout
+
+        def check_time() -> None:
+            try:
+                state.check_time()
+            except Exception as error:  # the engine's, which passes with a note
+                error.add_note(f"while it searched devices for {claims.description()}")
+                raise
+
         return Attempt(
             pod,
             claims,
             self._devices,
             self._verdicts,
-            lambda: SearchBudget(monotonic, seconds, state.check_time),
+            lambda: SearchBudget(monotonic, seconds, check_time),
             self._random_uid,
         )
 

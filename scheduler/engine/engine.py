@@ -298,7 +298,7 @@ class Engine:
         overrun = self._overruns.overran(attempt.pod, self._clock.monotonic())
         self._metrics.cycle_over_budget(attempt.framework.profile_name, GIVEN_UP)
         following = overrun.factor * self._budget.seconds
-        return failure.budget_exceeded(error.used, error.limit, overrun.pause, following)
+        return failure.budget_exceeded(error, overrun.pause, following)
 
     def _measure(self, attempt: Attempt, limit: float) -> None:
         """Measure the cycle after the choice of a node, or after PostFilter."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.framework import (
     CLEAR_NOMINATION,
@@ -24,10 +25,10 @@ REASON_SCHEDULER_ERROR = "SchedulerError"
 NODE_CHANGED = "node {node} changed before the pod was bound to it and fits no longer: {why}"
 
 CYCLE_BUDGET_EXCEEDED = (
-    "scheduling cycle given up after {used:.2f}s of CPU time; it may use {limit:g}s "
+    "scheduling cycle given up after {used:.2f}s of CPU time{during}; it may use {limit:g}s "
     "(kubestow.cycleTimeBudget). No pod of this template is tried for {pause:g}s, then one with "
-    "{next:g}s. Reduce affinity terms, spread constraints or resource names of the pod, or raise "
-    "the budget if cycles of ordinary pods are slow too"
+    "{next:g}s. Reduce affinity terms, spread constraints, resource claims or resource names of "
+    "the pod, or raise the budget if cycles of ordinary pods are slow too"
 )
 SET_ASIDE = (
     "not tried: a pod of the same template and namespace used up the CPU time of a scheduling "
@@ -149,10 +150,18 @@ def node_changed(node_name: str, status: Status) -> Failure:
     )
 
 
-def budget_exceeded(used: float, limit: float, pause: float, following: float) -> Failure:
-    """Build the failure of a cycle over budget; the next one may use `following` seconds."""
-    text = CYCLE_BUDGET_EXCEEDED.format(used=used, limit=limit, pause=pause, next=following)
-    return Failure(REASON_SCHEDULER_ERROR, text, CLEAR_NOMINATION, rejected=False, pause=pause)
+def budget_exceeded(error: CycleBudgetError, pause: float, following: float) -> Failure:
+    """Build the failure of a cycle over budget; the next one may use `following` seconds.
+
+    The notes of the error tell what a plugin was doing, see `CycleState.check_time`.
+    """
+    during = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    text = CYCLE_BUDGET_EXCEEDED.format(
+        used=error.used, during=during, limit=error.limit, pause=pause, next=following
+    )
+    return Failure(
+        REASON_SCHEDULER_ERROR, _bounded(text), CLEAR_NOMINATION, rejected=False, pause=pause
+    )
 
 
 def set_aside(pause: float) -> Failure:

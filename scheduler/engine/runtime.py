@@ -450,6 +450,8 @@ def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Sta
     """
     try:
         status = status_or_none(plugin.filter(state, pod, node))
+    except CycleBudgetError:
+        raise
     except FAULTS as error:
         raise FILTER.failed(plugin.name, error, error) from error
     if status is None or status.success:

@@ -54,7 +54,8 @@ class CycleState(msgspec.Struct, eq=False):
     #: Plugins that rejected nodes even without the victims, after a preemption without result.
     preemption_rejectors: frozenset[str] = frozenset()
     #: Raises when the cycle has used its time up. A plugin whose work for one pod may be long calls
-    #: it now and then, and lets the exception pass.
+    #: it now and then, and lets the exception pass; it may add a note to it that tells what it was
+    #: doing, as "while it searched ...".
     check_time: Callable[[], None] = _unlimited
     _failure_notes: tuple[tuple[str, str], ...] = ()
     _counted_by: str | None = None

@@ -49,8 +49,9 @@ def test_a_search_ends_with_the_time_of_its_cycle() -> None:
     state, table, subject = CycleState(), world.cluster.table, world.pod("c")
     state.check_time = check_time
     assert world.plugin.pre_filter(state, subject, table) is None
-    with pytest.raises(CycleEndedError):
+    with pytest.raises(CycleEndedError) as raised:
         world.plugin.filter_rows(state, subject, table, table.rows)
+    assert raised.value.__notes__ == ["while it searched devices for claim c"]
     assert world.devices.selectors.evaluations == 0
     # What was found out is kept, and the next attempt is not confused by it.
     state.check_time = lambda: None

@@ -1,0 +1,36 @@
+"""Plugins that call `check_time` end with the time of their cycle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.framework import CycleState
+from tests.unit.engine.harness import World, plugin
+
+SECONDS = 0.5
+
+
+def searching(world: list[World]) -> type[Any]:
+    """Return a plugin whose Filter takes a tenth of a second for each of a thousand steps."""
+
+    def search(state: CycleState, *_: Any) -> None:
+        for _step in range(1000):
+            world[0].clock.time += 0.1
+            try:
+                state.check_time()
+            except Exception as error:
+                error.add_note("while it searched steps")
+                raise
+
+    return plugin("Searching", filter=search)
+
+
+def test_the_failure_of_a_cycle_tells_what_a_plugin_was_doing() -> None:
+    known: list[World] = []
+    world = World(searching(known), cycle_seconds=SECONDS)
+    known.append(world)
+    world.nodes("n1")
+    failed = world.attempt().failure
+    assert failed is not None
+    assert "s of CPU time, while it searched steps; it may use 0.5s" in failed.message
+    assert "resource claims" in failed.message
