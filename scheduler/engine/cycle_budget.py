@@ -78,6 +78,10 @@ class CycleBudget:
         #: Whether a cycle is under way and not suspended.
         self.running = False
 
+    def separate(self) -> CycleBudget:
+        """Return a budget with the same clocks for work that is no cycle."""
+        return CycleBudget(self._monotonic, self.seconds, self._cpu, self._collections)
+
     def begin(self, now: float, limit: float) -> None:
         """Begin a cycle that may use `limit` seconds; `now` is monotonic."""
         self._limit = limit

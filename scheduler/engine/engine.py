@@ -27,7 +27,7 @@ from scheduler.engine.metrics import (
     NoMetrics,
     PointTimer,
 )
-from scheduler.engine.overruns import Overruns
+from scheduler.engine.overruns import MAX_BUDGET_FACTOR, Overruns
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.recheck import filter_assumed, filter_changed_node
 from scheduler.engine.repetition import Repetition
@@ -165,13 +165,22 @@ class Engine:
         )
 
     @contextmanager
-    def trial_budget(self, seconds: float) -> Iterator[None]:
-        """Limit the CPU time of a decision of a trial, between cycles."""
+    def trial_budget(self, seconds: float) -> Iterator[Callable[[], None]]:
+        """Limit the CPU time of a decision of a trial, between cycles; yields `check_time`."""
         self._budget.begin(self._clock.monotonic(), seconds)
         try:
-            yield
+            yield self._budget.check
         finally:
             self._budget.end()
+
+    def explanation_check(self) -> Callable[[], None]:
+        """Return `check_time` for an explanation, which may use what the last cycle of a pod may.
+
+        Its budget is separate, since a cycle may be suspended meanwhile.
+        """
+        budget = self._budget.separate()
+        budget.begin(self._clock.monotonic(), MAX_BUDGET_FACTOR * budget.seconds)
+        return budget.check
 
     # -- attempts --------------------------------------------------------------------------------
 

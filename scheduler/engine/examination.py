@@ -10,7 +10,7 @@ It costs one pass over all nodes without reuse, on the owner's loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -74,6 +74,14 @@ class Place:
     rank: int = 0
 
 
+def new_state(now: float, check_time: Callable[[], None] | None) -> CycleState:
+    """Return the state for an examination whose plugins keep to the time of `check_time`."""
+    state = CycleState(now)
+    if check_time is not None:
+        state.check_time = check_time
+    return state
+
+
 def examine_for(  # noqa: PLR0913 - those of `examine`, and one
     framework: Framework,
     table: NodeTable,
@@ -85,12 +93,13 @@ def examine_for(  # noqa: PLR0913 - those of `examine`, and one
     examples: int,
     nodes_to_find: int | None = None,
     node: str = "",
+    check_time: Callable[[], None] | None = None,
 ) -> tuple[Examination, Place]:
     """Return what `examine` does, and the place of one node."""
     explanations = framework.explain(pod)
     if not table.node_count:
         return Examination(0, 0, notes=(NO_NODES,), explanations=explanations), Place()
-    state = CycleState(now)
+    state = new_state(now, check_time)
     found, ranking, error = _Outcome(), _Ranking(), None
     try:
         found = _CompleteSearch(framework, table, nominator).examine(state, pod, examples)

@@ -167,6 +167,7 @@ class Explainer:
             top=asked.top,
             examples=asked.examples,
             nodes_to_find=engine.algorithms[profile].search.nodes_to_find,
+            check_time=engine.explanation_check(),
         )
 
     def _ours(self, pod: Pod) -> bool:

@@ -6,7 +6,7 @@ in numbers. As with `examination`, nothing that a cycle uses is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import status_reasons
 from scheduler.engine.errors import AttemptError
-from scheduler.engine.examination import examine_for
+from scheduler.engine.examination import examine_for, new_state
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework, call_filter
@@ -37,6 +37,7 @@ def examine_with(  # noqa: PLR0913 - those of `examine`, and one
     top: int,
     examples: int,
     nodes_to_find: int | None = None,
+    check_time: Callable[[], None] | None = None,
 ) -> tuple[Examination, NodeReport | None]:
     """Return the examination of all nodes, see `examine`, and the report about `node` if given.
 
@@ -56,10 +57,11 @@ def examine_with(  # noqa: PLR0913 - those of `examine`, and one
         examples=examples,
         nodes_to_find=nodes_to_find,
         node=node,
+        check_time=check_time,
     )
     if row is None:
         return nodes, None
-    checks = tuple(_checks(framework, table, pod, row, now))
+    checks = tuple(_checks(framework, table, pod, row, new_state(now, check_time)))
     report = NodeReport(
         node=node,
         fits=place.rank > 0 or all(each.status == PASSED for each in checks),
@@ -73,10 +75,10 @@ def examine_with(  # noqa: PLR0913 - those of `examine`, and one
 
 
 def _checks(
-    framework: Framework, table: NodeTable, pod: Pod, row: int, now: float
+    framework: Framework, table: NodeTable, pod: Pod, row: int, state: CycleState
 ) -> Iterator[NodeCheck]:
     """Yield the result of each Filter plugin that does not skip the pod."""
-    state, details, rows = CycleState(now), RejectionDetails(framework, table), np.array([row])
+    details, rows = RejectionDetails(framework, table), np.array([row])
 
     def check(plugin: str, status: Status) -> NodeCheck:
         detail = details.of(state, pod, status, rows)

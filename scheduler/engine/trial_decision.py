@@ -99,7 +99,7 @@ class TrialDecisions:
         state = CycleState(now, granted=granted)
         # Its plugins would evict; `_victims` calls their dry form instead.
         state.skip_post_filter = True
-        with self._engine.trial_budget(seconds):
+        with self._engine.trial_budget(seconds) as state.check_time:
             try:
                 algorithm = self._algorithm(pod.spec.scheduler_name)
                 outcome = run_synchronously(algorithm.schedule(state, pod))

@@ -1,10 +1,13 @@
-"""Plugins that call `check_time` end with the time of their cycle."""
+"""Plugins that call `check_time` end with the time of a cycle, a trial or an explanation."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from scheduler.engine import TrialDecisions
+from scheduler.engine.overruns import MAX_BUDGET_FACTOR
 from scheduler.framework import CycleState
+from tests.unit.engine.explaining import ExplainedWorld
 from tests.unit.engine.harness import World, plugin
 
 SECONDS = 0.5
@@ -34,3 +37,26 @@ def test_the_failure_of_a_cycle_tells_what_a_plugin_was_doing() -> None:
     assert failed is not None
     assert "s of CPU time, while it searched steps; it may use 0.5s" in failed.message
     assert "resource claims" in failed.message
+
+
+def test_a_trial_ends_within_a_plugin() -> None:
+    known: list[World] = []
+    world = World(searching(known))
+    known.append(world)
+    world.nodes("n1")
+    before = world.clock.time
+    decision = TrialDecisions(world.engine).decide(world.pod(), 0.0, seconds=2.0)
+    assert decision.cut
+    assert world.clock.time - before < 3.0
+
+
+def test_an_explanation_ends_within_a_plugin() -> None:
+    known: list[World] = []
+    world = ExplainedWorld(searching(known), cycle_seconds=SECONDS)
+    known.append(world)
+    world.nodes("n1")
+    world.pending()
+    before = world.clock.time
+    explained = world.explain()
+    assert "an attempt now would end with an error: the scheduling cycle used" in explained.summary
+    assert world.clock.time - before < MAX_BUDGET_FACTOR * SECONDS + 1.0
