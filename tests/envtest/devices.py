@@ -164,6 +164,21 @@ class Devices:
         held = Counter(each for devices in self.allocated().values() for each in devices)
         return sorted(each for each, count in held.items() if count > 1)
 
+    def used_twice(self) -> list[str]:
+        """Return devices that claims of more than one bound pod hold.
+
+        Two schedulers may allocate one device at the same time. One of them gives it back then,
+        before it binds the pod.
+        """
+        bound = set(self.work.bound())
+        held = Counter(
+            f"{each['pool']}/{each['device']}"
+            for claim in self.claims().values()
+            if not bound.isdisjoint(consumers(claim))
+            for each in results(claim)
+        )
+        return sorted(each for each, count in held.items() if count > 1)
+
     def until_free(self) -> None:
         """Wait until no claim holds a device or a finalizer."""
 

@@ -93,13 +93,18 @@ def finish_all(devices: Devices) -> None:
 
 @KINDS
 def test_two_schedulers_sell_nothing_twice(
-    control_plane: ControlPlane, devices: Devices, publish: Publish
+    control_plane: ControlPlane,
+    devices: Devices,
+    publish: Publish,
+    request: pytest.FixtureRequest,
 ) -> None:
     other = {**FAST, "profiles": [{"schedulerName": OTHER}]}
     processes = [
         start_kubestow(control_plane, FAST, name="kubestow-shares-one"),
         start_kubestow(control_plane, other, name="kubestow-shares-two"),
     ]
+    for process in processes:
+        request.addfinalizer(process.stop)
     node = f"{devices.work.namespace}-node"
     devices.work.node(node, cpu="64")
     publish(devices, node)
