@@ -21,10 +21,12 @@ from tests.envtest.devices import (
     consumers,
     devices_of,
 )
-from tests.envtest.workload import until
+from tests.envtest.workload import Json, until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
 
+SLICES: Final = 79
+"""Of 128 devices each, the most that a slice may have: 10,112 on one node."""
 CONFIG: Final = {
     "clientConnection": {"qps": 1000, "burst": 1000},
     "podMaxBackoffSeconds": 2,
@@ -88,6 +90,31 @@ def all_are_free(devices: Devices, count: int) -> None:
     assert len(devices.allocated()["every-device"]) == count
     devices.work.delete_pod("last")
     devices.until_free()
+
+
+def test_ten_thousand_devices_on_a_node(devices: Devices, node: str) -> None:
+    """A constraint contradicts any two of them, and a claim may not have all of them."""
+    for number in range(SLICES):
+        listed = [
+            {"name": f"d-{each}", "attributes": {"serial": {"int": each}}}
+            for each in range(128 * number, 128 * (number + 1))
+        ]
+        devices.publish_slice(node, listed, of=SLICES, number=number)
+    equal: Json = {"requests": [], "matchAttribute": f"{devices.driver}/serial"}
+    for name in ("first", "second"):
+        devices.claim(f"equal-{name}", 2, constraints=[equal])
+        devices.work.pod(name, cpu="1m", resourceClaims=by_name(f"equal-{name}"))
+    devices.claim("everything", allocationMode="All")
+    devices.work.pod("greedy", cpu="1m", resourceClaims=by_name("everything"))
+    until_reason(devices, "first", "scheduling cycle given up after")
+    until_reason(devices, "greedy", "exceeds the claim limit of 32")
+    others_are_scheduled(devices, "a", "b")
+    devices.claim("many", 32)
+    devices.work.pod("modest", cpu="1m", resourceClaims=by_name("many"))
+    devices.work.until_bound("modest")
+    assert len(devices.allocated()["many"]) == 32
+    assert {"first", "second", "greedy"}.isdisjoint(devices.work.bound())
+    all_are_free(devices, 32)
 
 
 def test_a_pool_that_stays_incomplete_and_counters_that_contradict(
