@@ -9,7 +9,6 @@ collected meanwhile: whether one more full collection falls into a run would dec
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 from typing import Final
@@ -17,7 +16,7 @@ from typing import Final
 import click
 
 from benchmarks.engine_world import EngineWorld
-from benchmarks.remembering import VALGRIND, instructions
+from benchmarks.remembering import VALGRIND, environment, instructions
 from scheduler.framework import plugin_names
 
 BAR: Final = 0.01
@@ -37,8 +36,8 @@ def _counted(nodes: int, count: int, *, devices: bool) -> int:
     command = [*VALGRIND, sys.executable, "-m", "benchmarks.device_cost"]
     command += ["--run", "with" if devices else "without"]
     command += ["--nodes", str(nodes), "--pods", str(count)]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    variables = environment()
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
     return instructions(done.stderr)
 
 

@@ -145,7 +145,7 @@ def instructions(text: str) -> int:
 def _of_engine(kind: str, nodes: int, count: int) -> int:
     command = [*VALGRIND, sys.executable, "-m", "benchmarks.remembering", "--run", kind]
     command += ["--nodes", str(nodes), "--pods", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     return instructions(done.stderr)
 
 
@@ -155,8 +155,10 @@ def _of_service(nodes: int, count: int) -> int:
         return instructions(asyncio.run(service_run(command, nodes, count, Path(folder))))
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONHASHSEED": "0"}
+def environment() -> dict[str, str]:
+    """Return variables with which equal runs take equally many instructions."""
+    # Idle threads of BLAS would be counted as well.
+    return {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
