@@ -5,9 +5,10 @@ inside of them. What is left is the overhead of the framework. Cycles are measur
 the median of many pairs counts, so that other work of the machine hardly shows. The few
 microseconds within a method are wall time: reading the CPU time takes 2 of them.
 
-Where the scores of all nodes change, somebody has to check their range, add them up and search for
-the highest. That is array time of the plugin as well: it is measured beside the cycles, on arrays
-of the same length.
+Without reuse rules somebody has to look at all results for each pod: to count the nodes that are
+rejected, and to compare the scores with the last ones, or where all change to check their range,
+add them up and search for the highest. That is array time of the plugin as well: it is measured
+beside the cycles, on arrays of the same length.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def overhead(plugin: type[MeasuredPlugin], nodes: int, pairs: int) -> Overhead:
     """Measure cycles with and without a plugin, alternately."""
     plain, extended = EngineWorld(nodes), EngineWorld(nodes, plugin=plugin)
     differences, own, calls = [], [], []
-    unavoidable = _evaluation(nodes) if plugin is Changing else _nothing
+    look = _WITHOUT_REUSE.get(plugin)
+    unavoidable: Callable[[], float] = float if look is None else look(nodes)
     for number in range(pairs + WARM_UP):
         without = _seconds(plain)
         plugin.spent, plugin.calls = 0.0, 0
@@ -89,26 +91,47 @@ def overhead(plugin: type[MeasuredPlugin], nodes: int, pairs: int) -> Overhead:
     )
 
 
-def _nothing() -> float:
-    return 0.0
+def _comparison(nodes: int) -> Callable[[], float]:
+    """Return a function that counts codes and compares scores, and returns its seconds."""
+    rows = np.arange(nodes)
+    known = rows & 31
+
+    def compare() -> float:
+        codes, scores = (rows < 0).astype(np.int32), rows & 31
+        began = timer()
+        rejected = np.count_nonzero(codes)
+        places = (scores != known).nonzero()[0]
+        seconds = timer() - began
+        assert rejected == len(places) == 0
+        return seconds
+
+    return compare
 
 
 def _evaluation(nodes: int) -> Callable[[], float]:
-    """Return a function that evaluates new scores of all nodes, and returns its seconds."""
+    """Return a function that evaluates new results of all nodes, and returns its seconds."""
     rows = np.arange(nodes)
     others = rows % 100 + 100
 
     def evaluate() -> float:
-        scores = rows & 31
+        codes, scores = (rows < 0).astype(np.int32), rows & 31
         began = timer()
+        rejected = np.count_nonzero(codes)
         lowest, highest = scores.item(scores.argmin()), scores.item(scores.argmax())
         totals = others + scores
         ties = (totals == totals.item(totals.argmax())).nonzero()[0]
         seconds = timer() - began
+        assert rejected == 0
         assert lowest < highest < highest + len(ties)
         return seconds
 
     return evaluate
+
+
+_WITHOUT_REUSE: Final[dict[type[MeasuredPlugin], Callable[[int], Callable[[], float]]]] = {
+    Columnar: _comparison,
+    Changing: _evaluation,
+}
 
 
 def _seconds(world: EngineWorld) -> float:
