@@ -108,7 +108,7 @@ async def test_a51_triggered_after_it_becomes_true_and_an_older_event_is_ignored
 async def test_a53_a_promise_that_is_not_kept_in_time_becomes_false(
     cluster: EmbeddedCluster,
 ) -> None:
-    async with bridging(cluster, provisioningDeadline="300ms"):
+    async with bridging(cluster, provisioningDeadline="2s"):
         made = cluster.create(waiting_pod())
         emit(cluster, event(made, "TriggeredScaleUp", TRIGGERED))
         await until(lambda: shown(cluster) == ("True", "TriggeredScaleUp"))
