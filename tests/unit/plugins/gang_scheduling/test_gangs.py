@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from scheduler.api.pod import Pod, PodStatus
-from scheduler.engine import GroupCycle
 from scheduler.framework import Code, CycleState, Handle, NoArgs, NodeInfo, Status
 from scheduler.testing import node
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
 HOST = "kubernetes.io/hostname"
-
-
-@pytest.fixture
-def cluster() -> Iterator[GangCluster]:
-    with GangCluster() as found:
-        yield found
-        found.validate()
-
-
-@pytest.fixture
-def cycles(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each cycle of a group scheduled it."""
-    results: list[bool] = []
-    run = GroupCycle.run
-
-    async def counted(cycle: GroupCycle) -> Any:
-        result = await run(cycle)
-        results.append(result.outcome.scheduled)
-        return result
-
-    monkeypatch.setattr(GroupCycle, "run", counted)
-    return results
 
 
 # -- gate and quorum -----------------------------------------------------------------------------
