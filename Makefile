@@ -187,9 +187,10 @@ paper: $(STAMP) ## Repeat the experiments of the FGD paper with the traces in th
 	@$(BIN)/python -m benchmarks.paper "$(TRACES)" \
 	  $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(POLICIES),--policies "$(POLICIES)")
 
+# `make fuzz SEED=1` mutates the same way each time; without it every run tries other inputs.
 .PHONY: fuzz
 fuzz: $(STAMP) ## Fuzz what reads bytes of others, for SECONDS together; finds go to build/fuzz
-	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzzing --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 CONTENDERS := --contender kubestow --contender kube-scheduler \
   --contender "kube-scheduler, batching off" --contender "kube-scheduler, all nodes"

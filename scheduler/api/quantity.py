@@ -26,6 +26,9 @@ _NANO_PER_MILLI: Final = 1_000_000
 
 _MAX_TEXT: Final = 512
 _MAX_EXPONENT: Final = 512
+_MAX_WHOLE_DIGITS: Final = _MAX_TEXT - len("-.e-9") - 9
+"""Most digits of whole units, so that the canonical text, in nano-units at worst, can be parsed."""
+_TOO_LARGE: Final = NANO * 10**_MAX_WHOLE_DIGITS
 _CACHE_SIZE: Final = 1 << 15
 
 _SYNTAX: Final = re.compile(
@@ -151,6 +154,8 @@ def parse(text: RawQuantity) -> Quantity:
         nano, form, simple = _read_binary(digits, whole, fraction, suffix)
     else:
         nano, form, simple = _read_decimal(text, digits, whole, fraction, suffix)
+    if nano >= _TOO_LARGE:
+        raise QuantityError(text, f"it is 1e{_MAX_WHOLE_DIGITS} or more")
     if sign == "-":
         nano, digits = -nano, -digits
     # Upstream prints some spellings back unchanged: those it holds in its compact form, with a

@@ -31,12 +31,12 @@ class Outcome(NamedTuple):
     failed: bool
 
 
-def _fuzz(target: str, seconds: int, console: Console) -> Outcome:
+def _fuzz(target: str, seconds: int, seed: int, console: Console) -> Outcome:
     found = FOUND / target
     found.mkdir(parents=True, exist_ok=True)
     command = [
         sys.executable, "-m", "tests.fuzzing.run", target, str(found), str(CORPUS / target),
-        f"-max_total_time={seconds}", f"-timeout={INPUT_TIMEOUT_SECONDS}",
+        f"-max_total_time={seconds}", f"-seed={seed}", f"-timeout={INPUT_TIMEOUT_SECONDS}",
         f"-rss_limit_mb={MEMORY_LIMIT_MEGABYTES}", f"-max_len={MAX_INPUT_BYTES}",
         f"-artifact_prefix={FOUND}/{target}-", "-print_final_stats=1",
     ]  # fmt: skip
@@ -67,6 +67,9 @@ def main() -> int:
         "--seconds", type=int, default=60, help="for all targets together (default: 60)"
     )
     parser.add_argument(
+        "--seed", type=int, default=0, help="of the mutations (default: 0, another one each time)"
+    )
+    parser.add_argument(
         "--target", choices=names, action="append", help="only this one; may be repeated"
     )
     arguments = parser.parse_args()
@@ -78,7 +81,7 @@ def main() -> int:
         return 0
     chosen = arguments.target or names
     share = max(1, arguments.seconds // len(chosen))
-    outcomes = [_fuzz(name, share, console) for name in chosen]
+    outcomes = [_fuzz(name, share, arguments.seed, console) for name in chosen]
     table = Table("target", "executions", "edges covered", "new inputs", "fault", title="Fuzzing")
     for each in outcomes:
         fault = "yes" if each.failed else "no"

@@ -161,6 +161,18 @@ def test_a_short_text_cannot_make_a_huge_number(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("text", ["1e497", "9" * 498, "-" + "9" * 498 + ".1", "1" * 490 + "e-5"])
+def test_the_canonical_text_of_a_large_amount_can_be_parsed(text: str) -> None:
+    amount = parse(text)
+    assert parse(amount.canonical()) == amount
+
+
+@pytest.mark.parametrize("text", ["100e511", "1e498", "1" + "0" * 498, "-1e498"])
+def test_an_amount_whose_canonical_text_is_too_long_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError, match="or more"):
+        parse(text)
+
+
 def test_an_exponent_far_below_nano_still_rounds_up_to_one_nano() -> None:
     assert parse("1e-999999999").nano == 1
     assert parse("0e-999999999").nano == 0
