@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
+from plugins.gang_scheduling.ended import LOOK_AGAIN_SECONDS, EndedMembers
 from plugins.gang_scheduling.messages import (
     CONFLICT,
     GROUP_CONFLICT,
@@ -47,9 +48,6 @@ from scheduler.groups import (
     key_of,
 )
 
-SUCCEEDED: Final = "Succeeded"
-FAILED: Final = "Failed"
-
 RENEW_SECONDS: Final = 1.0
 """Time after which the texts of held members are renewed, for a thousand members or fewer."""
 
@@ -82,8 +80,6 @@ class Gangs:
         #: When the members of a group are looked at again, and when it is tried below its minimum.
         self._renew: dict[GroupKey, float] = {}
         self._resume: dict[GroupKey, float] = {}
-        #: Names and UIDs of members that ended by themselves, as many as may count.
-        self._ended: dict[GroupKey, list[tuple[str, str]]] = {}
         self._next_due: float | None = None
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod_changed)
@@ -92,6 +88,9 @@ class Gangs:
         subscriptions.on_time(self)
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing)
         subscriptions.on_time(self.statuses)
+        self.ended = EndedMembers(
+            handle, self.groups, changed=self._changed, failed=self.statuses.member_failed
+        )
 
     # -- PreEnqueue ------------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ class Gangs:
                 groups.forget(pod.uid)
                 self.statuses.member_left(before.key, pod.uid)
                 if pod.spec.node_name and not pod.terminating:
-                    self._note_end(before, pod)
+                    self.ended.note(before, pod)
                 self._left(before, pod.uid)
             return
         if before is None and group_of(new) is None:
@@ -166,31 +165,6 @@ class Gangs:
             # What a member asks for has changed; the group may wait for no event of its plugins.
             self._try_again(group)
 
-    def _note_end(self, group: Group, pod: Pod) -> None:
-        """Remember a member that ended by itself: if others wait one day, it is looked up."""
-        ended = self._ended.setdefault(group.key, [])
-        minimum = 0 if group.terms is None else group.terms.minimum
-        if len(ended) < minimum:
-            ended.append((pod.metadata.name, pod.uid))
-
-    async def _count_successes(self, key: GroupKey, ended: list[tuple[str, str]]) -> None:
-        """Count the members that ended well.
-
-        A pod that ends leaves the watch, which shows its state before that; so it is read once.
-        """
-        for name, uid in ended:
-            pod = await self._handle.api.get("pods", name, key.namespace)
-            group = self.groups.get(key)
-            if group is None:
-                return
-            if pod is None or pod.metadata.uid != uid:
-                continue
-            if pod.status.phase == SUCCEEDED:
-                group.succeed()
-                self._changed(group)
-            elif pod.status.phase == FAILED:
-                self.statuses.member_failed(key)
-
     def _left(self, group: Group, uid: str) -> None:
         """Handle that a pod is no member of a group any more."""
         held = self._held.get(group.key)
@@ -208,10 +182,8 @@ class Gangs:
             known = self.groups.get(key_of(new))
             before = None if known is None else known.terms
             group = self.groups.set_object(new, resource)
-            if before is None and isinstance(new, PodGroup):
-                # Members that ended before this process began are in no list.
-                for _ in range(min(new.status.succeeded, new.spec.min_member)):
-                    group.succeed()
+            if before is None:
+                self.ended.saw_object(group, new)
             self.statuses.saw_object(group.key, new)
             self._report_faults(group, before)
             if group.terms != before:
@@ -263,7 +235,7 @@ class Gangs:
         held = self._held.get(key) or {}
         self.statuses.touch(key)
         if self.statuses.counts_ends(key):
-            self._look_up_ended(key)
+            self.ended.look_up(key)
         if group.ready:
             self._resume.pop(key, None)
             if held:
@@ -278,13 +250,7 @@ class Gangs:
         if group.short_after_start:
             self._resume.pop(key, None)
             self._plan(self._resume, key, REPLACEMENT_SECONDS)
-            self._look_up_ended(key)
-
-    def _look_up_ended(self, key: GroupKey) -> None:
-        ended = self._ended.pop(key, None)
-        if ended:
-            look_up = self._count_successes(key, ended)
-            self._handle.run_in_background(look_up, f"ended members of {key}")
+            self.ended.look_up(key)
 
     def _try_again(self, group: Group) -> None:
         """Have a group tried that failed: one member brings the others with it."""
@@ -293,8 +259,9 @@ class Gangs:
             self._handle.wake([first], self._plugin)
 
     def _forget(self, key: GroupKey) -> None:
-        for each in (self._held, self.failed, self._renew, self._resume, self._ended):
+        for each in (self._held, self.failed, self._renew, self._resume):
             each.pop(key, None)
+        self.ended.forget(key)
         self._noticed.discard(key)
         self.statuses.forget(key)
 
@@ -325,6 +292,8 @@ class Gangs:
             held = self._held.get(key)
             if held:
                 self._handle.recheck(list(held))
+                if self.ended.look_up_earlier(key):
+                    self._plan(self._renew, key, LOOK_AGAIN_SECONDS)
         deadlines = [*self._renew.values(), *self._resume.values()]
         self._next_due = min(deadlines, default=None)
 

@@ -190,17 +190,29 @@ class ApiClient:
                 if not self._page_sizes.too_large(path, size):
                     raise
 
-    async def list(self, resource: Resource[T], namespace: str = "") -> list[T]:
-        """Read all objects, page by page. For objects that should be followed use a `Reflector`."""
+    async def list(
+        self,
+        resource: Resource[T],
+        namespace: str = "",
+        *,
+        field_selector: str = "",
+        limit: int | None = None,
+    ) -> list[T]:
+        """Read all objects, or the first `limit`, page by page.
+
+        For objects that should be followed use a `Reflector`.
+        """
         items: list[T] = []
         token = ""
         while True:
-            page = await self.list_page(resource, namespace, continue_token=token)
+            page = await self.list_page(
+                resource, namespace, field_selector=field_selector, continue_token=token
+            )
             path = resource.collection_path(namespace)
             items += [_decoded(resource, "GET", path, raw) for raw in page.items or ()]
             token = page.metadata.continue_token
-            if not token:
-                return items
+            if not token or (limit is not None and len(items) >= limit):
+                return items[:limit]
 
     async def create(self, resource: Resource[T], body: Body, namespace: str = "") -> T:
         """Create an object from a mapping or ready JSON."""

@@ -64,6 +64,13 @@ class ApiWriter(Protocol):
         """
         ...
 
+    async def list(self, plural: str, namespace: str, *, field_selector: str, limit: int) -> Any:
+        """Return at most `limit` objects of a namespace that the field selector matches.
+
+        For objects that no watch shows, such as pods that have ended. Errors as `patch`.
+        """
+        ...
+
     async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:
         """Create an object, without apiVersion and kind in `body`; return it as it was stored.
 

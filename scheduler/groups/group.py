@@ -11,11 +11,11 @@ with those that it has (`resume`): a late start is better than a silent deadlock
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from scheduler.groups.members import MemberEvent, MemberState, next_state
-from scheduler.groups.terms import GroupKey, GroupTerms
+from scheduler.groups.terms import MAX_MEMBERS, GroupKey, GroupTerms
 
 
 class Counts(NamedTuple):
@@ -47,8 +47,9 @@ class Group:
         #: Scheduler names of own members without a node to their number.
         self._profiles: dict[str, int] = {}
         self._profile_of: dict[str, str] = {}
-        #: Members that ended well.
-        self._succeeded = 0
+        #: UIDs of members that ended well, and the number of those of which no UID is known.
+        self._succeeded: set[str] = set()
+        self._succeeded_earlier = 0
         #: Whether any member ever had a node.
         self.started = False
         #: Whether a started group goes on below its minimum.
@@ -62,7 +63,9 @@ class Group:
         Members stay. What was reached under an object with another UID does not count.
         """
         if terms is not None and self.terms is not None and terms.uid != self.terms.uid:
-            self._succeeded, self.started, self.resumed = 0, False, False
+            self._succeeded.clear()
+            self._succeeded_earlier = 0
+            self.started = self.resumed = False
         if terms is not None and self._by_state[MemberState.BOUND]:
             self.started = True
         self.terms = terms
@@ -95,9 +98,25 @@ class Group:
         self.resumed = False
         return True
 
-    def succeed(self) -> None:
-        """Count a member that ended well, and whose pod is gone."""
-        self._succeeded += 1
+    def succeed(self, uid: str) -> None:
+        """Count a member that ended well; once, however often it is reported."""
+        if len(self._succeeded) < MAX_MEMBERS:
+            self._succeeded.add(uid)
+
+    def succeeded_earlier(self, count: int) -> None:
+        """Count members that ended well, and whose UIDs are not known."""
+        self._succeeded_earlier = count
+
+    def name_succeeded(self, uids: Iterable[str]) -> None:
+        """Count members that ended well; those that were counted without a UID are among them."""
+        found = set(uids) - self._succeeded
+        self._succeeded_earlier = max(self._succeeded_earlier - len(found), 0)
+        for uid in found:
+            self.succeed(uid)
+
+    def start(self) -> None:
+        """Take note that members had nodes once, which are gone by now."""
+        self.started = True
 
     def resume(self) -> None:
         """Let a started group go on with the members it has, until one comes or goes."""
@@ -141,7 +160,7 @@ class Group:
     def succeeded(self) -> int:
         """Members that ended well, up to the minimum: more would say nothing."""
         limit = 0 if self.terms is None else self.terms.minimum
-        return min(self._succeeded, limit)
+        return min(len(self._succeeded) + self._succeeded_earlier, limit)
 
     @property
     def counts(self) -> Counts:

@@ -98,6 +98,13 @@ class ServiceApiWriter:
                 return None
             raise
 
+    async def list(self, plural: str, namespace: str, *, field_selector: str, limit: int) -> Any:
+        """Return at most `limit` objects of a namespace that the field selector matches."""
+        resource = resource_of(plural)
+        return await self._client.list(
+            resource, namespace, field_selector=field_selector, limit=limit
+        )
+
     async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:
         """Create an object; return it as it was stored."""
         resource = resource_of(plural)

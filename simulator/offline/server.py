@@ -174,6 +174,10 @@ class OfflineServer:
             raise _not_found("GET", resource, name, namespace)
         return found
 
+    async def list(self, *_: Any, **__: Any) -> list[Any]:
+        """Return nothing: the scheduler lists finished pods only, which a world does not have."""
+        return []
+
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str = "", *, uid: str = "", **_: Any
     ) -> None:

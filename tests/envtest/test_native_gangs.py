@@ -141,6 +141,29 @@ def test_g39_a_recreated_group_has_new_terms_at_once(plane: ControlPlane) -> Non
         until(lambda: len(work.bound()) == 2, "two of them are bound")
 
 
+def test_g7_members_that_succeeded_before_a_restart_count(plane: ControlPlane) -> None:
+    # Without a status nothing tells the next process that the gang has started before.
+    silent = {"name": "GangScheduling", "args": {"writeStatus": False}}
+    profile = {"schedulerName": "kubestow", "plugins": ENABLED, "pluginConfig": [silent]}
+    with Workload(plane, "native-ended") as work:
+        work.node("native-0", cpu="4")
+        add_group(work, "g", 4)
+        add_members(work, "g", 4)
+        first = start_kubestow(plane, {"profiles": [profile]}, name="kubestow-native-1")
+        until(lambda: len(work.bound()) == 4, "the gang is bound")
+        first.kill()
+        for number in range(3):
+            work.finish_pod(f"g-{number}")
+        work.delete_pod("g-3")
+        add_members(work, "g", 1, stem="again")
+        second = start_kubestow(plane, {"profiles": [profile]}, name="kubestow-native-2")
+        try:
+            work.until_bound("again-0")
+        finally:
+            second.stop()
+    assert second.returncode == 0, second.describe("did not end cleanly")
+
+
 def test_g4_the_api_comes_and_goes(make_control_plane: ControlPlaneFactory) -> None:
     plane = make_control_plane(ApiServerOptions())
     process = start_kubestow(plane, PROFILES, name="kubestow-native")

@@ -88,7 +88,7 @@ def test_g7_members_that_succeeded_count_and_others_do_not() -> None:
     groups, group = groups_with(4, *"abcd", node="n")
     for name in "ab":
         groups.forget(f"uid-{name}")
-        group.succeed()
+        group.succeed(f"uid-{name}")
     groups.forget("uid-c")
     assert (group.have, group.need) == (3, 1)
     groups.observe(member("e"), ours=True)
@@ -97,9 +97,21 @@ def test_g7_members_that_succeeded_count_and_others_do_not() -> None:
 
 def test_successes_beyond_the_minimum_do_not_add_up() -> None:
     _, group = groups_with(2)
-    for _ in range(5):
-        group.succeed()
+    for number in range(5):
+        group.succeed(f"uid-{number}")
     assert (group.have, group.need, group.succeeded) == (2, 0, 2)
+
+
+def test_a_success_counts_once_however_often_it_is_heard_of() -> None:
+    _, group = groups_with(6)
+    group.succeeded_earlier(2)
+    group.succeed("uid-a")
+    group.succeed("uid-a")
+    assert group.succeeded == 3
+    group.name_succeeded(["uid-a", "uid-b"])
+    assert group.succeeded == 3, "b is one of the two that were counted before"
+    group.name_succeeded(["uid-b", "uid-c", "uid-d"])
+    assert group.succeeded == 4
 
 
 def test_g10_a_changed_minimum_counts_at_once() -> None:
@@ -113,7 +125,7 @@ def test_g10_a_changed_minimum_counts_at_once() -> None:
 def test_g39_a_recreated_object_forgets_what_was_reached_under_the_old_one() -> None:
     groups, group = groups_with(4, "a", node="n")
     groups.observe(member("b"), ours=True)
-    group.succeed()
+    group.succeed("uid-x")
     groups.set_object(pod_group(2, uid="pg-2"))
     assert (group.succeeded, group.need) == (0, 1)
 

@@ -1,0 +1,162 @@
+"""EndedMembers: looks up how members ended that the watch of pods does not show any more.
+
+Pods that have succeeded count for the minimum of their group, those that have failed do not. The
+watch shows neither: an end looks like a deletion. Members that end while this process runs are read
+once, by name. Those that ended before are in no list; a group older than this process that waits
+for members has the succeeded pods of its namespace listed, once for all groups of the namespace.
+
+While nothing can be read a group waits as if nobody had succeeded; the list is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.api.pod_groups import NativePodGroup, PodGroup
+from scheduler.framework import Handle
+from scheduler.groups import Group, GroupKey, PodGroups, group_of
+
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+SELECTOR: Final = f"status.phase={SUCCEEDED}"
+
+MAX_LISTED: Final = 20_000
+"""Pods of one namespace that are listed; it is rare that so many finished ones are kept."""
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""Time after which a list that failed is tried again, if a group of the namespace still waits."""
+
+SKEW_SECONDS: Final = 60.0
+"""An object this much younger than the process may be older, if the clocks differ."""
+
+STARTED_PHASES: Final = ("Running", "Finished", "Failed")
+"""Phases of the custom resource in which members had nodes."""
+
+
+class EndedMembers:
+    """Counts ended members, for `Gangs`."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        groups: PodGroups,
+        *,
+        changed: Callable[[Group], None],
+        failed: Callable[[GroupKey], None],
+    ) -> None:
+        """`changed` is called for a group with more successes, `failed` for each failure."""
+        self._handle = handle
+        self._groups = groups
+        self._changed = changed
+        self._failed = failed
+        #: Names and UIDs of members that ended while this process ran, as many as may count.
+        self._ended: dict[GroupKey, list[tuple[str, str]]] = {}
+        #: Groups that may have had members before this process, and when their objects were made.
+        self._older: dict[GroupKey, str] = {}
+        #: Namespaces whose list is under way, or has failed, with the time of the next attempt.
+        self._listing: dict[str, float] = {}
+        self._began = _second(handle.clock.now() + SKEW_SECONDS)
+        #: Requests for members that ended.
+        self.lookups = 0
+
+    # -- what is heard ---------------------------------------------------------------------------
+
+    def saw_object(self, group: Group, item: PodGroup | NativePodGroup) -> None:
+        """Take note of the object of a group that had none."""
+        if isinstance(item, PodGroup):
+            group.succeeded_earlier(max(item.status.succeeded, 0))
+            started = item.status.phase in STARTED_PHASES
+        else:
+            started = any(
+                each.type.startswith("PodGroup") and each.status == "True"
+                for each in item.status.conditions
+            )
+        if started:
+            group.start()
+        created = item.metadata.creation_timestamp or ""
+        if created <= self._began:
+            self._older[group.key] = created
+
+    def note(self, group: Group, pod: Pod) -> None:
+        """Remember a member that ended by itself: if others wait one day, it is looked up."""
+        ended = self._ended.setdefault(group.key, [])
+        minimum = 0 if group.terms is None else group.terms.minimum
+        if len(ended) < minimum:
+            ended.append((pod.metadata.name, pod.uid))
+
+    def forget(self, key: GroupKey) -> None:
+        """Forget a group that is gone."""
+        self._ended.pop(key, None)
+        self._older.pop(key, None)
+
+    # -- look-ups --------------------------------------------------------------------------------
+
+    def look_up(self, key: GroupKey) -> None:
+        """Read the members of a group that ended while this process ran."""
+        ended = self._ended.pop(key, None)
+        if ended:
+            self._handle.run_in_background(self._read(key, ended), f"ended members of {key}")
+
+    def look_up_earlier(self, key: GroupKey) -> bool:
+        """List what ended before this process began, for a group that waits for members.
+
+        Returns whether the group must ask again: the list may fail.
+        """
+        if key not in self._older:
+            return False
+        now, namespace = self._handle.clock.monotonic(), key.namespace
+        if self._listing.get(namespace, now) <= now:
+            self._listing[namespace] = now + LOOK_AGAIN_SECONDS
+            self._handle.run_in_background(self._list(namespace), f"ended pods of {namespace}")
+        return True
+
+    async def _read(self, key: GroupKey, ended: list[tuple[str, str]]) -> None:
+        for name, uid in ended:
+            self.lookups += 1
+            pod = await self._handle.api.get("pods", name, key.namespace)
+            group = self._groups.get(key)
+            if group is None:
+                return
+            if pod is None or pod.metadata.uid != uid:
+                continue
+            if pod.status.phase == SUCCEEDED:
+                group.succeed(uid)
+                self._changed(group)
+            elif pod.status.phase == FAILED:
+                self._failed(key)
+
+    async def _list(self, namespace: str) -> None:
+        # What is seen from here on is no business of this list.
+        keys = [key for key in self._older if key.namespace == namespace]
+        self.lookups += 1
+        found = await self._handle.api.list(
+            "pods", namespace, field_selector=SELECTOR, limit=MAX_LISTED
+        )
+        self._listing.pop(namespace, None)
+        ended: dict[GroupKey, list[str]] = {}
+        for pod in found:
+            key = group_of(pod)
+            if key is not None and key in self._older and _began_after(pod, self._older[key]):
+                ended.setdefault(key, []).append(pod.metadata.uid)
+        for key in keys:
+            self._older.pop(key, None)
+            group = self._groups.get(key)
+            if group is not None and key in ended:
+                group.start()
+                group.name_succeeded(ended[key])
+                self._changed(group)
+
+
+def _began_after(pod: Pod, created: str) -> bool:
+    """Whether a pod got its node after this time: it may be of an earlier group of the name."""
+    for each in pod.status.conditions:
+        if each.type == "PodScheduled" and each.last_transition_time:
+            return each.last_transition_time >= created
+    return True
+
+
+def _second(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
