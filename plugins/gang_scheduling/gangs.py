@@ -77,6 +77,8 @@ class Gangs:
         self._noticed: set[GroupKey] = set()
         #: Groups whose last cycle failed, with its message.
         self.failed: dict[GroupKey, str] = {}
+        #: Groups whose members are in several domains of a label of which one is required.
+        self.split: dict[GroupKey, str] = {}
         #: When the members of a group are looked at again, and when it is tried below its minimum.
         self._renew: dict[GroupKey, float] = {}
         self._resume: dict[GroupKey, float] = {}
@@ -259,7 +261,7 @@ class Gangs:
             self._handle.wake([first], self._plugin)
 
     def _forget(self, key: GroupKey) -> None:
-        for each in (self._held, self.failed, self._renew, self._resume):
+        for each in (self._held, self.failed, self.split, self._renew, self._resume):
             each.pop(key, None)
         self.ended.forget(key)
         self._noticed.discard(key)

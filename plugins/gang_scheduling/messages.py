@@ -11,6 +11,7 @@ WAITING: Final = "WaitingForGang"
 
 GANG_SCHEDULED: Final = "GangScheduled"
 FAILED_SCHEDULING: Final = "FailedScheduling"
+TOPOLOGY_SPLIT: Final = "TopologySplit"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
 INVALID_GROUP: Final = "InvalidPodGroup"
 """Reasons of Events on the PodGroup."""

@@ -15,7 +15,13 @@ from typing import ClassVar, Final
 
 from plugins.gang_scheduling.arguments import GangSchedulingArgs
 from plugins.gang_scheduling.gangs import Gangs
-from plugins.gang_scheduling.messages import FAILED_SCHEDULING, GANG_SCHEDULED, WAITING, why_held
+from plugins.gang_scheduling.messages import (
+    FAILED_SCHEDULING,
+    GANG_SCHEDULED,
+    TOPOLOGY_SPLIT,
+    WAITING,
+    why_held,
+)
 from plugins.gang_scheduling.views import group_views
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
@@ -29,7 +35,7 @@ from scheduler.framework import (
     Status,
     plugin_names,
 )
-from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
+from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 from scheduler.groups import Group, MemberState
 from scheduler.pages import GroupView
 
@@ -118,17 +124,24 @@ class GangScheduling:
         group = self.gangs.groups.of(pod.uid)
         if group is None or group.terms is None:
             return None
-        need = group.need
-        if not need:
+        need, topology = group.need, _topology(group)
+        if need:
+            members = tuple(group.members(MemberState.PENDING))
+        elif topology is not None:
+            # Each for itself, but where the others are.
+            need, members = 1, (pod.uid,)
+        else:
             return None
         return GroupToSchedule(
             self.name,
             _name_of(group),
             need + group.have,
             need,
-            tuple(group.members(MemberState.PENDING)),
+            members,
             group.terms.priority,
             not group.terms.never_preempts,
+            topology,
+            alone=not group.need,
         )
 
     def group_name(self, pod: Pod) -> str | None:
@@ -163,14 +176,36 @@ class GangScheduling:
         if known is None or known.terms is None:
             return
         self.gangs.statuses.touch(known.key)
+        self._report_split(known, outcome.split)
         before = self.gangs.failed.pop(known.key, None)
+        if outcome.scheduled and group.alone:
+            return
         if outcome.scheduled:
             note = f"{outcome.fit} pods have a node and are bound together"
-            self.gangs.record(known, "Normal", GANG_SCHEDULED, note)
+            place = f", {outcome.place}" if outcome.place else ""
+            self.gangs.record(known, "Normal", GANG_SCHEDULED, f"{note}{place}")
             return
         self.gangs.failed[known.key] = outcome.message
         if outcome.message != before:
             self.gangs.record(known, "Warning", FAILED_SCHEDULING, outcome.message)
+
+    def _report_split(self, group: Group, split: str) -> None:
+        """Record in an Event that members are in several domains, unless the last one said so."""
+        if self.gangs.split.get(group.key, "") == split:
+            return
+        if split:
+            self.gangs.split[group.key] = split
+            self.gangs.record(group, "Warning", TOPOLOGY_SPLIT, split)
+        else:
+            del self.gangs.split[group.key]
+
+
+def _topology(group: Group) -> GroupTopology | None:
+    terms = group.terms
+    if terms is None or not (terms.required_key or terms.preferred_keys):
+        return None
+    placed = tuple(group.members(MemberState.BOUND, MemberState.RESERVED))
+    return GroupTopology(terms.required_key, terms.preferred_keys, placed)
 
 
 def _name_of(group: Group) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from scheduler.engine.attempt import Attempt
+from scheduler.framework import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,14 @@ class CapacityBound:
     plugins: frozenset[str]
 
 
-def bound_after(attempt: Attempt) -> CapacityBound | None:
-    """Return the bound after the first pod was placed; None if none can be told."""
+def bound_after(attempt: Attempt, within: Rows | None = None) -> CapacityBound | None:
+    """Return the bound after the first pod was placed; None if none can be told.
+
+    `within` limits the pods to some rows.
+    """
     algorithm, pod, state = attempt.algorithm, attempt.info.pod, attempt.state
     assert algorithm is not None
-    rows = algorithm.search.cached_feasible_rows(pod, attempt.sequence)
+    rows = algorithm.search.cached_feasible_rows(pod, attempt.sequence, within)
     if rows is None:
         return None
     limiting: list[Any] = []

@@ -46,6 +46,7 @@ from scheduler.framework import (
     Nominator,
     QueuedPodInfo,
     RandomSource,
+    Rows,
 )
 from scheduler.text.exceptions import error_repr
 
@@ -190,13 +191,15 @@ class Engine:
         *,
         member: bool = False,
         repetition: Repetition | None = None,
+        within: Rows | None = None,
     ) -> Attempt:
         """Run the whole scheduling cycle: search, score, assume, reserve, permit.
 
         Of a `member` of a group without PostFilter and Permit, see `GroupCycle`; `repetition` is
-        that of a member before it.
+        that of a member before it. `within` limits it to some rows, ascending.
         """
         attempt = self._begin(info, member=member)
+        attempt.state.within = within
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
@@ -248,6 +251,10 @@ class Engine:
         attempt.algorithm = self.algorithms[framework.profile_name]
         attempt.algorithm.stopwatch.begin()
         return attempt
+
+    async def pre_filtered(self, pod: Pod) -> CycleState | None:
+        """Run PreFilter alone, see `SchedulingAlgorithm.pre_filtered`."""
+        return await self.algorithms[pod.spec.scheduler_name].pre_filtered(pod, self._clock.now())
 
     def untried(self, info: QueuedPodInfo, why: Failure) -> Attempt:
         """Build the failed attempt of a member whose group failed without it."""
@@ -342,13 +349,16 @@ class Engine:
         algorithm = self.algorithms.get(pod.spec.scheduler_name)
         return algorithm is not None and algorithm.suspends(pod)
 
-    async def decide(self, info: QueuedPodInfo, *, member: bool = False) -> Attempt:
+    async def decide(
+        self, info: QueuedPodInfo, *, member: bool = False, within: Rows | None = None
+    ) -> Attempt:
         """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
 
         Nothing is assumed yet. The owner holds back every change of its state until the end of
         `decide`, then applies all of them, and calls `commit` if there is no failure.
         """
         attempt = self._begin(info, member=member)
+        attempt.state.within = within
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt

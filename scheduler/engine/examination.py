@@ -22,10 +22,11 @@ from scheduler.engine.diagnosis import Diagnosis, status_reasons
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.engine.pre_filter import rejected_by_pre_filter
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
-from scheduler.engine.search import Search, rejected_by_pre_filter
+from scheduler.engine.search import Search
 from scheduler.framework import Code, CycleState, Int64Column, Nominator, Rows, Status
 from scheduler.pages import Examination, NodeScore, PluginScore, Rejection
 
@@ -191,7 +192,7 @@ class _CompleteSearch(Search):
             return _Outcome(rejections=groups.sorted())
         rows = table.rows
         if left.names is not None:
-            rows = self._rows_of(left.names)
+            rows = self._rows_of(left.names, None)
             others = [names[row] for row in np.setdiff1d(table.rows, rows)]
             groups.add(_attributed(left.left_out(), left.plugins), others)
         statuses = self.filtering.evaluate(state, pod, rows)

@@ -210,16 +210,19 @@ def of_group(message: str, plugin: str) -> Failure:
     )
 
 
-def in_group(own: Failure, group: str, plugin: str) -> Failure:
+def in_group(
+    own: Failure, group: str, plugin: str, others: frozenset[str] = frozenset()
+) -> Failure:
     """Return the failure of a member with a text about its group before its message.
 
-    If it was rejected, `plugin` may bring it back as well, when its group has changed.
+    If it was rejected, `plugin` may bring it back as well, when its group has changed, and so may
+    `others`, which rejected members of the group elsewhere.
     """
     rejectors = own.unschedulable_plugins
     return replace(
         own,
         message=_bounded(f"{group}: {own.message}"),
-        unschedulable_plugins=rejectors | {plugin} if rejectors else rejectors,
+        unschedulable_plugins=rejectors | {plugin} | others if rejectors else rejectors,
     )
 
 

@@ -16,8 +16,10 @@ is greedy: if a mixed group does not fit, the run that failed goes first in the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from scheduler.engine import failure
 from scheduler.engine.attempt import Attempt
@@ -25,57 +27,21 @@ from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
 from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
+from scheduler.engine.group_run import Run, rejectors, runs_of
+from scheduler.engine.placements import GroupPlacements, Placement
 from scheduler.engine.repetition import Repetition
-from scheduler.engine.template_capacity import GroupBound, Template, TemplateCapacities
-from scheduler.framework import Int64Column, QueuedPodInfo
-from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
-from scheduler.queue import identity
+from scheduler.engine.template_capacity import GroupBound
+from scheduler.framework import QueuedPodInfo, Rows
+from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 
 MAX_PASSES: Final = 3
 """Orders in which the members of a mixed group are tried."""
 
+MAX_ROOMS: Final = 64
+"""Templates of a group with topology that domains are chosen by."""
+
 MAX_BUDGETS: Final = 10
 """CPU time that all members may use together, in budgets of an ordinary cycle."""
-
-
-@dataclass(slots=True)
-class Run:
-    """Members that no plugin can tell apart, but for their names."""
-
-    infos: list[QueuedPodInfo]
-    placed: list[Attempt] = field(default_factory=list)
-    #: The attempt of the member that did not fit.
-    failed: Attempt | None = None
-    #: Known once a member was placed and there are more.
-    bound: CapacityBound | None = None
-    #: Looked up for each bound, since templates that no waiting group uses may be dropped.
-    template: Template | None = None
-
-    def capacities(self, engine: Engine) -> TemplateCapacities:
-        """Return the templates of the profile."""
-        return engine.algorithms[self.infos[0].pod.spec.scheduler_name].capacities
-
-    def learn(self, engine: Engine, attempt: Attempt | None, scarce: str) -> None:
-        """Have a template follow the nodes from now on, if an attempt passed PreFilter."""
-        if attempt is None or attempt.ended_before_filter:
-            return
-        template = self.capacities(engine).add(attempt.info.pod, attempt.state)
-        if template is not None and scarce:
-            template.scarce = scarce
-
-    @property
-    def untried(self) -> list[QueuedPodInfo]:
-        """The members that were not tried."""
-        return self.infos[len(self.placed) + (self.failed is not None) :]
-
-    @property
-    def possible(self) -> int:
-        """Members that fit, or may fit as far as is known."""
-        if self.failed is not None:
-            return len(self.placed)
-        if self.bound is None:
-            return len(self.infos)
-        return min(len(self.infos), 1 + self.bound.more)
 
 
 @dataclass(slots=True)
@@ -122,9 +88,9 @@ class GroupCycle:
         """
         self._engine = engine
         self._group = group
-        self._count = len(infos)
+        self._infos, self._count = infos, len(infos)
         totals = engine.cache.table.allocatable.sum(axis=1)
-        self._runs = _runs(infos, totals, all_needed=group.need >= len(infos))
+        self._runs = runs_of(infos, totals, all_needed=group.need >= len(infos))
         self._monotonic = monotonic
         self._take = take
         self._taken: set[str] = set()
@@ -134,31 +100,104 @@ class GroupCycle:
         self._cost = 0.0
         #: The attempt that ended the cycle by an error, if one did.
         self._error: Attempt | None = None
+        #: Of a group with topology: what it is tried on, and what is tried now.
+        self._placements: GroupPlacements | None = None
+        self._placement: Placement | None = None
+        #: The plugins that rejected members on other placements.
+        self._rejectors: frozenset[str] = frozenset()
 
     async def run(self) -> GroupResult:
         """Decide; suspends where the cycle of a member does."""
         started = self._monotonic()
-        cannot_fit = self._count < self._group.need or self._known_not_to_fit()
-        blocking = self._runs[0] if cannot_fit else await self._pass()
+        if self._count < self._group.need:
+            blocking: Run | None = self._runs[0]
+        elif self._group.topology is not None:
+            blocking = await self._try_placements(self._group.topology)
+        else:
+            blocking = self._runs[0] if self._known_not_to_fit() else await self._try_orders()
+        scheduled = blocking is None and self._permit()
+        return self._result(scheduled, started)
+
+    # -- topology --------------------------------------------------------------------------------
+
+    async def _try_placements(self, topology: GroupTopology) -> Run | None:
+        """Try the placements in order; return the run because of which the best one fails."""
+        runs = self._runs
+        for index, run in enumerate(runs):
+            run.index = index
+        placements = GroupPlacements(self._engine, self._group, topology, self._infos)
+        self._placements = placements
+        placements.rooms = [
+            # The first ones are enough to choose well.
+            (len(run.infos), await run.room(self._engine) if known else None)
+            for run, known in zip(runs, self._with_room(placements), strict=True)
+        ]
+        best: tuple[int, Placement, list[Run], Run] | None = None
+        for placement in placements:
+            self._undo()
+            self._placement, self._runs = placement, [run.again() for run in runs]
+            blocking = await self._try_orders()
+            if blocking is None or self._error is not None:
+                return blocking
+            fit = sum(run.possible for run in self._runs)
+            self._rejectors |= rejectors(self._runs)
+            if best is None or fit > best[0]:
+                best = fit, placement, self._runs, blocking
+        if best is None:
+            self._limit_by_rooms(placements)
+            return self._runs[0]
+        self._undo()
+        _, self._placement, self._runs, blocking = best
+        return blocking
+
+    def _with_room(self, placements: GroupPlacements) -> list[bool]:
+        """Return for which runs the room is worth a look at all nodes."""
+        return [not placements.is_settled and each < MAX_ROOMS for each in range(len(self._runs))]
+
+    def _limit_by_rooms(self, placements: GroupPlacements) -> None:
+        """Set the bounds of a group that was not tried, since no domain has room for it."""
+        best = self._placement = placements.best()
+        if best is None or best.rows is None:
+            return
+        for run, (_, by_row) in zip(self._runs, placements.rooms, strict=True):
+            if by_row is None:
+                continue
+            scarce, plugins = run.capacities(self._engine).limits(
+                run.infos[0].pod, run.state, best.rows
+            )
+            run.bound = CapacityBound(int(by_row[best.rows].sum()) - 1, scarce, plugins)
+            self._rejectors |= plugins
+
+    def _place(self) -> str:
+        """Return the placement for messages of a failure, with a blank before it."""
+        placement, placements = self._placement, self._placements
+        if placement is None or placements is None or placements.required is None:
+            return ""
+        if placements.pinned is not None:
+            return f" in {placement.text} of its other pods"
+        return f" in the best {placement.text.removeprefix('the ')}"
+
+    # -- one pass --------------------------------------------------------------------------------
+
+    async def _try_orders(self) -> Run | None:
+        """Try the runs in several orders; return the one because of which the group fails."""
+        blocking = await self._pass()
         for _ in range(MAX_PASSES - 1):
             if blocking is None or blocking is self._runs[0] or self._error is not None:
                 # A run that is first was tried on nodes that no other member had taken.
                 break
             self._undo()
-            self._runs.remove(blocking)
-            self._runs.insert(0, blocking)
+            others = [run.again() for run in self._runs if run is not blocking]
+            self._runs = [blocking.again(), *others]
             blocking = await self._pass()
-        scheduled = blocking is None and self._permit()
-        return self._result(scheduled, started)
-
-    # -- one pass --------------------------------------------------------------------------------
+        return blocking
 
     async def _pass(self) -> Run | None:
         """Try the runs in order; return the one because of which the group fails, if it does."""
         for run in self._runs:
             repetition = None
             for info in run.infos:
-                attempt = await self._try(info, repetition)
+                attempt = await self._try_parts(run, info, repetition)
                 if repetition is None and not run.placed:
                     repetition = Repetition.of(attempt)
                 if attempt.failure is not None:
@@ -170,7 +209,8 @@ class GroupCycle:
                 if self._pause is not None:
                     await self._pause()
                 if len(run.placed) == 1 and len(run.infos) > 1:
-                    run.bound = bound_after(attempt)
+                    rows = None if self._placement is None else self._placement.rows
+                    run.bound = bound_after(attempt, rows)
                     if self._hopeless():
                         return run
             if self._error is not None or self._hopeless():
@@ -199,22 +239,42 @@ class GroupCycle:
                 unlimited += len(run.infos)
             else:
                 parts.append((capacities, run.template, len(run.infos)))
-        return GroupBound(self._group.need, parts, unlimited)
+        one = None if self._placements is None else self._placements.one_domain
+        return GroupBound(self._group.need, parts, unlimited, one)
 
     def _hopeless(self) -> bool:
         return sum(run.possible for run in self._runs) < self._group.need
 
-    async def _try(self, info: QueuedPodInfo, repetition: Repetition | None) -> Attempt:
+    async def _try_parts(
+        self, run: Run, info: QueuedPodInfo, repetition: Repetition | None
+    ) -> Attempt:
+        """Try a member in the part of the placement that is filled now, then in the next one."""
+        if self._placement is None:
+            return await self._try(info, repetition, None)
+        parts = self._placement.parts
+        while True:
+            part, is_last = parts[run.part], run.part + 1 >= len(parts)
+            room = part.rooms[run.index]
+            if is_last or room is None or run.in_part < room:
+                attempt = await self._try(info, repetition, part.rows)
+                if is_last or attempt.failure is None or not attempt.failure.rejected:
+                    run.in_part += 1
+                    return attempt
+            run.part, run.in_part = run.part + 1, 0
+
+    async def _try(
+        self, info: QueuedPodInfo, repetition: Repetition | None, within: Rows | None
+    ) -> Attempt:
         engine = self._engine
         if info.uid not in self._taken:
             self._taken.add(info.uid)
             self._take(info)
         if engine.suspends(info.pod):
-            attempt = await engine.decide(info, member=True)
+            attempt = await engine.decide(info, member=True, within=within)
             if attempt.failure is None:
                 engine.commit(attempt)
         else:
-            attempt = engine.attempt(info, member=True, repetition=repetition)
+            attempt = engine.attempt(info, member=True, repetition=repetition, within=within)
         self._cost += attempt.cost
         limit = MAX_BUDGETS * engine.cycle_seconds
         if attempt.failure is None and self._cost > limit:
@@ -226,11 +286,7 @@ class GroupCycle:
 
     def _undo(self) -> None:
         for run in reversed(self._runs):
-            for attempt in reversed(run.placed):
-                if attempt.failure is None:
-                    self._engine.abandon(attempt)
-                    self._engine.waiting_pods.remove(attempt.info.uid)
-            run.placed, run.failed, run.bound = [], None, None
+            run.undo(self._engine)
 
     def _permit(self) -> bool:
         """Run Permit of all members; return whether no plugin rejected one."""
@@ -253,24 +309,37 @@ class GroupCycle:
         complete = scheduled and len(placed) == self._count
         message = "" if complete else self._message(fit)
         seconds = self._monotonic() - started
-        outcome = GroupOutcome(scheduled, message, fit, self._count - fit, seconds)
+        place, split = self._where(placed if scheduled else [])
+        outcome = GroupOutcome(scheduled, message, fit, self._count - fit, seconds, place, split)
         if scheduled:
             return GroupResult(outcome, placed, failed, untried)
         why = failure.of_group(f"{self._group.name}: {message}", self._group.plugin)
         failed = self._failures(why, f"{self._group.name}: {self._fits(fit)}")
         bound = self._rising_bound()
+        if bound is None and not failed and self._rejectors:
+            why = failure.waiting_for(why, *self._rejectors, self._group.plugin)
         if bound is not None:
             for attempt in failed:
                 assert attempt.failure is not None
                 attempt.failure = failure.waiting_for(attempt.failure, self._group.plugin)
         return GroupResult(outcome, [], failed, untried, why, bound, self._plan())
 
+    def _where(self, placed: Sequence[Attempt]) -> tuple[str, str]:
+        """Return the domains of placed members, and why they are in several, for people."""
+        placement, placements = self._placement, self._placements
+        if placement is None or placements is None:
+            return "", ""
+        rows = [attempt.result.row for attempt in placed if attempt.result is not None]
+        place = placement.describe(np.array(rows, dtype=np.intp)) if rows else ""
+        return place, placements.split
+
     def _plan(self) -> EvictionPlan | None:
         """Plan evictions, after all was undone."""
         if not self._may_preempt or self._error is not None or self._count < self._group.need:
             return None
         infos = [info for run in self._runs for info in run.infos]
-        return GroupPreemption(self._engine, self._group, infos, self._monotonic).plan()
+        placements = self._placements
+        return GroupPreemption(self._engine, self._group, infos, self._monotonic, placements).plan()
 
     def _rising_bound(self) -> GroupBound | None:
         """Return the bound that keeps the group from fitting, after all was undone."""
@@ -280,24 +349,32 @@ class GroupCycle:
         bound.refresh()
         return bound if bound.parts and bound.too_low() else None
 
-    def _fits(self, fit: int) -> str:
+    def _fits(self, fit: int, most: str = "") -> str:
         group = self._group
+        if group.alone:
+            return f"one more pod does not fit{self._place()}"
         have = group.minimum - group.need
         if self._count < group.need:
             return f"needs {group.minimum} pods, {have + self._count} can be tried"
-        text = f"needs {group.minimum} pods, {have + fit} fit"
-        return f"{text} ({have} placed before, {fit} now)" if have else text
+        text = f"needs {group.minimum} pods, {have + fit} fit{most}"
+        if have:
+            text = f"{text} ({have} placed before, {fit} now)"
+        return f"{text}{self._place()}"
 
     def _message(self, fit: int) -> str:
         text = self._fits(fit)
         if self._error is not None and self._error.failure is not None:
             return f"{text}; {self._error.info.key}: {self._error.failure.message}"
+        if self._placements is not None and self._placements.refused:
+            return f"needs {self._group.minimum} pods; {self._placements.refused}"
+        others = "" if self._group.alone else f", {self._count - fit} do not"
         for run in self._runs:
             if run.failed is not None and run.failed.failure is not None:
-                return f"{text}, {self._count - fit} do not: {run.failed.failure.message}"
+                return f"{text}{others}: {run.failed.failure.message}"
             if run.bound is not None and run.possible < len(run.infos):
                 short = f": short of {run.bound.scarce}" if run.bound.scarce else ""
-                return f"{text} at most, {self._count - fit} do not{short}"
+                text = self._fits(fit, " at most")
+                return f"{text}{others}{short}"
         return text
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
@@ -321,7 +398,8 @@ class GroupCycle:
             if not placed or failed is not None or placed[0] is self._error:
                 continue
             if bound is not None and 1 + bound.more < len(run.infos):
-                placed[0].failure = failure.waiting_for(why, *bound.plugins, plugin)
+                plugins = bound.plugins | self._rejectors
+                placed[0].failure = failure.waiting_for(why, *plugins, plugin)
             elif len(runs) > 1:
                 # If it found another place, its present one might be free for those that failed.
                 placed[0].failure = failure.waiting_for(why, *_active_filters(placed[0]), plugin)
@@ -330,40 +408,10 @@ class GroupCycle:
             ended.append(self._error)
         for attempt in ended:
             assert attempt.failure is not None
-            attempt.failure = failure.in_group(attempt.failure, prefix, plugin)
+            attempt.failure = failure.in_group(attempt.failure, prefix, plugin, self._rejectors)
         return [*attempts, *ended]
 
 
 def _active_filters(attempt: Attempt) -> frozenset[str]:
     names = {plugin.name for plugin in attempt.framework.filter}
     return frozenset(names - attempt.state.skip_filter)
-
-
-def _runs(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: bool) -> list[Run]:
-    """Put members into runs, in an order that does not depend on that of `infos`.
-
-    Large members come first, as they have the fewest places. If not all members are needed, those
-    of higher priority go before that, since others may be left out.
-    """
-    runs: dict[object, Run] = {}
-    for info in sorted(infos, key=lambda each: each.pod.metadata.name):
-        known = identity(info.pod)
-        like = info.uid if known is None else known
-        key = (info.pod.spec.scheduler_name, like, info.pod.priority)
-        run = runs.get(key)
-        if run is None:
-            run = runs[key] = Run([])
-        run.infos.append(info)
-    if len(runs) == 1:
-        return list(runs.values())
-
-    def rank(run: Run) -> tuple[int, int, float, str]:
-        info = run.infos[0]
-        requests = info.pod.signature.requests
-        native = (requests.milli_cpu, requests.memory, requests.ephemeral_storage)
-        shares = [amount / total for amount, total in zip(native, totals, strict=True) if total]
-        scalars = sum(amount for _, amount in requests.scalars)
-        priority = 0 if all_needed else info.pod.priority
-        return (-priority, -scalars, -max(shares, default=0.0), info.pod.metadata.name)
-
-    return sorted(runs.values(), key=rank)

@@ -18,15 +18,19 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.cycle_budget import CycleBudgetError
+from scheduler.engine.domains import Domains, possible
 from scheduler.engine.engine import Engine
+from scheduler.engine.placements import MAX_DOMAINS, GroupPlacements
 from scheduler.engine.plugin_slots import FilterSlot
 from scheduler.engine.preemption.candidates import importance
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
 from scheduler.engine.runtime import Framework
-from scheduler.framework import PotentialVictims, QueuedPodInfo
+from scheduler.framework import Int64Column, PotentialVictims, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupPreemptionPlugin, GroupToSchedule
 from scheduler.framework.preemption import Candidate
 
@@ -47,6 +51,14 @@ class EvictionPlan:
     #: The members that have a node then, and their nodes by UID.
     members: tuple[Pod, ...]
     nodes: Mapping[str, str]
+    #: Of disruption budgets, as counted member by member.
+    violations: int = 0
+
+    @property
+    def harm(self) -> tuple[int, int, int]:
+        """Violations of budgets, the highest priority and the number of victims: less is better."""
+        highest = max(each.priority for each in self.victims)
+        return self.violations, highest, len(self.victims)
 
 
 class GroupPreemption:
@@ -58,22 +70,44 @@ class GroupPreemption:
         group: GroupToSchedule,
         infos: Sequence[QueuedPodInfo],
         monotonic: Callable[[], float],
+        placements: GroupPlacements | None = None,
     ) -> None:
-        """Prepare the search; `infos` are the members, those that are alike together."""
+        """Prepare the search; `infos` are the members, those that are alike together.
+
+        `placements` are those on which the group was tried, if it has topology.
+        """
         self._engine = engine
         self._group = group
         self._infos = infos
         self._framework = engine.frameworks[infos[0].pod.spec.scheduler_name]
         self._plugin = _plugin_of(self._framework)
         self._monotonic = monotonic
+        self._placements = placements
+        self._end = monotonic() + MAX_BUDGETS * engine.cycle_seconds
+        self._within: Rows | None = None
+        self._violations = 0
         self._victims: dict[str, Pod] = {}
         self._placed: list[Attempt] = []
 
     def plan(self) -> EvictionPlan | None:
         """Return a plan, None if there is none or the group may not preempt."""
-        plugin, engine = self._plugin, self._engine
-        if plugin is None or not self._may_preempt() or self._hopeless(plugin):
+        plugin = self._plugin
+        if plugin is None or not self._may_preempt():
             return None
+        required = None if self._placements is None else self._placements.required
+        if required is None:
+            return None if self._hopeless(plugin) else self._plan(plugin)
+        best: EvictionPlan | None = None
+        for rows in self._domains(plugin, required):
+            self._within = rows
+            found = self._plan(plugin)
+            if found is not None and (best is None or found.harm < best.harm):
+                best = found
+        return best
+
+    def _plan(self, plugin: GroupPreemptionPlugin) -> EvictionPlan | None:
+        """Return a plan for the rows `_within`, and undo all of it."""
+        engine = self._engine
         try:
             if not self._place_all(plugin) or not self._victims:
                 return None
@@ -82,12 +116,14 @@ class GroupPreemption:
                 tuple(sorted(self._victims.values(), key=importance)),
                 tuple(each.info.pod for each in self._placed),
                 {each.info.uid: each.node_name for each in self._placed},
+                self._violations,
             )
         finally:
             for attempt in reversed(self._placed):
                 engine.abandon(attempt)
             for uid in reversed(self._victims):
                 engine.cache.put_back(uid)
+            self._placed, self._victims, self._violations = [], {}, 0
 
     # -- may it ----------------------------------------------------------------------------------
 
@@ -106,25 +142,48 @@ class GroupPreemption:
 
     def _hopeless(self, plugin: GroupPreemptionPlugin) -> bool:
         """Whether too little room is left without all pods of lower priority, or there are none."""
-        table = self._engine.cache.table
-        own = frozenset(self._engine.frameworks) if plugin.rules.own_victims_only else None
-        victims = PotentialVictims(self._priority, own)
-        without: Any = WithoutPotentialVictims(table, victims)
+        table, without = self._engine.cache.table, self._without_victims(plugin)
         if table.priorities.unbanded.any():
             return False
         if not without.potential_victims.any():
             return True
         left = self._group.need
         for run in _alike(self._infos):
-            pod = run[0].pod
-            limits = [
-                slot.plugin.capacity_rows(pod, without, table.rows)
-                for slot in self._limiting_slots()
-            ]
-            if not limits:
+            room = self._room(run[0].pod, without)
+            if room is None:
                 return False
-            left -= min(len(run), int(limits[0].sum()))
+            left -= min(len(run), int(room.sum()))
         return left > 0
+
+    def _without_victims(self, plugin: GroupPreemptionPlugin) -> Any:
+        own = frozenset(self._engine.frameworks) if plugin.rules.own_victims_only else None
+        victims = PotentialVictims(self._priority, own)
+        return WithoutPotentialVictims(self._engine.cache.table, victims)
+
+    def _room(self, pod: Pod, without: Any) -> Int64Column | None:
+        """Return int64[capacity]: how many such pods each row takes without potential victims."""
+        table = self._engine.cache.table
+        for slot in self._limiting_slots():
+            found = np.zeros(table.capacity, dtype=np.int64)
+            found[table.rows] = slot.plugin.capacity_rows(pod, without, table.rows)
+            return found
+        return None
+
+    def _domains(self, plugin: GroupPreemptionPlugin, domains: Domains) -> list[Rows]:
+        """Return the domains in which evictions may help, those that lack least first."""
+        assert self._placements is not None
+        table, without = self._engine.cache.table, self._without_victims(plugin)
+        rows, rooms = domains.labelled, []
+        for run in _alike(self._infos):
+            banded = not table.priorities.unbanded.any()
+            rooms.append((len(run), self._room(run[0].pod, without) if banded else None))
+        if not len(rows):
+            return []
+        enough = possible(domains, rooms, rows) >= self._group.need
+        enough &= domains.sizes(rows) > 0
+        now = possible(domains, self._placements.rooms, rows)
+        order = np.lexsort((domains.sizes(rows), -now))
+        return [domains.rows(each) for each in order[enough[order]][:MAX_DOMAINS].tolist()]
 
     def _limiting_slots(self) -> list[FilterSlot]:
         """The filters whose limits are known without the victims: those of resources."""
@@ -140,17 +199,17 @@ class GroupPreemption:
     def _place_all(self, plugin: GroupPreemptionPlugin) -> bool:
         """Place as many members as the group needs, each after those before it."""
         need = self._group.need
-        end = self._monotonic() + MAX_BUDGETS * self._engine.cycle_seconds
         for run in _alike(self._infos):
             for info in run:
                 if len(self._placed) >= need:
                     return True
-                if self._monotonic() > end or not self._place(plugin, info):
+                if self._monotonic() > self._end or not self._place(plugin, info):
                     break
         return len(self._placed) >= need
 
     def _place(self, plugin: GroupPreemptionPlugin, info: QueuedPodInfo) -> bool:
-        attempt = self._engine.attempt(info, member=True)
+        within = self._within
+        attempt = self._engine.attempt(info, member=True, within=within)
         if attempt.failure is not None and attempt.failure.rejected:
             victims = self._find_victims(plugin, attempt)
             if not victims:
@@ -158,7 +217,7 @@ class GroupPreemption:
             for victim in victims:
                 if self._engine.cache.set_aside(victim.metadata.uid):
                     self._victims[victim.metadata.uid] = victim
-            attempt = self._engine.attempt(info, member=True)
+            attempt = self._engine.attempt(info, member=True, within=within)
         if attempt.failure is not None:
             return False
         self._placed.append(attempt)
@@ -180,6 +239,7 @@ class GroupPreemption:
             return []
         if found is None:
             return []
+        self._violations += found.pdb_violations
         victims = self._all_victims(found)
         placed = {each.info.uid for each in self._placed}
         if any(

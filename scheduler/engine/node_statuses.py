@@ -15,7 +15,7 @@ import numpy as np
 
 from scheduler.engine.diagnosis import RejectedRows
 from scheduler.engine.nominated_pods_fit import NOMINATED_CODES
-from scheduler.engine.result_cache import CachedResult, NarrowCodes
+from scheduler.engine.result_cache import NOT_A_NODE, CachedResult, NarrowCodes
 from scheduler.framework import Codes, Rows, Status
 
 _STATUS_CODES: Final = NOMINATED_CODES + (1 << 29)
@@ -51,6 +51,13 @@ class NodeStatuses:
     def of_entry(cls, rows: Rows, entry: CachedResult) -> NodeStatuses:
         """Start with a copy of the results kept for a signature."""
         return cls(rows, entry.rejected_by.copy(), entry_codes(entry))
+
+    def keep(self, rows: Rows) -> None:
+        """Leave only these candidates."""
+        others = np.ones(len(self.rejected_by), dtype=np.bool_)
+        others[rows] = False
+        self.rejected_by[others] = NOT_A_NODE
+        self.rows = rows
 
     def add_codes(self, index: int, codes: Codes) -> None:
         """Set the codes of one more columnar filter, int32[capacity]."""

@@ -9,8 +9,16 @@ from typing import Any
 
 import msgspec
 
+from scheduler.engine.diagnosis import Diagnosis, FitError
 from scheduler.engine.plugin_calls import PRE_FILTER
-from scheduler.framework import Code, CycleState, PreFilterResult, Status, unresolvable
+from scheduler.framework import (
+    Code,
+    CycleState,
+    NodeToStatus,
+    PreFilterResult,
+    Status,
+    unresolvable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +93,17 @@ class PreFilterNodes(msgspec.Struct, eq=False):
         if len(names) == 1:
             return f"node(s) didn't satisfy plugin {names[0]}"
         return f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+
+
+def rejected_by_pre_filter(pre_filtered: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
+    """Build the error of a pod that PreFilter rejected.
+
+    The last rejection is reported, as upstream does; the options of all of them count.
+    """
+    status = pre_filtered.rejections[-1]
+    diagnosis.pre_filter_message = status.message
+    diagnosis.statuses = NodeToStatus(absent=status)
+    diagnosis.unschedulable_plugins.update(pre_filtered.plugins)
+    diagnosis.add(status)
+    diagnosis.add_rejectors(pre_filtered.rejections)
+    return FitError(diagnosis)

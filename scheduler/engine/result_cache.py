@@ -102,6 +102,13 @@ class CachedResult:
             self.feasible.flags.writeable = False
         return self.feasible
 
+    def feasible_within(self, within: Rows | None) -> Rows:
+        """Return the feasible ones of some rows (None: of all), ascending."""
+        if within is None:
+            return self.feasible_rows()
+        found: Rows = within[self.rejected_by[within] == 0]
+        return found
+
     @property
     def nbytes(self) -> int:
         """Bytes held: by arrays, and by what plugins recorded, as far as the signature tells."""

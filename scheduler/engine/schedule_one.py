@@ -172,6 +172,18 @@ class SchedulingAlgorithm:
         finally:
             search.settle(pod)
 
+    async def pre_filtered(self, pod: Pod, now: float) -> CycleState | None:
+        """Run PreFilter alone, for a bound of how many such pods fit; None if that fails."""
+        state = CycleState(now)
+        try:
+            found = await self.framework.run_pre_filter(
+                state, pod, self._table, stopwatch=self.stopwatch, transport=self._transport
+            )
+        except AttemptError:
+            # An attempt at the pod will report it.
+            return None
+        return None if found.rejections else state
+
     # -- repetition ------------------------------------------------------------------------------
 
     def repeatable(self, pod: Pod, state: CycleState) -> CachedResult | None:
@@ -182,7 +194,9 @@ class SchedulingAlgorithm:
         if self.scored is None or self.suspends(pod):
             return None
         nodes, _, where, _ = self.scored
-        if where is not None or not nodes.shared or self.scoring.has_uncacheable(state):
+        if nodes.statuses is not None or self.scoring.has_uncacheable(state):
+            return None
+        if state.within is None and (where is not None or not nodes.shared):
             return None
         return nodes.entry if self.search.repeatable(state) else None
 
@@ -192,10 +206,12 @@ class SchedulingAlgorithm:
         """Choose a node by kept results, after PreFilter and PreScore; None if there is none."""
         self.scored = None
         self.search.filtering.refresh(entry, state, pod)
-        rows = entry.feasible_rows()
+        within = state.within
+        rows = entry.feasible_within(within)
         if not len(rows):
             return None
-        nodes = FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
+        count = self._table.node_count if within is None else len(within)
+        nodes = FeasibleNodes(rows, entry, within is None, count - len(rows))
         return self._select_host(state, pod, nodes, prepared=True)
 
     # -- host selection --------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from scheduler.engine.filtering import Filtering
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.nominated_pods_fit import NominatedPodsFit, NominatedRows
-from scheduler.engine.pre_filter import PreFilterNodes
+from scheduler.engine.pre_filter import PreFilterNodes, rejected_by_pre_filter
 from scheduler.engine.result_cache import NOT_A_NODE, CachedResult, ResultCache
 from scheduler.engine.row_cache import RowCache
 from scheduler.engine.runtime import Framework
@@ -120,7 +120,7 @@ class Search:
             )
             if pre_filtered.rejections:
                 point.status = pre_filtered.rejections[-1].code.label
-                diagnosis = Diagnosis(node_count=self._table.node_count)
+                diagnosis = Diagnosis(node_count=self._candidates(state))
                 raise rejected_by_pre_filter(pre_filtered, diagnosis)
         with self._stopwatch.points["Filter"]:
             try:
@@ -149,14 +149,13 @@ class Search:
     ) -> FeasibleNodes:
         """Filter the nodes that PreFilter left; all of them if `complete`, else enough of them."""
         if pre_filtered.names is not None:
-            rows = self._rows_of(pre_filtered.names)
+            rows = self._rows_of(pre_filtered.names, state.within)
         elif entry is not None:
             return self._filter_cached(state, pod, entry, pre_filtered, complete=complete)
         else:
-            rows = self._table.rows
+            rows = self._table.rows if state.within is None else state.within
         statuses = self.filtering.evaluate(state, pod, rows)
         nominated = self._nominated_rows(pod)
-        nominated = nominated[statuses.rejected_by[nominated] != NOT_A_NODE]
         return self._select(state, pod, statuses, None, nominated, pre_filtered, complete=complete)
 
     # -- results of the signature ----------------------------------------------------------------
@@ -177,14 +176,16 @@ class Search:
             self.results.put(key, entry, pod.uid)
         return entry
 
-    def cached_feasible_rows(self, pod: Pod, since: int) -> Rows | None:
+    def cached_feasible_rows(self, pod: Pod, since: int, within: Rows | None = None) -> Rows | None:
         """Return the rows that reusable filters passed in the last search for the pod's signature.
+
+        Of all rows, or of those `within`.
 
         None if no search has looked at all rows since that entry of the change log: a pod that fits
         on the node to which it is nominated is not looked up any further.
         """
         entry = self.results.get(pod.signature.id, pod.uid) if self._reusable(pod) else None
-        return None if entry is None or entry.sequence < since else entry.feasible_rows()
+        return None if entry is None or entry.sequence < since else entry.feasible_within(within)
 
     def repeatable(self, state: CycleState) -> bool:
         """Whether the rows of `_filter_cached` are those of the reusable filters."""
@@ -228,11 +229,14 @@ class Search:
         nominated = self._nominated_rows(pod)
         statuses = filtering.filter_uncacheable(state, pod, entry)
         if statuses is None and complete and not len(nominated):
-            rows = entry.feasible_rows()
+            rows = entry.feasible_within(state.within)
             if len(rows):
-                return FeasibleNodes(rows, entry, True, self._table.node_count - len(rows))
+                rejected = self._candidates(state) - len(rows)
+                return FeasibleNodes(rows, entry, state.within is None, rejected)
         if statuses is None:
             statuses = NodeStatuses.of_entry(self._table.rows, entry)
+        if state.within is not None:
+            statuses.keep(state.within)
         return self._select(state, pod, statuses, entry, nominated, pre_filtered, complete=complete)
 
     # -- from columnar results to feasible rows --------------------------------------------------
@@ -250,7 +254,7 @@ class Search:
     ) -> FeasibleNodes:
         """Apply nominated pods, scalar plugins and sampling to columnar results."""
         rejected_by = statuses.rejected_by
-        others = nominated
+        others = nominated = nominated[rejected_by[nominated] != NOT_A_NODE]
         if len(nominated):
             otherwise_fit = rejected_by[nominated] == 0
             others = nominated[~otherwise_fit]
@@ -266,7 +270,7 @@ class Search:
         # Upstream's first pass counts the nominated pods, so its reason is the one to report.
         reported = others[rejected_by[others] > self.filtering.first_pod_dependent]
         self._filter_beside_nominated(state, pod, reported, statuses)
-        raise self._fit_error(state, pod, statuses, self._diagnosis(pre_filtered))
+        raise self._fit_error(state, pod, statuses, self._diagnosis(state, pre_filtered))
 
     def _sample(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> tuple[Rows, Rows]:
         """Return the first feasible rows in rotating order, and the rows looked at."""
@@ -301,9 +305,14 @@ class Search:
         percentage = self._percentage or max(50 - nodes // 125, _MIN_PERCENTAGE)
         return max(nodes * percentage // 100, _MIN_FEASIBLE)
 
-    def _rows_of(self, names: frozenset[str]) -> Rows:
+    def _rows_of(self, names: frozenset[str], within: Rows | None) -> Rows:
         rows = (self._table.row_of(name) for name in names)
-        return np.array(sorted(row for row in rows if row is not None), dtype=np.intp)
+        found = np.array(sorted(row for row in rows if row is not None), dtype=np.intp)
+        return found if within is None else np.intersect1d(found, within, assume_unique=True)
+
+    def _candidates(self, state: CycleState) -> int:
+        """Return the number of nodes that the search is about."""
+        return self._table.node_count if state.within is None else len(state.within)
 
     # -- extenders -------------------------------------------------------------------------------
 
@@ -327,7 +336,7 @@ class Search:
             raise failed(str(error), error) from error
         if len(passing) == len(candidates):
             return nodes
-        diagnosis = self._diagnosis(pre_filtered)
+        diagnosis = self._diagnosis(state, pre_filtered)
         return self._without_rejected(state, pod, nodes, set(passing), rejected, diagnosis)
 
     def _without_rejected(
@@ -351,6 +360,8 @@ class Search:
         if statuses is None:
             assert nodes.entry is not None
             statuses = NodeStatuses.of_entry(self._table.rows, nodes.entry)
+            if state.within is not None:
+                statuses.keep(state.within)
         absent, last = diagnosis.statuses.absent, len(self.filtering.slots)
         for row in nodes.rows.tolist():
             statuses.reject(row, last + 1, rejected.get(names[row], absent))
@@ -369,7 +380,7 @@ class Search:
         """
         name = pod.status.nominated_node_name
         row = self._table.row_of(name) if name else None
-        if row is None:
+        if row is None or (state.within is not None and row not in state.within):
             return None
         try:
             node = self._table.node_info(row)
@@ -447,10 +458,10 @@ class Search:
         """Return the rejected rows with their statuses."""
         return statuses.rejected(partial(self.filtering.status_of, state, pod))
 
-    def _diagnosis(self, pre_filtered: PreFilterNodes) -> Diagnosis:
+    def _diagnosis(self, state: CycleState, pre_filtered: PreFilterNodes) -> Diagnosis:
         """Begin the diagnosis of a pod that fits none of the nodes that PreFilter left."""
         plugins = pre_filtered.plugins
-        diagnosis = Diagnosis(self._table.node_count, unschedulable_plugins=set(plugins))
+        diagnosis = Diagnosis(self._candidates(state), unschedulable_plugins=set(plugins))
         if pre_filtered.names is not None:
             diagnosis.statuses = NodeToStatus(absent=pre_filtered.left_out())
             diagnosis.narrowed_by = tuple(plugins)
@@ -470,20 +481,6 @@ class Search:
         diagnosis.rejected = rejected
         diagnosis.statuses = TableStatuses(rejected, self._table, diagnosis.statuses.absent)
         return FitError(diagnosis)
-
-
-def rejected_by_pre_filter(pre_filtered: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
-    """Build the error of a pod that PreFilter rejected.
-
-    The last rejection is reported, as upstream does; the options of all of them count.
-    """
-    status = pre_filtered.rejections[-1]
-    diagnosis.pre_filter_message = status.message
-    diagnosis.statuses = NodeToStatus(absent=status)
-    diagnosis.unschedulable_plugins.update(pre_filtered.plugins)
-    diagnosis.add(status)
-    diagnosis.add_rejectors(pre_filtered.rejections)
-    return FitError(diagnosis)
 
 
 def _nominated(row: int) -> FeasibleNodes:

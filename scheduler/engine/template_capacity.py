@@ -16,7 +16,7 @@ would give, and equal to that where `_loose` is False.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
+from scheduler.engine.domains import Domains, OneDomain
 from scheduler.engine.plugin_slots import FilterSlot, named_versions
 from scheduler.framework import CycleState, Int64Column, Rows
 
@@ -159,6 +160,53 @@ class TemplateCapacities:
             self._evaluate(template)
         return template.total
 
+    def by_row(self, pod: Pod, state: CycleState | None) -> Int64Column | None:
+        """Return int64[table capacity]: how many pods like one each row takes at most.
+
+        `state` is that of a cycle in which PreFilter passed the pod; None: there is none. Returns
+        None where nothing is known.
+        """
+        template = self.of(pod)
+        if template is not None:
+            self.refresh()
+            return self.rows_of(template, exact=True)
+        if state is None or not self._limiting:
+            return None
+        rows = self._table.rows
+        skipped = frozenset(state.skip_filter)
+        try:
+            rows, limit = self._limits(Template(None, pod, state, skipped, -1), rows)
+        except Exception:  # noqa: BLE001 - plugin boundary: an attempt at the group will report it
+            return None
+        found = np.zeros(self._table.capacity, dtype=np.int64)
+        found[rows] = limit
+        return found
+
+    def rows_of(self, template: Template, *, exact: bool) -> Int64Column:
+        """Return int64[table capacity]: what `total` sums up."""
+        self.total(template, exact=exact)
+        found: Int64Column = self._most[template.index].astype(np.int64)
+        return found
+
+    def limits(self, pod: Pod, state: CycleState | None, rows: Rows) -> tuple[str, frozenset[str]]:
+        """Return what limits pods like one on some rows most, in words, and the filters that do.
+
+        `state` as in `by_row`.
+        """
+        template = self.of(pod)
+        skipped: Collection[str] = () if state is None else state.skip_filter
+        if template is not None:
+            skipped = template.skipped
+        limiting = [slot for slot in self._limiting if slot.name not in skipped]
+        names = frozenset(slot.name for slot in limiting)
+        totals: list[tuple[int, str]] = []
+        for slot in limiting:
+            plugin = slot.plugin
+            scarcest = getattr(plugin, "scarcest", None)
+            total = int(plugin.capacity_rows(pod, self._table, rows).sum())
+            totals.append((total, "" if scarcest is None else scarcest(pod, self._table, rows)))
+        return (min(totals)[1] if totals else ""), names
+
     def refresh(self) -> bool:
         """Include the changes of nodes since the last call; return whether there were any."""
         table = self._table
@@ -238,6 +286,8 @@ class GroupBound:
     parts: Sequence[tuple[TemplateCapacities, Template, int]]
     #: Members without a template: all of them may fit.
     unlimited: int = 0
+    #: Set if all of them must be in one domain.
+    within: OneDomain | None = None
 
     def possible(self, *, exact: bool, promised: Mapping[Template, int] = _NOTHING) -> int:
         """Return how many members fit at most, beside pods of a template that were `promised` room.
@@ -248,7 +298,26 @@ class GroupBound:
         for capacities, template, count in self.parts:
             room = capacities.total(template, exact=exact) - promised.get(template, 0)
             found += min(max(room, 0), count)
-        return found
+        if self.within is None or found < self.need:
+            return found
+        return self._possible_in_one(self.within.domains(), exact=exact, promised=promised)
+
+    def _possible_in_one(
+        self, domains: Domains, *, exact: bool, promised: Mapping[Template, int]
+    ) -> int:
+        """Return how many fit into the domain with the most room.
+
+        What others were promised may be in that domain.
+        """
+        rows = domains.labelled
+        if not len(rows):
+            return 0
+        found = np.full(domains.count, self.unlimited, dtype=np.int64)
+        for capacities, template, count in self.parts:
+            room = domains.sums(capacities.rows_of(template, exact=exact), rows)
+            room -= promised.get(template, 0)
+            found += np.clip(room, 0, count)
+        return int(found[domains.sizes(rows) > 0].max())
 
     def refresh(self) -> None:
         """Include the changes of nodes until now."""

@@ -24,6 +24,18 @@ from scheduler.pages import GroupView
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTopology:
+    """The topology domains in which the members of a group belong together."""
+
+    #: Node label of which all members must be in one domain; empty: anywhere.
+    required: str = ""
+    #: Node labels of which they should be in as few domains as possible, narrowest first.
+    preferred: tuple[str, ...] = ()
+    #: UIDs of the members that are placed already.
+    placed: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GroupToSchedule:
     """Pending pods to try in one cycle."""
 
@@ -41,6 +53,10 @@ class GroupToSchedule:
     priority: int | None = None
     #: Whether pods may be evicted for it, if its members allow that.
     may_preempt: bool = True
+    #: None: its members may be anywhere.
+    topology: GroupTopology | None = None
+    #: Whether the group has its minimum, so that its one pod is tried for itself.
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,10 @@ class GroupOutcome:
     failed: int
     #: Seconds that the cycle took.
     seconds: float
+    #: The topology domain of the members, for people; empty if they may be anywhere.
+    place: str = ""
+    #: Why members are in several domains of a label of which one is required; empty: they are not.
+    split: str = ""
 
 
 class GroupingPlugin(Plugin, Protocol):

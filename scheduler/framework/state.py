@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
+    from scheduler.framework.nodes import Rows
     from scheduler.framework.queued import QueuedPodInfo
 
 Kept = TypeVar("Kept")
@@ -49,6 +50,8 @@ class CycleState(msgspec.Struct, eq=False):
     #: Difference from attempts at other pods of the same signature and labels; None: there is none.
     #: See `set_variant`.
     variant: tuple[tuple[str, Hashable], ...] | None = None
+    #: Rows, ascending, that the search is limited to: a topology domain of a group; None: all.
+    within: Rows | None = None
     #: Annotations that go onto the pod with its binding; see `annotate_binding`.
     binding_annotations: dict[str, str] | None = None
     #: Plugins that rejected nodes even without the victims, after a preemption without result.

@@ -14,7 +14,12 @@ from typing import Final
 
 from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
-from scheduler.engine.failure import Failure, waiting_for_victims, without_nomination
+from scheduler.engine.failure import (
+    Failure,
+    of_group,
+    waiting_for_victims,
+    without_nomination,
+)
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
@@ -25,6 +30,11 @@ from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
 """Members from which on a cycle is suspended between time slices; fewer fit into one."""
+
+
+LATER: Final = "{group}: tried after the minimum of the group"
+GROUP_PLACED: Final = "GroupPlaced"
+"""The event that moves a member beyond the minimum, in metrics and for people."""
 
 
 class GroupScheduling:
@@ -102,6 +112,10 @@ class GroupScheduling:
                 self.waiting.wait(info, group.plugin, result.bound)
             return []
         placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
+        if group.alone:
+            for attempt in placed:
+                self.follow(attempt)
+            return placed
         self._binding.bind_together(group.name, placed)
         # Members beyond the minimum are single pods now, which may preempt others. They are bound
         # after the minimum, but if one of them fails, the minimum is bound all the same.
@@ -109,10 +123,26 @@ class GroupScheduling:
         for member in result.untried:
             self._take(member)
             rest.append(member)
-        alone = [attempt for each in rest if (attempt := self._schedule(each)) is not None]
-        for attempt in alone:
+        for each in rest:
+            placed += self._schedule_alone(each)
+        return placed
+
+    def _schedule_alone(self, info: QueuedPodInfo) -> list[Attempt]:
+        """Try a member beyond the minimum; return its attempt if its binding cycle is next."""
+        group = self.group_of(info)
+        if group is None:
+            attempt = self._schedule(info)
+            if attempt is None:
+                return []
             self.follow(attempt)
-        return [*placed, *alone]
+            return [attempt]
+        if not self._engine.suspends(info.pod):
+            return self.schedule(info, group)
+        # Its cycle may wait, so it needs a turn of its own.
+        later = self._engine.untried(info, of_group(LATER.format(group=group.name), group.plugin))
+        self._outcome(later)
+        self._queue.wake((info.uid,), group.plugin, GROUP_PLACED)
+        return []
 
     def follow(self, attempt: Attempt) -> None:
         """Have a member beyond the minimum wait for those that are bound together."""

@@ -21,9 +21,9 @@ from scheduler.engine.diagnosis import Diagnosis
 from scheduler.engine.kubelet_rejections import KubeletRejections
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.plugin_slots import ScoreSlot
+from scheduler.engine.pre_filter import rejected_by_pre_filter
 from scheduler.engine.schedule_one import Unschedulable
 from scheduler.engine.scoring import call_score
-from scheduler.engine.search import rejected_by_pre_filter
 from scheduler.framework import (
     Code,
     CycleState,

@@ -1,0 +1,111 @@
+"""Domains: the nodes by the value of a label, and the room that each value has for a group.
+
+Every operation is linear in the number of nodes, however many domains there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.api.pod import Pod
+from scheduler.cache import Cache, NodeTable
+from scheduler.framework import Int64Column, Rows
+
+Rooms = Sequence[tuple[int, Int64Column | None]]
+"""By template the number of members, and int64[capacity]: how many of them each row takes at most;
+None: not known."""
+
+
+class Domains:
+    """The domains of one node label within those of another one."""
+
+    def __init__(self, table: NodeTable, key: str, outer: Domains | None = None) -> None:
+        """Read the labels; of `outer` domains none is in two of these."""
+        self.key = key
+        column = table.label_column(key)
+        self._values = table.label_values(key).values
+        #: int64[capacity]: the domain of each row, -1 where it has none.
+        self.of_row = column.astype(np.int64)
+        count = len(self._values)
+        if outer is not None:
+            inside = (column >= 0) & (outer.of_row >= 0)
+            pairs = outer.of_row[inside] * max(count, 1) + column[inside]
+            distinct, numbers = np.unique(pairs, return_inverse=True)
+            self.of_row = np.full(len(column), -1, dtype=np.int64)
+            self.of_row[inside] = numbers
+            count = len(distinct)
+        self._column = column
+        self.count = count
+
+    def only(self, domain: int) -> None:
+        """Leave out all domains but one."""
+        self.of_row[self.of_row != domain] = -1
+
+    @property
+    def labelled(self) -> Rows:
+        """The rows that are in a domain, ascending."""
+        return np.flatnonzero(self.of_row >= 0)
+
+    def rows(self, domain: int) -> Rows:
+        """Return the rows of a domain, ascending."""
+        return np.flatnonzero(self.of_row == domain)
+
+    def value(self, row: int) -> str:
+        """Return the value of the label on a row that is in a domain."""
+        return self._values[int(self._column[row])]
+
+    def sums(self, amounts: Int64Column, rows: Rows) -> Int64Column:
+        """Return int64[count]: by domain the sum of `amounts` (int64[capacity]) of its `rows`."""
+        found = np.bincount(self.of_row[rows], weights=amounts[rows], minlength=self.count)
+        return found.astype(np.int64)
+
+    def sizes(self, rows: Rows) -> Int64Column:
+        """Return int64[count]: the number of rows of each domain."""
+        return np.bincount(self.of_row[rows], minlength=self.count).astype(np.int64)
+
+    def firsts(self, rows: Rows) -> Int64Column:
+        """Return int64[count]: a row of each domain, -1 for one without."""
+        found = np.full(self.count, -1, dtype=np.int64)
+        found[self.of_row[rows][::-1]] = rows[::-1]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OneDomain:
+    """The demand that all members are in one domain of a label."""
+
+    table: NodeTable
+    key: str
+    #: The value, if members that are placed determine it.
+    value: str | None = None
+
+    def domains(self) -> Domains:
+        """Return the domains as the nodes are now."""
+        found = Domains(self.table, self.key)
+        if self.value is not None:
+            found.only(self.table.label_values(self.key).ids.get(self.value, -2))
+        return found
+
+
+def possible(domains: Domains, rooms: Rooms, rows: Rows) -> Int64Column:
+    """Return int64[domains]: how many members each domain takes at most, on these rows."""
+    found = np.zeros(domains.count, dtype=np.int64)
+    for count, by_row in rooms:
+        if by_row is None:
+            found += count
+        else:
+            found += np.minimum(domains.sums(by_row, rows), count)
+    return found
+
+
+def rows_of(pods: Sequence[str], cache: Cache, *, nominated: Sequence[Pod] = ()) -> Rows:
+    """Return the row of each placed pod, by UID, and of each pod that is nominated to a node."""
+    names = [pod.status.nominated_node_name for pod in nominated]
+    for uid in pods:
+        placed = cache.get_pod(uid)
+        names.append("" if placed is None else placed.spec.node_name)
+    rows = (cache.table.row_of(name) for name in names if name)
+    return np.array([row for row in rows if row is not None], dtype=np.intp)

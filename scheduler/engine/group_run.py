@@ -1,0 +1,127 @@
+"""Runs: the members of a group that no plugin can tell apart, and their results in a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scheduler.engine.attempt import Attempt
+from scheduler.engine.capacity_bound import CapacityBound
+from scheduler.engine.engine import Engine
+from scheduler.engine.template_capacity import Template, TemplateCapacities
+from scheduler.framework import CycleState, Int64Column, QueuedPodInfo
+from scheduler.queue import identity
+
+
+@dataclass(slots=True)
+class Run:
+    """Members that no plugin can tell apart, but for their names."""
+
+    infos: list[QueuedPodInfo]
+    placed: list[Attempt] = field(default_factory=list)
+    #: The attempt of the member that did not fit.
+    failed: Attempt | None = None
+    #: Known once a member was placed and there are more.
+    bound: CapacityBound | None = None
+    #: Looked up for each bound, since templates that no waiting group uses may be dropped.
+    template: Template | None = None
+    #: Of a group with topology: its place among the runs, and the result of PreFilter alone.
+    index: int = 0
+    state: CycleState | None = None
+    #: The part of the placement that is filled, and the members there.
+    part: int = 0
+    in_part: int = 0
+    #: Whether the assumptions of `placed` were undone.
+    undone: bool = False
+
+    def capacities(self, engine: Engine) -> TemplateCapacities:
+        """Return the templates of the profile."""
+        return engine.algorithms[self.infos[0].pod.spec.scheduler_name].capacities
+
+    def learn(self, engine: Engine, attempt: Attempt | None, scarce: str) -> None:
+        """Have a template follow the nodes from now on, if an attempt passed PreFilter."""
+        state = self.state
+        if attempt is not None and not attempt.ended_before_filter:
+            state = attempt.state
+        if state is None:
+            return
+        template = self.capacities(engine).add(self.infos[0].pod, state)
+        if template is not None and scarce:
+            template.scarce = scarce
+
+    async def room(self, engine: Engine) -> Int64Column | None:
+        """Return int64[capacity]: how many members each row takes at most; None: not known."""
+        pod = self.infos[0].pod
+        capacities = self.capacities(engine)
+        if capacities.of(pod) is None:
+            self.state = await engine.pre_filtered(pod)
+        return capacities.by_row(pod, self.state)
+
+    def again(self) -> Run:
+        """Return the run as it was before any member was tried."""
+        return Run(self.infos, index=self.index, state=self.state)
+
+    def undo(self, engine: Engine) -> None:
+        """Undo the assumptions; `placed` stays for reports."""
+        if self.undone:
+            return
+        self.undone = True
+        for attempt in reversed(self.placed):
+            if attempt.failure is None:
+                engine.abandon(attempt)
+                engine.waiting_pods.remove(attempt.info.uid)
+
+    @property
+    def untried(self) -> list[QueuedPodInfo]:
+        """The members that were not tried."""
+        return self.infos[len(self.placed) + (self.failed is not None) :]
+
+    @property
+    def possible(self) -> int:
+        """Members that fit, or may fit as far as is known."""
+        if self.failed is not None:
+            return len(self.placed)
+        if self.bound is None:
+            return len(self.infos)
+        return min(len(self.infos), 1 + self.bound.more)
+
+
+def rejectors(runs: Sequence[Run]) -> frozenset[str]:
+    """Return the plugins because of which runs do not fit."""
+    found: frozenset[str] = frozenset()
+    for run in runs:
+        if run.failed is not None and run.failed.failure is not None:
+            found |= run.failed.failure.unschedulable_plugins
+        if run.bound is not None:
+            found |= run.bound.plugins
+    return found
+
+
+def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: bool) -> list[Run]:
+    """Put members into runs, in an order that does not depend on that of `infos`.
+
+    Large members come first, as they have the fewest places. If not all members are needed, those
+    of higher priority go before that, since others may be left out.
+    """
+    runs: dict[object, Run] = {}
+    for info in sorted(infos, key=lambda each: each.pod.metadata.name):
+        known = identity(info.pod)
+        like = info.uid if known is None else known
+        key = (info.pod.spec.scheduler_name, like, info.pod.priority)
+        run = runs.get(key)
+        if run is None:
+            run = runs[key] = Run([])
+        run.infos.append(info)
+    if len(runs) == 1:
+        return list(runs.values())
+
+    def rank(run: Run) -> tuple[int, int, float, str]:
+        info = run.infos[0]
+        requests = info.pod.signature.requests
+        native = (requests.milli_cpu, requests.memory, requests.ephemeral_storage)
+        shares = [amount / total for amount, total in zip(native, totals, strict=True) if total]
+        scalars = sum(amount for _, amount in requests.scalars)
+        priority = 0 if all_needed else info.pod.priority
+        return (-priority, -scalars, -max(shares, default=0.0), info.pod.metadata.name)
+
+    return sorted(runs.values(), key=rank)
