@@ -25,6 +25,7 @@ from plugins.gang_scheduling.messages import (
     OF_GROUP,
     why_held,
 )
+from plugins.gang_scheduling.reservations import Reservations
 from plugins.gang_scheduling.standing import Standing, standing
 from plugins.gang_scheduling.statuses import GroupStatuses
 from scheduler.api.pod import Pod
@@ -90,6 +91,8 @@ class Gangs:
         subscriptions.on_time(self)
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing)
         subscriptions.on_time(self.statuses)
+        #: Nodes that are kept for groups.
+        self.reserved = Reservations()
         self.ended = EndedMembers(
             handle, self.groups, changed=self._changed, failed=self.statuses.member_failed
         )
@@ -264,6 +267,7 @@ class Gangs:
         for each in (self._held, self.failed, self.split, self._renew, self._resume):
             each.pop(key, None)
         self.ended.forget(key)
+        self.reserved.forget(key)
         self._noticed.discard(key)
         self.statuses.forget(key)
 
@@ -303,7 +307,8 @@ class Gangs:
 
     def standing(self, group: Group) -> Standing:
         """Return how far a group is."""
-        return standing(group, self.failed.get(group.key, ""))
+        kept = self.reserved.note(group.key)
+        return standing(group, self.failed.get(group.key, ""), kept)
 
     def held(self, key: GroupKey) -> Collection[str]:
         """Return the UIDs of the members that PreEnqueue holds."""

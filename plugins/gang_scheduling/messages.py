@@ -10,6 +10,7 @@ WAITING: Final = "WaitingForGang"
 """Reason of the condition PodScheduled while a pod waits for other members, or for the object."""
 
 GANG_SCHEDULED: Final = "GangScheduled"
+GANG_RESERVED: Final = "GangReserved"
 FAILED_SCHEDULING: Final = "FailedScheduling"
 TOPOLOGY_SPLIT: Final = "TopologySplit"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"

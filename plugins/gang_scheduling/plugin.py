@@ -13,15 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final
 
-from plugins.gang_scheduling.arguments import GangSchedulingArgs
+from plugins.arguments import require_valid
+from plugins.gang_scheduling.arguments import GangSchedulingArgs, argument_problems
 from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import (
     FAILED_SCHEDULING,
+    GANG_RESERVED,
     GANG_SCHEDULED,
     TOPOLOGY_SPLIT,
     WAITING,
     why_held,
 )
+from plugins.gang_scheduling.reservations import note_of
 from plugins.gang_scheduling.views import group_views
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
@@ -35,11 +38,17 @@ from scheduler.framework import (
     Status,
     plugin_names,
 )
-from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
-from scheduler.groups import Group, MemberState
+from scheduler.framework.grouping import (
+    GroupOutcome,
+    GroupReservation,
+    GroupTopology,
+    GroupToSchedule,
+)
+from scheduler.groups import Group, MemberState, group_of
 from scheduler.pages import GroupView
 
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
+RESERVATION_SECONDS: Final = "kubestow_gang_reservation_seconds_total"
 DURATION: Final = "scheduler_podgroup_scheduling_attempt_duration_seconds"
 
 
@@ -72,9 +81,11 @@ class GangScheduling:
 
     def __init__(self, args: GangSchedulingArgs | None, handle: Handle) -> None:
         self._handle = handle
+        self._args = args = args or GangSchedulingArgs()
+        require_valid(argument_problems(args))
         self.gangs: Gangs = handle.shared(self.name, lambda: Gangs(handle, self.name))
         self.gangs.profiles.add(handle.profile_name)
-        self.gangs.statuses.enabled |= args is None or args.write_status
+        self.gangs.statuses.enabled |= args.write_status
 
     # -- extension points ------------------------------------------------------------------------
 
@@ -106,8 +117,9 @@ class GangScheduling:
     def explain(self, pod: Pod) -> Sequence[str]:
         """Return what the group of a pod has, needs and waits for."""
         group = self.gangs.groups.of(pod.uid)
+        kept = () if pod.spec.node_name else self.gangs.reserved.lines(pod, group)
         if group is None:
-            return ()
+            return kept
         lines = [f"pod group {group.key}: {_counted(group)}"]
         held = why_held(group)
         failed = self.gangs.failed.get(group.key)
@@ -115,7 +127,7 @@ class GangScheduling:
             lines.append(held)
         elif failed and group.need:
             lines.append(f"its last attempt failed: {failed}")
-        return lines
+        return [*lines, *kept]
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -142,6 +154,8 @@ class GangScheduling:
             not group.terms.never_preempts,
             topology,
             alone=not group.need,
+            reserve_after=self._args.reserve_after.total_seconds(),
+            reserve_for=self._args.reserve_for.total_seconds(),
         )
 
     def group_name(self, pod: Pod) -> str | None:
@@ -160,6 +174,23 @@ class GangScheduling:
         placed = tuple(group.members(MemberState.BOUND, MemberState.RESERVED))
         left = sum(uid not in victims for uid in placed)
         return () if left + group.succeeded >= group.terms.minimum else placed
+
+    def group_reserved(self, pod: Pod, reservation: GroupReservation | None) -> None:
+        """Take note that nodes are kept for a group, and say so once."""
+        group = self.gangs.groups.of(pod.uid)
+        begins, seconds = self.gangs.reserved.set(
+            group_of(pod) if group is None else group.key,
+            reservation,
+            self._handle.clock.monotonic(),
+        )
+        if seconds:
+            profile = self._handle.profile_name
+            self._handle.metrics.count(RESERVATION_SECONDS, profile, amount=seconds)
+        if group is None or group.terms is None:
+            return
+        self.gangs.statuses.touch(group.key)
+        if begins and reservation is not None:
+            self.gangs.record(group, "Normal", GANG_RESERVED, note_of(reservation))
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
         """Return views of the groups of a namespace (empty: of all), and their number."""

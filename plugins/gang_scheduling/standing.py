@@ -18,6 +18,8 @@ class Stage(StrEnum):
     WAITING_FOR_MEMBERS = "WaitingForMembers"
     #: It was not tried yet, or is being bound.
     PENDING = "Pending"
+    #: Its attempts have failed for long, and nodes are kept for it.
+    RESERVED = "Reserved"
     #: Its last attempt failed.
     UNSCHEDULABLE = "Unschedulable"
     #: Some members have a node, and fewer than needed.
@@ -43,8 +45,11 @@ class Standing(NamedTuple):
     text: str
 
 
-def standing(group: Group, failed: str) -> Standing:
-    """Return how far a group is; `failed` is the message of its last attempt, if that failed."""
+def standing(group: Group, failed: str, kept: str = "") -> Standing:
+    """Return how far a group is.
+
+    `failed` is the message of its last attempt, if that failed, `kept` tells which nodes are kept.
+    """
     terms, counts = group.terms, group.counts
     if terms is None or terms.refused:
         return Standing(Stage.INVALID, why_held(group))
@@ -63,6 +68,8 @@ def standing(group: Group, failed: str) -> Standing:
     held = why_held(group)
     if held:
         return Standing(Stage.WAITING_FOR_MEMBERS, held)
+    if failed and group.need and kept:
+        return Standing(Stage.RESERVED, f"{failed}; {kept}")
     if failed and group.need:
         return Standing(Stage.UNSCHEDULABLE, failed)
     return Standing(Stage.PENDING, text)

@@ -250,7 +250,7 @@ class GroupStatuses:
         elif upstream:
             if satisfied:
                 wanted.append(_condition(upstream, "Scheduled", "", satisfied=True))
-            elif stage in (Stage.UNSCHEDULABLE, Stage.PARTIAL):
+            elif stage in (Stage.UNSCHEDULABLE, Stage.RESERVED, Stage.PARTIAL):
                 wanted.append(_condition(upstream, "Unschedulable", text, satisfied=False))
             elif stage is Stage.INVALID:
                 wanted.append(_condition(upstream, "SchedulerError", text, satisfied=False))

@@ -22,7 +22,8 @@ Show the pod groups of a running scheduler, those that wait first.
 
 MIN is the number of pods that start together, HAVE the members that have a node or ended well, NOW
 those that are being bound, and WAIT those that wait, with scheduling gates or without. STATE is one
-of WaitingForMembers, Pending, Unschedulable, Partial, MinimumBound, AllBound, Finished and Invalid.
+of WaitingForMembers, Pending, Unschedulable, Reserved, Partial, MinimumBound, AllBound,
+Finished and Invalid.
 
 \b
 Examples:

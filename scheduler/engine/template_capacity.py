@@ -258,12 +258,18 @@ class TemplateCapacities:
         self._most[index, some] = limit
         self._loose[index, rows] = False
 
-    def _limits(self, template: Template, rows: Rows) -> tuple[Rows, Int64Column]:
-        """Return those of the rows that no filter rejects, with how many pods each takes."""
+    def passing(self, template: Template, rows: Rows) -> Rows:
+        """Return those of the rows that no filter rejects for their own sake."""
         skipped, pod, table = template.skipped, template.pod, self._table
         for slot in self._filters:
             if len(rows) and slot.name not in skipped:
                 rows = rows[slot.plugin.filter_rows(template.state, pod, table, rows) == 0]
+        return rows
+
+    def _limits(self, template: Template, rows: Rows) -> tuple[Rows, Int64Column]:
+        """Return those of the rows that no filter rejects, with how many pods each takes."""
+        skipped, pod, table = template.skipped, template.pod, self._table
+        rows = self.passing(template, rows)
         limit = np.full(len(rows), _NO_LIMIT, dtype=np.int64)
         for slot in self._limiting:
             if slot.name not in skipped:

@@ -57,6 +57,23 @@ class GroupToSchedule:
     topology: GroupTopology | None = None
     #: Whether the group has its minimum, so that its one pod is tried for itself.
     alone: bool = False
+    #: Seconds of failing attempts after which nodes are kept for it, and for how long at most; 0 of
+    #: the first: never.
+    reserve_after: float = 0.0
+    reserve_for: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReservation:
+    """Room that is kept for a group that waits, until it fits there."""
+
+    nodes: tuple[str, ...]
+    #: Members that have room on them by plan.
+    members: int
+    #: Pods of this priority and of lower ones may use what the plan leaves.
+    priority: int
+    #: When it ends at the latest, as monotonic time.
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +111,12 @@ class GroupingPlugin(Plugin, Protocol):
         """Return the UIDs of the pods that must be evicted if a placed pod is. Optional.
 
         `victims` are all that are to be evicted so far, by UID; the pod is among them.
+        """
+
+    def group_reserved(self, pod: Pod, reservation: GroupReservation | None) -> None:
+        """Take note that room is kept for the group of a pod, or (None) not any more. Optional.
+
+        Called again whenever the plan was renewed.
         """
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:

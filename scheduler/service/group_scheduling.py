@@ -26,6 +26,7 @@ from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
 from scheduler.queue import QueueState, SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.group_evictions import GroupEvictions
+from scheduler.service.group_reservations import GroupReservations
 from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
@@ -61,6 +62,8 @@ class GroupScheduling:
         #: Groups that wait for their bound to rise.
         self.waiting = WaitingGroups(queue, clock)
         self._evictions = GroupEvictions(engine.cache, clock)
+        #: Room that is kept for groups.
+        self.reservations = GroupReservations(engine, queue, clock)
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
@@ -86,6 +89,7 @@ class GroupScheduling:
         waiting = (self._queue.waiting(uid) for uid in group.members if uid != info.uid)
         infos = [info, *(each for each in waiting if each is not None and _wanted(each))]
         self.waiting.tried(each.uid for each in infos)
+        self.reservations.begins(info, group)
         return GroupCycle(
             self._engine,
             group,
@@ -110,7 +114,10 @@ class GroupScheduling:
                 self._evictions.start(group.name, result.plan)
             if result.bound is not None:
                 self.waiting.wait(info, group.plugin, result.bound)
+            evicting = self._evictions.under_way(group.name)
+            self.reservations.failed(info, group, evicting=evicting)
             return []
+        self.reservations.placed(info, group)
         placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
         if group.alone:
             for attempt in placed:

@@ -82,7 +82,7 @@ class SchedulingLoop:
         self._groups = GroupScheduling(
             engine, queue, binding, decisions, clock, self.schedule, self._outcome
         )
-        self._groups.waiting.on_timer = wake.set
+        self._groups.waiting.on_timer = self._groups.reservations.on_timer = wake.set
         self._deciding: asyncio.Task[Any] | None = None
         #: Set while no cycle is suspended.
         self._resumed = asyncio.Event()
@@ -407,6 +407,7 @@ class SchedulingLoop:
 
     def _all_timed(self) -> Iterator[TimedWork]:
         yield self._groups.waiting
+        yield self._groups.reservations
         yield from self._timed
 
     async def _sleep(self) -> None:

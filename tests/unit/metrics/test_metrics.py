@@ -334,6 +334,8 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
         "scheduler_podgroup_scheduling_attempt_duration_seconds", "scheduled", "p", value=1.5),
      "scheduler_podgroup_scheduling_attempt_duration_seconds_sum",
      {"result": "scheduled", "profile": "p"}, 1.5),
+    (lambda m: _plugin(m).count("kubestow_gang_reservation_seconds_total", "p", amount=30.0),
+     "kubestow_gang_reservation_seconds_total", {"profile": "p"}, 30),
     (lambda m: m.quota.written(), "scheduler_resource_quota_writer_writes_total", {}, 1),
     (lambda m: m.quota.failed(), "scheduler_resource_quota_writer_errors_total", {}, 1),
     (lambda m: _plugin(m).gauge("scheduler_resource_quota_ledger_drift", value=2),

@@ -14,10 +14,12 @@ from scheduler.testing import Cluster, node, pod
 class GangCluster(Cluster):
     """Nodes of 4 CPU, and members of 2 CPU unless a test says otherwise."""
 
-    def __init__(self, nodes: int = 2, *others: Any, seed: int = 0) -> None:
+    def __init__(
+        self, nodes: int = 2, *others: Any, seed: int = 0, args: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(seed=seed)
         self._numbers: Counter[str] = Counter()
-        self.enable(GangScheduling)
+        self.enable(GangScheduling, args)
         for other in others:
             self.enable(other)
         for number in range(nodes):

@@ -1,0 +1,75 @@
+"""Reservations: the nodes that are kept for groups, as people see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.framework.grouping import GroupReservation
+from scheduler.groups import Group, GroupKey
+
+KEPT: Final = "room for {members} of its pods is kept on {nodes}"
+KEPT_AWAY: Final = (
+    "room for {members} pods is kept on {nodes} for pod group {group}, which has waited for long: "
+    "pods of priority {priority} or lower may use there only what that leaves"
+)
+MAX_NODES: Final = 5
+"""Names of nodes in a text."""
+
+
+class Reservations:
+    """The reservations of all groups."""
+
+    def __init__(self) -> None:
+        #: With the time until which its seconds are counted.
+        self._kept: dict[GroupKey, tuple[GroupReservation, float]] = {}
+
+    def set(
+        self, key: GroupKey | None, reservation: GroupReservation | None, now: float
+    ) -> tuple[bool, float]:
+        """Set or (None) end a reservation.
+
+        Returns whether it began, and for how many seconds more it has lasted.
+        """
+        if key is None:
+            return False, 0.0
+        before = self._kept.pop(key, None)
+        if reservation is not None:
+            self._kept[key] = reservation, now
+        return before is None, 0.0 if before is None else now - before[1]
+
+    def forget(self, key: GroupKey) -> None:
+        """Forget a group that is gone."""
+        self._kept.pop(key, None)
+
+    def note(self, key: GroupKey) -> str:
+        """Return what is kept for a group; empty for nothing."""
+        known = self._kept.get(key)
+        return "" if known is None else note_of(known[0])
+
+    def lines(self, pod: Pod, group: Group | None) -> Sequence[str]:
+        """Return what is kept for others against a pod, and for the group of the pod."""
+        own = None if group is None else group.key
+        lines: list[str] = []
+        for key, (kept, _) in self._kept.items():
+            if key == own:
+                lines.append(note_of(kept))
+            elif pod.priority <= kept.priority:
+                text = KEPT_AWAY.format(
+                    members=kept.members, nodes=_named(kept), group=key, priority=kept.priority
+                )
+                lines.append(text)
+        return lines
+
+
+def note_of(reservation: GroupReservation) -> str:
+    """Return what is kept, in words."""
+    return KEPT.format(members=reservation.members, nodes=_named(reservation))
+
+
+def _named(reservation: GroupReservation) -> str:
+    nodes = reservation.nodes
+    shown = ", ".join(nodes[:MAX_NODES])
+    more = len(nodes) - MAX_NODES
+    return f"{shown} and {more} more" if more > 0 else shown
