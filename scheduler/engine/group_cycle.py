@@ -141,7 +141,8 @@ class GroupCycle:
                 return blocking
             fit = sum(run.possible for run in self._runs)
             self._rejectors |= rejectors(self._runs)
-            if best is None or fit > best[0]:
+            # Of equal ones the first of the widest label, which demands least.
+            if best is None or (fit, placement.level) > (best[0], best[1].level):
                 best = fit, placement, self._runs, blocking
         if best is None:
             self._limit_by_rooms(placements)

@@ -14,7 +14,7 @@ determine the domain of a required label.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import Final
 
@@ -63,6 +63,8 @@ class Placement:
     narrower: Domains | None = None
     #: Members that fit at most.
     possible: int = 0
+    #: 0 for the narrowest label, 1 for the next one.
+    level: int = 0
 
     def describe(self, placed: Rows) -> str:
         """Return where members on these rows are, for people."""
@@ -143,12 +145,12 @@ class GroupPlacements:
     def __iter__(self) -> Iterator[Placement]:
         """Yield the placements to try, best first."""
         narrower: Domains | None = None
-        for key in self._preferred:
-            level = Domains(self._table, key, self.required)
-            yield from self._in_one(level, narrower)
-            narrower = level
+        for level, key in enumerate(self._preferred):
+            domains = Domains(self._table, key, self.required)
+            yield from self._in_one(domains, narrower, level)
+            narrower = domains
         if self.required is not None:
-            yield from self._in_one(self.required, narrower)
+            yield from self._in_one(self.required, narrower, len(self._preferred))
             return
         parts = self._parts(None, narrower)
         yield Placement(None, "", parts, narrower, self._count)
@@ -157,10 +159,12 @@ class GroupPlacements:
         """Return the domain of the required label that has room for the most members."""
         return next(self._ranked(self.required, None, 1), None) if self.required else None
 
-    def _in_one(self, domains: Domains, narrower: Domains | None) -> Iterator[Placement]:
+    def _in_one(
+        self, domains: Domains, narrower: Domains | None, level: int
+    ) -> Iterator[Placement]:
         for placement in self._ranked(domains, narrower, MAX_DOMAINS):
             if placement.possible >= self._need:
-                yield placement
+                yield replace(placement, level=level)
 
     def _ranked(self, domains: Domains, narrower: Domains | None, most: int) -> Iterator[Placement]:
         rows = domains.labelled
@@ -183,9 +187,16 @@ class GroupPlacements:
 
         for domain in nsmallest(most, enough.tolist(), key=rank):
             inside = domains.rows(domain)
-            text = f"the domain {domains.key}={domains.value(int(firsts[domain]))}"
+            text = f"the domain {self._name(domains, int(firsts[domain]))}"
             parts = self._parts(inside, narrower)
             yield Placement(inside, text, parts, narrower, int(fits[domain]))
+
+    def _name(self, domains: Domains, row: int) -> str:
+        """Return the domain of a row, within the one that is required."""
+        name = f"{domains.key}={domains.value(row)}"
+        if self.required is None or domains is self.required:
+            return name
+        return f"{self.required.key}={self.required.value(row)}, {name}"
 
     def _left_over(self, domains: Domains, rows: Rows) -> Int64Column:
         """Return int64[domains]: how many pods of the first template have room."""

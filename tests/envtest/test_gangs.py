@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -42,13 +42,19 @@ def gone(control_plane: ControlPlane, name: str) -> bool:
     return False
 
 
-def add_group(control_plane: ControlPlane, work: Workload, name: str, minimum: int) -> None:
+def add_group(
+    control_plane: ControlPlane,
+    work: Workload,
+    name: str,
+    minimum: int,
+    annotations: Mapping[str, str] | None = None,
+) -> None:
     """Create a PodGroup as soon as the API server takes it."""
     path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{work.namespace}/podgroups"
     body = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
         "spec": {"minMember": minimum},
     }
 
@@ -102,6 +108,35 @@ def test_g15_two_gangs_that_each_half_fit(control_plane: ControlPlane) -> None:
             for name in of(first, work.bound()):
                 work.delete_pod(name)
             until(lambda: len(of(second, work.bound())) == 4, "the other gang is bound")
+            assert work.overfull() == {}
+    finally:
+        process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
+@pytest.mark.usefixtures("served")
+def test_g25_a_gang_that_requires_a_rack(control_plane: ControlPlane) -> None:
+    rack = "example.com/rack"
+    process = start_kubestow(control_plane, PROFILES, name="kubestow-racks")
+    try:
+        with Workload(control_plane, "rack-gang") as work:
+            for number in range(6):
+                labels = {rack: f"r{number // 2}"} if number < 4 else {}
+                work.node(f"gang-r{number // 2}-{number}", cpu="2", labels=labels)
+            work.pod("old", cpu="1", nodeName="gang-r0-0")
+            for group in ("first", "second"):
+                required = {"kubestow.io/topology-required": rack}
+                add_group(control_plane, work, group, 4, required)
+                for number in range(4):
+                    work.pod(f"{group}-{number}", cpu="1", labels={LABEL: group})
+                if group == "first":
+                    until(lambda: len(work.bound()) == 5, "the first gang is bound")
+            nodes = {work.bound()[name].rpartition("-")[0] for name in of("first", work.bound())}
+            assert nodes == {"gang-r1"}
+            text = f"3 fit at most in the best domain {rack}=r0, 1 do not: short of cpu"
+            assert text in str(work.until_rejected("second-0")["message"])
+            work.delete_pod("old")
+            until(lambda: len(of("second", work.bound())) == 4, "the second gang is bound")
             assert work.overfull() == {}
     finally:
         process.stop()

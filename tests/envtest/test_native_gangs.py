@@ -164,6 +164,27 @@ def test_g7_members_that_succeeded_before_a_restart_count(plane: ControlPlane) -
     assert second.returncode == 0, second.describe("did not end cleanly")
 
 
+@pytest.mark.usefixtures("scheduler")
+def test_g25_a_native_gang_that_requires_a_rack(plane: ControlPlane) -> None:
+    rack = "example.com/rack"
+    with Workload(plane, "native-rack") as work:
+        for number in range(4):
+            work.node(f"native-r{number // 2}-{number}", cpu="2", labels={rack: f"r{number // 2}"})
+        work.pod("old", cpu="1", nodeName="native-r0-0")
+        constraints = {"topology": [{"key": rack}]}
+        add_group(work, "whole", 4, schedulingConstraints=constraints)
+        add_members(work, "whole", 4)
+        until(lambda: len(work.bound()) == 5, "the gang is bound")
+        placed = {name: node for name, node in work.bound().items() if name != "old"}
+        assert {node.rpartition("-")[0] for node in placed.values()} == {"native-r1"}
+        add_group(work, "later", 4, schedulingConstraints=constraints)
+        add_members(work, "later", 4)
+        text = f"needs 4 pods, 3 fit at most in the best domain {rack}=r0, 1 do not: short of cpu"
+        waits_with(work, "later-0", text)
+        work.delete_pod("old")
+        until(lambda: len(work.bound()) == 8, "the other gang is bound")
+
+
 def test_g4_the_api_comes_and_goes(make_control_plane: ControlPlaneFactory) -> None:
     plane = make_control_plane(ApiServerOptions())
     process = start_kubestow(plane, PROFILES, name="kubestow-native")

@@ -11,6 +11,7 @@ from simulator.resources import Resource
 
 NAMESPACE: Final = "default"
 RACK: Final = "example.com/rack"
+TOPOLOGY_REQUIRED: Final = "kubestow.io/topology-required"
 POD_GROUPS: Final = Resource(
     "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", subresources=("status",)
 )
@@ -26,12 +27,13 @@ def base() -> list[JsonObject]:
     return [*nodes, *(_priority_class(name, value) for name, value in classes.items())]
 
 
-def group(name: str, minimum: int) -> JsonObject:
+def group(name: str, minimum: int, *, one_rack: bool = False) -> JsonObject:
     """Return a PodGroup."""
+    annotations = {TOPOLOGY_REQUIRED: RACK} if one_rack else {}
     return {
         "apiVersion": POD_GROUPS.group_version,
         "kind": POD_GROUPS.kind,
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
         "spec": {"minMember": minimum},
     }
 
@@ -43,7 +45,6 @@ def pods(
     priority: str = NORMAL,
     seconds: float = 0,
     grouped: bool = True,
-    one_rack: bool = False,
 ) -> list[JsonObject]:
     """Return pods of one CPU, members of the group `name` or single ones; 0 seconds: for ever."""
     labels = {"app": name}
@@ -54,10 +55,6 @@ def pods(
         "priorityClassName": priority,
         "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
     }
-    if one_rack:
-        term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": RACK}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        spec["affinity"] = {"podAffinity": required}
     annotations = {RUN_SECONDS: str(seconds)} if seconds else {}
     return [
         {

@@ -147,8 +147,8 @@ class Gangs(Story):
         board = self.board
         await board.until(lambda: len(board.ended) == 20)
         board.add("story", "gang rack of 8 pods, all in one rack")
-        self.cluster.create(group("rack", 8))
-        for pod in pods("rack", 8, priority=URGENT, one_rack=True):
+        self.cluster.create(group("rack", 8, one_rack=True))
+        for pod in pods("rack", 8, priority=URGENT):
             self.cluster.create(pod)
         await board.until(lambda: len(board.bound("rack")) == 8)
 
