@@ -26,12 +26,16 @@ from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.engine.domains import Domains, OneDomain
+from scheduler.engine.domain_sums import DomainSums
+from scheduler.engine.domains import OneDomain
 from scheduler.engine.plugin_slots import FilterSlot, named_versions
 from scheduler.framework import CycleState, Int64Column, Rows
 
 MAX_TEMPLATES: Final = 512
 """Templates of waiting groups; of any more, a group counts as one that may fit."""
+
+MAX_LABELS: Final = 16
+"""Labels whose domains are summed up; beyond that, those of one are dropped for another."""
 
 _NO_LIMIT: Final = int(np.iinfo(np.int32).max)
 _NOTHING: Final[Mapping[Template, int]] = MappingProxyType({})
@@ -83,6 +87,8 @@ class TemplateCapacities:
         self._pods: tuple[Pod, ...] = ()
         self._most: NDArray[np.int32] = np.zeros((0, table.capacity), dtype=np.int32)
         self._loose: NDArray[np.bool_] = np.zeros((0, table.capacity), dtype=np.bool_)
+        #: By label key, for groups that must be in one domain.
+        self._by_label: dict[str, DomainSums] = {}
         #: Until when changes of nodes are included, and the versions that filters depend on.
         self._sequence = 0
         self._versions: tuple[int, ...] = ()
@@ -138,6 +144,8 @@ class TemplateCapacities:
                 most[place, self._table.rows] = _NO_LIMIT
                 loose[place, self._table.rows] = True
         self._most, self._loose = most, loose
+        for each in self._by_label.values():
+            each.forget()
         self._pods = tuple(each.pod for each in self._templates.values())
         self._add(most.sum(axis=1, dtype=np.int64), anew=True)
 
@@ -188,6 +196,25 @@ class TemplateCapacities:
         found: Int64Column = self._most[template.index].astype(np.int64)
         return found
 
+    def by_domain(self, template: Template, key: str, *, exact: bool) -> Int64Column:
+        """Return int64[values of a label]: how many pods of a template each domain takes."""
+        self.total(template, exact=exact)
+        found: Int64Column = self._sums(key).by_domain(self._most)[:, template.index]
+        return found
+
+    def most_in_one(self, template: Template, key: str, *, exact: bool) -> int:
+        """Return how many pods of a template the domain takes that takes most of them."""
+        self.total(template, exact=exact)
+        return int(self._sums(key).most(self._most)[template.index])
+
+    def _sums(self, key: str) -> DomainSums:
+        found = self._by_label.get(key)
+        if found is None:
+            if len(self._by_label) >= MAX_LABELS:
+                del self._by_label[next(iter(self._by_label))]
+            found = self._by_label[key] = DomainSums(self._table, key)
+        return found
+
     def limits(self, pod: Pod, state: CycleState | None, rows: Rows) -> tuple[str, frozenset[str]]:
         """Return what limits pods like one on some rows most, in words, and the filters that do.
 
@@ -231,7 +258,10 @@ class TemplateCapacities:
 
     def _take_estimate(self, rows: Rows) -> None:
         estimate = self._estimate(rows)
-        self._add((estimate - self._most[:, rows]).sum(axis=1, dtype=np.int64))
+        before = self._most[:, rows]
+        self._add((estimate - before).sum(axis=1, dtype=np.int64))
+        for each in self._by_label.values():
+            each.change(rows, before, estimate)
         self._most[:, rows] = estimate
         self._loose[:, rows] = True
 
@@ -252,10 +282,13 @@ class TemplateCapacities:
             some, limit = self._limits(template, some)
         except Exception:  # noqa: BLE001 - plugin boundary: an attempt at the group will report it
             limit = self._most[index, some]
-        template.total -= int(self._most[index, rows].sum(dtype=np.int64))
-        template.total += int(limit.sum(dtype=np.int64))
+        before = self._most[index, rows]
         self._most[index, rows] = 0
         self._most[index, some] = limit
+        difference = self._most[index, rows] - before
+        template.total += int(difference.sum(dtype=np.int64))
+        for each in self._by_label.values():
+            each.change_one(index, rows, difference)
         self._loose[index, rows] = False
 
     def passing(self, template: Template, rows: Rows) -> Rows:
@@ -306,24 +339,30 @@ class GroupBound:
             found += min(max(room, 0), count)
         if self.within is None or found < self.need:
             return found
-        return self._possible_in_one(self.within.domains(), exact=exact, promised=promised)
+        return self._possible_in_one(self.within, exact=exact, promised=promised)
 
     def _possible_in_one(
-        self, domains: Domains, *, exact: bool, promised: Mapping[Template, int]
+        self, one: OneDomain, *, exact: bool, promised: Mapping[Template, int]
     ) -> int:
         """Return how many fit into the domain with the most room.
 
         What others were promised may be in that domain.
         """
-        rows = domains.labelled
-        if not len(rows):
-            return 0
-        found = np.full(domains.count, self.unlimited, dtype=np.int64)
+        if len(self.parts) == 1 and one.value is None:
+            ((capacities, template, count),) = self.parts
+            room = capacities.most_in_one(template, one.key, exact=exact)
+            return self.unlimited + min(max(room - promised.get(template, 0), 0), count)
+        found: Int64Column | None = None
         for capacities, template, count in self.parts:
-            room = domains.sums(capacities.rows_of(template, exact=exact), rows)
-            room -= promised.get(template, 0)
-            found += np.clip(room, 0, count)
-        return int(found[domains.sizes(rows) > 0].max())
+            room_by_domain = capacities.by_domain(template, one.key, exact=exact)
+            fits = np.clip(room_by_domain - promised.get(template, 0), 0, count)
+            found = fits if found is None else found + fits
+        if found is None:
+            return self.unlimited
+        if one.value is not None:
+            index = one.table.label_values(one.key).ids.get(one.value)
+            return self.unlimited + (0 if index is None else int(found[index]))
+        return self.unlimited + int(found.max(initial=0))
 
     def refresh(self) -> None:
         """Include the changes of nodes until now."""
