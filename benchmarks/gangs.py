@@ -1,9 +1,10 @@
 """`python -m benchmarks.gangs`: what gangs cost the scheduler, in CPU time of this process.
 
-Decisions are measured on the engine alone, as the service wires it: a gang that fits, one that the
-bound refuses, and one that fails at a late member. Events are measured in a cluster in virtual
-time, while gangs wait for room that no event gives them: the difference to the same cluster without
-gangs. `--templates` is the number of distinct pod templates among the waiting gangs.
+Decisions are measured on the engine alone, as the service wires it: a gang that fits, also in one
+rack, one that the bound refuses, and one that fails at a late member. Events are measured in a
+cluster in virtual time, while gangs wait for room that no event gives them: the difference to the
+same cluster without gangs. `--templates` is the number of distinct pod templates among the waiting
+gangs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from scheduler.engine import GroupCycle
 from scheduler.engine.group_cycle import GroupResult
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import QueuedPodInfo
-from scheduler.framework.grouping import GroupToSchedule
+from scheduler.framework.grouping import GroupTopology, GroupToSchedule
 from scheduler.testing import Cluster, node, pod
 
 ROUNDS: Final = 7
@@ -35,10 +36,13 @@ EVENTS: Final = 400
 WAITING_MEMBERS: Final = 8
 
 
-def decide(world: EngineWorld, members: list[Pod], need: int) -> tuple[GroupResult, float]:
+def decide(
+    world: EngineWorld, members: list[Pod], need: int, topology: GroupTopology | None = None
+) -> tuple[GroupResult, float]:
     """Decide about a gang; return the result and the seconds of CPU time."""
     infos = [QueuedPodInfo(each, 0.0) for each in members]
-    group = GroupToSchedule("GangScheduling", "pod group default/g", need, need, ())
+    name = "pod group default/g"
+    group = GroupToSchedule("GangScheduling", name, need, need, (), topology=topology)
     known = world.listers.pods.known
     known.update((each.metadata.name, each) for each in members)
     gc.collect()
@@ -69,6 +73,7 @@ def decisions(nodes: int, members: int, rounds: int) -> list[Figure]:
     settle()
     cases: dict[str, Callable[[], tuple[list[Pod], int, bool]]] = {
         "all fit": lambda: ([world.pod() for _ in range(members)], members, True),
+        "all fit in one rack": lambda: ([world.pod() for _ in range(members)], members, True),
         "refused by the bound": lambda: (
             [world.pod({"nodeSelector": {RACK: "rack-0"}}, cpu="40") for _ in range(members)],
             members,
@@ -85,7 +90,8 @@ def decisions(nodes: int, members: int, rounds: int) -> list[Figure]:
         times = []
         for _ in range(rounds):
             pods, need, fits = make()
-            result, seconds = decide(world, pods, need)
+            topology = GroupTopology(RACK) if "rack" in case else None
+            result, seconds = decide(world, pods, need, topology)
             assert result.outcome.scheduled is fits, result.outcome.message
             forget(world, result)
             times.append(seconds)

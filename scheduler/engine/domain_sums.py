@@ -4,7 +4,7 @@ An event changes a few rows, and there may be hundreds of templates and thousand
 sums are changed by what the rows took before and take now, for all templates at once.
 
 Invariant: `by_domain[domain, template]` is the sum over the rows of the domain of what
-`TemplateCapacities` says of each.
+`TemplateCapacities` says of each, but of no row more than a group may have members.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache import NodeTable
-from scheduler.framework import Int64Column, Rows
+from scheduler.framework import Rows
+from scheduler.groups import MAX_MEMBERS
+
+Sums = NDArray[np.int32]
+"""Half the memory of int64: there may be thousands of domains, and hundreds of templates."""
 
 _FEW: Final = 64
 """Changed rows from which on summing up anew takes less time."""
@@ -31,14 +35,14 @@ class DomainSums:
         self._labels: object = None
         self._ids = np.zeros(0, dtype=np.int32)
         #: None when they must be computed anew.
-        self._by_domain: NDArray[np.int64] | None = None
-        self._most: Int64Column | None = None
+        self._by_domain: Sums | None = None
+        self._most: Sums | None = None
 
     def forget(self) -> None:
         """Have all of it computed anew when it is asked for."""
         self._by_domain = None
 
-    def change(self, rows: Rows, before: NDArray[np.int32], after: NDArray[np.int32]) -> None:
+    def change(self, rows: Rows, before: Sums, after: Sums) -> None:
         """Take over what changed rows take: int32[templates, rows], before and after."""
         sums = self._by_domain
         if sums is None:
@@ -47,6 +51,7 @@ class DomainSums:
         if len(rows) > _FEW or labels is not self._labels or len(labels.values) != len(sums):
             self._by_domain = None
             return
+        before, after = _bounded(before), _bounded(after)
         places = zip(rows.tolist(), self._ids[rows].tolist(), column[rows].tolist(), strict=True)
         for place, (row, old, new) in enumerate(places):
             if old >= 0:
@@ -56,31 +61,37 @@ class DomainSums:
             self._ids[row] = new
         self._most = None
 
-    def change_one(self, template: int, rows: Rows, difference: NDArray[np.int32]) -> None:
-        """Add to what rows take of one template."""
+    def change_one(self, template: int, rows: Rows, before: Sums, after: Sums) -> None:
+        """Take over what rows take of one template: int32[rows], before and after."""
         if self._by_domain is not None:
+            difference = _bounded(after) - _bounded(before)
             inside = self._ids[rows] >= 0
             np.add.at(self._by_domain[:, template], self._ids[rows][inside], difference[inside])
             self._most = None
 
-    def by_domain(self, most: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return int64[domains, templates]; `most` is int32[templates, rows]."""
+    def by_domain(self, most: Sums) -> Sums:
+        """Return int32[domains, templates]; `most` is int32[templates, rows]."""
         if self._by_domain is None:
             labels = self._table.label_values(self._key)
             self._labels, self._most = labels, None
             self._ids = self._table.label_column(self._key).copy()
             inside = np.flatnonzero(self._ids >= 0)
             count = len(labels.values)
-            sums = np.zeros((count, len(most)), dtype=np.int64)
+            sums = np.zeros((count, len(most)), dtype=np.int32)
             for template, taken in enumerate(most):
-                weights = taken[inside]
+                weights = _bounded(taken[inside])
                 sums[:, template] = np.bincount(self._ids[inside], weights, minlength=count)
             self._by_domain = sums
         return self._by_domain
 
-    def most(self, most: NDArray[np.int32]) -> Int64Column:
-        """Return int64[templates]: the sum of the domain that takes most of each."""
+    def most(self, most: Sums) -> Sums:
+        """Return int32[templates]: the sum of the domain that takes most of each."""
         sums = self.by_domain(most)
         if self._most is None:
             self._most = sums.max(axis=0, initial=0)
         return self._most
+
+
+def _bounded(taken: Sums) -> Sums:
+    """Return what rows take, small enough for a sum over all rows."""
+    return np.minimum(taken, MAX_MEMBERS)

@@ -34,7 +34,7 @@ from scheduler.framework import CycleState, Int64Column, Rows
 MAX_TEMPLATES: Final = 512
 """Templates of waiting groups; of any more, a group counts as one that may fit."""
 
-MAX_LABELS: Final = 16
+MAX_LABELS: Final = 4
 """Labels whose domains are summed up; beyond that, those of one are dropped for another."""
 
 _NO_LIMIT: Final = int(np.iinfo(np.int32).max)
@@ -199,8 +199,8 @@ class TemplateCapacities:
     def by_domain(self, template: Template, key: str, *, exact: bool) -> Int64Column:
         """Return int64[values of a label]: how many pods of a template each domain takes."""
         self.total(template, exact=exact)
-        found: Int64Column = self._sums(key).by_domain(self._most)[:, template.index]
-        return found
+        found = self._sums(key).by_domain(self._most)[:, template.index]
+        return found.astype(np.int64)
 
     def most_in_one(self, template: Template, key: str, *, exact: bool) -> int:
         """Return how many pods of a template the domain takes that takes most of them."""
@@ -285,10 +285,10 @@ class TemplateCapacities:
         before = self._most[index, rows]
         self._most[index, rows] = 0
         self._most[index, some] = limit
-        difference = self._most[index, rows] - before
-        template.total += int(difference.sum(dtype=np.int64))
+        after = self._most[index, rows]
+        template.total += int((after - before).sum(dtype=np.int64))
         for each in self._by_label.values():
-            each.change_one(index, rows, difference)
+            each.change_one(index, rows, before, after)
         self._loose[index, rows] = False
 
     def passing(self, template: Template, rows: Rows) -> Rows:

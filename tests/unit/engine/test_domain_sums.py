@@ -60,7 +60,7 @@ def check(cluster: Cluster, draw: random.Random) -> None:
         else:
             sums.change(rows, before[:, rows], before[:, rows])
             most[1, row] = draw.randrange(9)
-            sums.change_one(1, rows, most[1, rows] - before[1, rows])
+            sums.change_one(1, rows, before[1, rows], most[1, rows])
         found = sums.by_domain(most)
         values = table.label_values(KEY).values
         named = {values[index]: each for index, each in enumerate(found.tolist()) if any(each)}

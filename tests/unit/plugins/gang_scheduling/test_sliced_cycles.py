@@ -10,6 +10,8 @@ import pytest
 from scheduler.service.scheduling_loop import SchedulingLoop
 from scheduler.testing import pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.test_gang_topology import RACK, add_gang, racks, racks_of
+from tests.unit.plugins.gang_scheduling.test_repeated_members import term
 
 
 @pytest.fixture
@@ -40,6 +42,20 @@ def test_g18_a_large_gang_pauses_and_a_small_one_does_not(pauses: list[int]) -> 
         cluster.add_members(3, cpu=1)
         assert len(cluster.bound("g-pod")) == 3
         assert pauses == [1, 2, 3]
+        cluster.validate()
+
+
+def test_g25_a_large_gang_pauses_in_each_rack_that_is_tried(pauses: list[int]) -> None:
+    with GangCluster(0) as cluster:
+        racks(cluster, 3)
+        apart = term("podAntiAffinity", {"app": "old"}, RACK)
+        for rack in range(2):
+            cluster.add(pod(f"old-{rack}", cpu=1, node=f"r{rack}-0", labels={"app": "old"}))
+        add_gang(cluster, 3, cpu=1, count=2)
+        cluster.add_members(1, name="z-apart", cpu=1, spec=apart)
+        cluster.tick(2)
+        assert racks_of(cluster, "").count("r2") == 3
+        assert len(pauses) > 3
         cluster.validate()
 
 
