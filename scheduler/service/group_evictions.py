@@ -36,23 +36,25 @@ class GroupEvictions:
         self._clock = clock
         self._under_way: dict[str, _UnderWay] = {}
 
-    def start(self, group: str, plan: EvictionPlan) -> None:
-        """Have the victims of a plan evicted."""
+    def start(self, preemptor: str, group: str, plan: EvictionPlan) -> None:
+        """Have the victims of a plan evicted; `preemptor` is a group, or one pod of it."""
         longest = max(
             each.spec.termination_grace_period_seconds or _DEFAULT_GRACE for each in plan.victims
         )
         until = self._clock.monotonic() + max(PATIENCE_SECONDS, GRACE_FACTOR * longest)
         self._forget_ended()
-        self._under_way[group] = _UnderWay(tuple(each.metadata.uid for each in plan.victims), until)
+        self._under_way[preemptor] = _UnderWay(
+            tuple(each.metadata.uid for each in plan.victims), until
+        )
         plan.plugin.evict_for_group(plan.members, group, plan.victims)
 
-    def under_way(self, group: str) -> bool:
-        """Whether victims of the group are still leaving."""
-        known = self._under_way.get(group)
+    def under_way(self, preemptor: str) -> bool:
+        """Whether victims of a group, or of one pod of it, are still leaving."""
+        known = self._under_way.get(preemptor)
         if known is None:
             return False
         if self._is_over(known):
-            del self._under_way[group]
+            del self._under_way[preemptor]
             return False
         return True
 

@@ -98,7 +98,7 @@ class GroupScheduling:
             take=self._take,
             on_placed=self._decisions.record,
             pause=pause,
-            may_preempt=not self._evictions.under_way(group.name),
+            may_preempt=not self._evictions.under_way(_preemptor(info, group)),
         )
 
     def settle(
@@ -109,12 +109,12 @@ class GroupScheduling:
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)
         if not result.outcome.scheduled:
-            self._failed(result, nominated=self._evictions.under_way(group.name))
+            self._failed(result, nominated=self._evictions.under_way(_preemptor(info, group)))
             if result.plan is not None:
-                self._evictions.start(group.name, result.plan)
+                self._evictions.start(_preemptor(info, group), group.name, result.plan)
             if result.bound is not None:
                 self.waiting.wait(info, group.plugin, result.bound)
-            evicting = self._evictions.under_way(group.name)
+            evicting = self._evictions.under_way(_preemptor(info, group))
             self.reservations.failed(info, group, evicting=evicting)
             return []
         self.reservations.placed(info, group)
@@ -194,6 +194,11 @@ class GroupScheduling:
     def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
         framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
         return None if framework is None else framework.grouping
+
+
+def _preemptor(info: QueuedPodInfo, group: GroupToSchedule) -> str:
+    """Return for whom evictions are under way: members beyond the minimum are on their own."""
+    return info.uid if group.alone else group.name
 
 
 def _wanted(info: QueuedPodInfo) -> bool:

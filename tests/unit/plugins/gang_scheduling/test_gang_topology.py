@@ -233,6 +233,19 @@ def test_g34_no_rack_can_be_emptied_far_enough(cluster: GangCluster) -> None:
     assert not cluster.bound("g-pod")
 
 
+def test_g34_each_member_beyond_the_minimum_evicts_for_itself(cluster: GangCluster) -> None:
+    racks(cluster, 2)
+    low = cluster.add_pods(pod("low", cpu=2), 8)
+    cluster.tick(1)
+    add_gang(cluster, 1, priority=100)
+    cluster.tick(40)
+    cluster.add_members(3, priority=100)
+    cluster.tick(100)
+    assert len(racks_of(cluster)) == 4
+    assert len(set(racks_of(cluster))) == 1
+    assert len(gone(cluster, low)) == 4
+
+
 def test_g34_the_rack_with_the_lowest_priorities(cluster: GangCluster) -> None:
     racks(cluster)
     for rack, priority in enumerate((20, 10, 20)):
