@@ -9,10 +9,11 @@ Invariant: a held member is one that PreEnqueue rejected last. Deadlines are mon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
+from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.ended import LOOK_AGAIN_SECONDS, EndedMembers
 from plugins.gang_scheduling.messages import (
     CONFLICT,
@@ -63,13 +64,12 @@ UNSERVED_SECONDS: Final = 30.0
 
 
 class Gangs:
-    """Implements `framework.TimedWork`."""
+    """The groups of all profiles, with what is planned for them."""
 
     def __init__(self, handle: Handle, plugin: str) -> None:
         self.groups = PodGroups()
         #: The scheduler names of the profiles with the plugin.
         self.profiles: set[str] = set()
-        self.on_timer: Callable[[], None] = lambda: None
         self._handle = handle
         self._plugin = plugin
         #: UIDs of members that PreEnqueue rejected, by group.
@@ -80,17 +80,13 @@ class Gangs:
         self.failed: dict[GroupKey, str] = {}
         #: Groups whose members are in several domains of a label of which one is required.
         self.split: dict[GroupKey, str] = {}
-        #: When the members of a group are looked at again, and when it is tried below its minimum.
-        self._renew: dict[GroupKey, float] = {}
-        self._resume: dict[GroupKey, float] = {}
-        self._next_due: float | None = None
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod_changed)
         for resource in (POD_GROUPS, *NATIVE_POD_GROUPS):
             subscriptions.on_object(resource, partial(self._object_changed, resource))
-        subscriptions.on_time(self)
-        self.statuses = GroupStatuses(handle, self.groups.get, self.standing)
-        subscriptions.on_time(self.statuses)
+        self._deadlines = Deadlines(handle.clock)
+        subscriptions.on_time(self._deadlines)
+        self.statuses = GroupStatuses(handle, self.groups.get, self.standing, self._deadlines)
         #: Nodes that are kept for groups.
         self.reserved = Reservations()
         self.ended = EndedMembers(
@@ -119,7 +115,7 @@ class Gangs:
             return ""
         held[pod.uid] = None
         if group.terms is None:
-            self._plan(self._renew, group.key, UNSERVED_SECONDS)
+            self._deadlines.plan(self._renew, group.key, UNSERVED_SECONDS)
         return text
 
     def _why_without_object(self, group: Group) -> str:
@@ -242,7 +238,7 @@ class Gangs:
         if self.statuses.counts_ends(key):
             self.ended.look_up(key)
         if group.ready:
-            self._resume.pop(key, None)
+            self._deadlines.cancel(self._resume, key)
             if held:
                 self._handle.recheck(list(held))
             self._try_again(group)
@@ -251,10 +247,12 @@ class Gangs:
         if let_in:
             self._handle.recheck(let_in)
         elif held:
-            self._plan(self._renew, key, max(RENEW_SECONDS, len(held) / MEMBERS_PER_SECOND))
+            self._deadlines.plan(
+                self._renew, key, max(RENEW_SECONDS, len(held) / MEMBERS_PER_SECOND)
+            )
         if group.short_after_start:
-            self._resume.pop(key, None)
-            self._plan(self._resume, key, REPLACEMENT_SECONDS)
+            self._deadlines.cancel(self._resume, key)
+            self._deadlines.plan(self._resume, key, REPLACEMENT_SECONDS)
             self.ended.look_up(key)
 
     def _try_again(self, group: Group) -> None:
@@ -264,44 +262,30 @@ class Gangs:
             self._handle.wake([first], self._plugin)
 
     def _forget(self, key: GroupKey) -> None:
-        for each in (self._held, self.failed, self.split, self._renew, self._resume):
+        for each in (self._held, self.failed, self.split):
             each.pop(key, None)
         self.ended.forget(key)
         self.reserved.forget(key)
+        self._deadlines.forget(key)
         self._noticed.discard(key)
         self.statuses.forget(key)
 
     # -- time ------------------------------------------------------------------------------------
 
-    def _plan(self, deadlines: dict[GroupKey, float], key: GroupKey, seconds: float) -> None:
-        """Set a deadline, unless there is one already."""
-        if key in deadlines:
-            return
-        due = deadlines[key] = self._handle.clock.monotonic() + seconds
-        if self._next_due is None or due < self._next_due:
-            self._next_due = due
-            self.on_timer()
+    def _resume(self, key: GroupKey) -> None:
+        """Let a started group go on without replacements."""
+        group = self.groups.get(key)
+        if group is not None and group.short_after_start:
+            group.resume()
+            self._changed(group)
 
-    def next_due(self) -> float | None:
-        """Return the earliest deadline."""
-        return self._next_due
-
-    def run_due(self) -> None:
-        """Renew the texts of groups, and let started groups go on without replacements."""
-        now = self._handle.clock.monotonic()
-        for key in _due(self._resume, now):
-            group = self.groups.get(key)
-            if group is not None and group.short_after_start:
-                group.resume()
-                self._changed(group)
-        for key in _due(self._renew, now):
-            held = self._held.get(key)
-            if held:
-                self._handle.recheck(list(held))
-                if self.ended.look_up_earlier(key):
-                    self._plan(self._renew, key, LOOK_AGAIN_SECONDS)
-        deadlines = [*self._renew.values(), *self._resume.values()]
-        self._next_due = min(deadlines, default=None)
+    def _renew(self, key: GroupKey) -> None:
+        """Renew the texts of the members that are held."""
+        held = self._held.get(key)
+        if held:
+            self._handle.recheck(list(held))
+            if self.ended.look_up_earlier(key):
+                self._deadlines.plan(self._renew, key, LOOK_AGAIN_SECONDS)
 
     # -- inspection ------------------------------------------------------------------------------
 
@@ -318,11 +302,3 @@ class Gangs:
         """Return numbers of groups and members."""
         found = self.groups.statistics()
         return {"groups": found.groups, "members": found.members, "held": found.held}
-
-
-def _due(deadlines: dict[GroupKey, float], now: float) -> list[GroupKey]:
-    """Take out the keys whose time has come."""
-    due = [key for key, time in deadlines.items() if time <= now]
-    for key in due:
-        del deadlines[key]
-    return due

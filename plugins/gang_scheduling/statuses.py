@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.standing import SATISFIED, Stage, Standing
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
@@ -58,9 +59,8 @@ class _Known:
     #: UIDs of members that run.
     running: set[str] = field(default_factory=set)
     failed: int = 0
-    #: Monotonic times of the last write and of the next one.
+    #: Monotonic time of the last write.
     written: float = -math.inf
-    due: float | None = None
     writing: bool = False
 
     def take(self, status: Mapping[str, Any]) -> None:
@@ -79,23 +79,23 @@ class _Known:
 
 
 class GroupStatuses:
-    """Implements `framework.TimedWork`. `touch` a group that may have changed."""
+    """Writes the statuses. `touch` a group that may have changed."""
 
     def __init__(
         self,
         handle: Handle,
         group: Callable[[GroupKey], Group | None],
         standing: Callable[[Group], Standing],
+        deadlines: Deadlines,
     ) -> None:
         """`group` returns a group by its key, `standing` how far it is."""
-        self.on_timer: Callable[[], None] = lambda: None
         #: Set by plugins that want it.
         self.enabled = False
         self._handle = handle
         self._group = group
         self._standing = standing
         self._known: dict[GroupKey, _Known] = {}
-        self._next_due: float | None = None
+        self._deadlines = deadlines
 
     # -- what is heard ---------------------------------------------------------------------------
 
@@ -154,37 +154,21 @@ class GroupStatuses:
         known = self._known.get(key)
         if known is None or not self._writes(known):
             return
-        due = self._handle.clock.monotonic() + seconds
-        if known.due is not None and known.due <= due:
-            return
-        known.due = due
-        if self._next_due is None or due < self._next_due:
-            self._next_due = due
-            self.on_timer()
-
-    def next_due(self) -> float | None:
-        """Return the time of the next write."""
-        return self._next_due
-
-    def run_due(self) -> None:
-        """Begin the writes that are due."""
-        now = self._handle.clock.monotonic()
-        self._next_due = None
-        for key, known in self._known.items():
-            if known.due is None or known.writing:
-                continue
-            if known.due <= now:
-                known.due = None
-                self._begin(key, known)
-            if known.due is not None and (self._next_due is None or known.due < self._next_due):
-                self._next_due = known.due
+        self._deadlines.plan(self._begin, key, seconds)
 
     def _writes(self, known: _Known) -> bool:
         return self.enabled and known.ours and not known.foreign
 
-    def _begin(self, key: GroupKey, known: _Known) -> None:
-        group = self._group(key)
-        if group is None or group.terms is None or not self._writes(known):
+    def _begin(self, key: GroupKey) -> None:
+        """Begin the write that is due; one that is under way touches the group at its end."""
+        known, group = self._known.get(key), self._group(key)
+        if (
+            known is None
+            or known.writing
+            or group is None
+            or group.terms is None
+            or not self._writes(known)
+        ):
             return
         native = key.source is Source.NATIVE
         wanted = self._conditions(group, known) if native else self._phase(group, known)

@@ -1,0 +1,61 @@
+"""Deadlines: when the parts of the plugin have work to do for a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scheduler.framework import Clock
+from scheduler.groups import GroupKey
+
+Work = Callable[[GroupKey], None]
+
+
+class Deadlines:
+    """Implements `framework.TimedWork`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.on_timer: Callable[[], None] = lambda: None
+        self._clock = clock
+        #: Monotonic times.
+        self._due: dict[GroupKey, dict[Work, float]] = {}
+        self._next_due: float | None = None
+
+    def plan(self, work: Work, key: GroupKey, seconds: float) -> None:
+        """Have `work` called for a group after this time, unless it will be called earlier."""
+        due = self._clock.monotonic() + seconds
+        planned = self._due.setdefault(key, {})
+        if due >= planned.get(work, float("inf")):
+            return
+        planned[work] = due
+        if self._next_due is None or due < self._next_due:
+            self._next_due = due
+            self.on_timer()
+
+    def cancel(self, work: Work, key: GroupKey) -> None:
+        """Do not call `work` for a group."""
+        self._due.get(key, {}).pop(work, None)
+
+    def forget(self, key: GroupKey) -> None:
+        """Call nothing for a group that is gone."""
+        self._due.pop(key, None)
+
+    def next_due(self) -> float | None:
+        """Return the earliest deadline."""
+        return self._next_due
+
+    def run_due(self) -> None:
+        """Do the work whose time has come."""
+        now = self._clock.monotonic()
+        due = [
+            (key, work)
+            for key, planned in self._due.items()
+            for work, time in planned.items()
+            if time <= now
+        ]
+        for key, work in due:
+            self.cancel(work, key)
+        for key, work in due:
+            work(key)
+        self._due = {key: planned for key, planned in self._due.items() if planned}
+        times = (time for planned in self._due.values() for time in planned.values())
+        self._next_due = min(times, default=None)
