@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import ClassVar, Final
 
 from plugins.arguments import require_valid
@@ -46,6 +47,9 @@ from scheduler.framework.grouping import (
 )
 from scheduler.groups import Group, MemberState, group_of
 from scheduler.pages import GroupView
+
+MAX_PLACED: Final = 1_000
+"""Placed members whose nodes determine the domain of the others: those that had one first."""
 
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
 RESERVATION_SECONDS: Final = "kubestow_gang_reservation_seconds_total"
@@ -235,7 +239,7 @@ def _topology(group: Group) -> GroupTopology | None:
     terms = group.terms
     if terms is None or not (terms.required_key or terms.preferred_keys):
         return None
-    placed = tuple(group.members(MemberState.BOUND, MemberState.RESERVED))
+    placed = tuple(islice(group.members(MemberState.BOUND, MemberState.RESERVED), MAX_PLACED))
     return GroupTopology(terms.required_key, terms.preferred_keys, placed)
 
 

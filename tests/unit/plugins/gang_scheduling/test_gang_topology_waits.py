@@ -12,6 +12,7 @@ from scheduler.engine.repetition import Repetition
 from scheduler.framework import Rows
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.test_gang_faults import Slow
 from tests.unit.plugins.gang_scheduling.test_gang_topology import (
     RACK,
     ZONE,
@@ -174,3 +175,18 @@ def test_rows_that_are_left_out_count_nowhere() -> None:
         zones.only(0)
         half = domains.Domains(table, RACK, zones)
         assert half.sizes(half.labelled).tolist() == [2, 2]
+
+
+def test_g26_members_beyond_the_minimum_whose_cycles_are_suspended() -> None:
+    with GangCluster(0, Slow) as cluster:
+        racks(cluster, 3)
+        cluster.add_group(2, annotations=required())
+        cluster.add_members(6)
+        cluster.tick(20)
+        assert len(cluster.bound()) == 4
+        assert len(set(racks_of(cluster))) == 1
+        (rack,) = set(racks_of(cluster))
+        cluster.add_node(node("later", cpu=4, labels={RACK: rack}))
+        cluster.tick(30)
+        assert len(cluster.bound()) == 6
+        cluster.validate()
