@@ -3,8 +3,8 @@
 A group whose attempts have failed for long enough, and before which no other one of its priority
 waits longer, has its members nominated to the nodes of a plan (`engine.group_reservation`). The
 filters then leave this room to it, as against pods of the same priority and of lower ones. The
-plan is renewed now and then, and given up when the group is placed, cannot fit even beside nobody
-else, or has had its time; the profile then has a pause that is as long.
+plan is renewed after changes of nodes, and given up when the group is placed, cannot fit even
+beside nobody else, or has had its time; the profile then has a pause that is as long.
 
 Nominations are in memory only. They are withdrawn for each cycle of the group, which may choose any
 nodes, and set again after it failed. Nothing here runs unless a group waits.
@@ -12,6 +12,7 @@ nodes, and set again after it failed. Nothing here runs unless a group waits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,7 +28,10 @@ from scheduler.framework.grouping import GroupingPlugin, GroupReservation, Group
 from scheduler.queue import SchedulingQueue
 
 PLAN_SECONDS: Final = 30.0
-"""Between two plans of one reservation, and between two looks for a group that needs one."""
+"""Between two looks for a group that needs a reservation, and at most between two of its plans."""
+
+PLAN_COST: Final = 20.0
+"""Time between plans after events, in times that the last plan took: at most 5 % of the time."""
 
 MAX_PLANS: Final = 3
 """Groups of a profile for which a plan is tried at one time; each costs a few milliseconds."""
@@ -58,6 +62,8 @@ class _Profile:
     due: float | None = None
     #: No reservation before.
     pause: float = 0.0
+    #: No further plan before, so that plans take a small part of the time.
+    not_before: float = 0.0
 
 
 class GroupReservations:
@@ -101,6 +107,13 @@ class GroupReservations:
         if profile.name == group.name and not evicting:
             self._nominate(profile, known)
 
+    def note_event(self) -> None:
+        """Plan again soon, since nodes have changed: room that is free already is the best."""
+        now = self._clock.monotonic()
+        for profile in self._profiles.values():
+            if profile.name and profile.plan:
+                self._look_at(profile, max(now, profile.not_before))
+
     # -- TimedWork -------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
@@ -140,7 +153,6 @@ class GroupReservations:
             profile.pause = now + (now - profile.began)
             self._end(profile, waiting.info)
         else:
-            self._withdraw(profile)
             self._nominate(profile, waiting)
 
     def _choose(self, profile: _Profile, now: float) -> None:
@@ -186,18 +198,50 @@ class GroupReservations:
         members = map(self._queue.waiting, waiting.group.members)
         infos = [each for each in members if each is not None and not each.pod.terminating]
         need = waiting.group.need
+        began = self._clock.monotonic()
         plan = None if len(infos) < need else plan_reservation(self._engine, waiting.group, infos)
         if plan is None:
             self._end(profile, waiting.info)
             return
-        nominator = self._queue.nominator
-        for pod, node in plan:
-            nominator.add_nominated_pod(pod, NominatingInfo(node))
-        profile.plan = plan
+        freed = self._apply(profile, plan)
+        ended = self._clock.monotonic()
+        profile.not_before = ended + (ended - began) * PLAN_COST
+        self._let_in(freed)
         until = profile.began + waiting.group.reserve_for
         priority = min(pod.priority for pod, _ in plan)
         nodes = tuple(dict.fromkeys(node for _, node in plan))
         self._report(waiting.info, GroupReservation(nodes, len(plan), priority, until))
+
+    def _apply(self, profile: _Profile, plan: list[tuple[Pod, str]]) -> list[tuple[Pod, str]]:
+        """Nominate as planned; return the nominations that were withdrawn.
+
+        Members of one kind change places so that as many as possible keep theirs.
+        """
+        nominator = self._queue.nominator
+        places: dict[int, Counter[str]] = {}
+        for pod, node in plan:
+            places.setdefault(id(pod.signature), Counter())[node] += 1
+        planned = {pod.uid: id(pod.signature) for pod, _ in plan}
+        kept: dict[str, str] = {}
+        freed: list[tuple[Pod, str]] = []
+        for pod, node in profile.plan:
+            wanted = places.get(planned.get(pod.uid, 0))
+            if wanted is not None and wanted[node] and nominator.node_of(pod.uid) == node:
+                wanted[node] -= 1
+                kept[pod.uid] = node
+            else:
+                freed.append((pod, node))
+        nodes = {kind: wanted.elements() for kind, wanted in places.items()}
+        profile.plan = []
+        for pod, _ in plan:
+            node = kept[pod.uid] if pod.uid in kept else next(nodes[id(pod.signature)])
+            if nominator.node_of(pod.uid) != node:
+                nominator.add_nominated_pod(pod, NominatingInfo(node))
+            profile.plan.append((pod, node))
+        for pod, _ in freed:
+            if pod.uid not in planned:
+                nominator.add_nominated_pod(pod, CLEAR_NOMINATION)
+        return freed
 
     def _withdraw(self, profile: _Profile) -> None:
         nominator = self._queue.nominator
@@ -207,13 +251,17 @@ class GroupReservations:
 
     def _end(self, profile: _Profile, info: QueuedPodInfo | None) -> None:
         """End the reservation, and let those try that it kept away."""
-        # One of each kind: which resources are free again is all that hints ask for.
-        freed = {id(pod.signature): (pod, node) for pod, node in profile.plan}
+        freed = profile.plan
         self._withdraw(profile)
         profile.name, profile.plan = "", []
         if info is not None:
             self._report(info, None)
-        for pod, node in freed.values():
+        self._let_in(freed)
+
+    def _let_in(self, freed: list[tuple[Pod, str]]) -> None:
+        """Let those try that nominations kept away."""
+        # One of each kind: which resources are free again is all that hints ask for.
+        for pod, node in {id(pod.signature): (pod, node) for pod, node in freed}.values():
             left = msgspec.structs.replace(pod.status, nominated_node_name=node)
             old = msgspec.structs.replace(pod, status=left)
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, old, None)

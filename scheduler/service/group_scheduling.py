@@ -64,6 +64,7 @@ class GroupScheduling:
         self._evictions = GroupEvictions(engine.cache, clock)
         #: Room that is kept for groups.
         self.reservations = GroupReservations(engine, queue, clock)
+        self.waiting.on_look = self.reservations.note_event
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""

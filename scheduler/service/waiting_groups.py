@@ -47,6 +47,8 @@ class WaitingGroups:
 
     def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
         self.on_timer: Callable[[], None] = lambda: None
+        #: Called after events while groups wait, before any of them is woken.
+        self.on_look: Callable[[], None] = lambda: None
         self._queue = queue
         self._clock = clock
         #: By UID of the member that stands for the group.
@@ -107,6 +109,7 @@ class WaitingGroups:
             self._queue.signals.on_event = None
             return
         self.checks += 1
+        self.on_look()
         for capacities in list(self._capacities):
             capacities.refresh()
         promised, state = self._promised(), self._queue.state

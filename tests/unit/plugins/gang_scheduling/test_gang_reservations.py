@@ -196,3 +196,19 @@ def test_zero_means_that_nothing_is_ever_kept(name: str) -> None:
         cluster.add_members(4)
         cluster.tick(1_000)
         assert not reserved(cluster)
+
+
+def test_room_that_becomes_free_elsewhere_is_kept_at_once(cluster: GangCluster) -> None:
+    for number, used in enumerate((1, 1, 2, 3)):
+        cluster.add(pod(f"long-{number}", cpu=used, node=f"n{number}"))
+    cluster.add(pod("ends", cpu=1, node="n3"))
+    cluster.add_group(6)
+    cluster.add_members(6)
+    cluster.tick(310)
+    before = Counter(reserved(cluster).values())
+    assert before == {"n0": 2, "n1": 2, "n2": 2}
+    cluster.world.remove("Pod", "long-3", "default")
+    cluster.tick(0.1)
+    after = Counter(reserved(cluster).values())
+    assert after["n3"] == 1
+    assert sum(after.values()) == 6
