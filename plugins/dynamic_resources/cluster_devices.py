@@ -27,6 +27,7 @@ from scheduler.api.devices import AllocationResult, DeviceClass, ResourceClaim, 
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework import Handle, plugin_names
+from scheduler.groups import group_of
 
 EVERY_NODE: Final = ""
 MAX_CHANGES: Final = 1 << 14
@@ -150,7 +151,13 @@ class ClusterDevices:
             self._rejected.clear()
 
     def rejected(self, pod: Pod) -> None:
-        """Note a rejection, which an allocation in flight may have caused."""
+        """Note a rejection, which an allocation in flight may have caused.
+
+        Not of a member of a group: the allocation may be that of another member, which ends with
+        the failed cycle of both, and the group would be tried without end.
+        """
+        if group_of(pod) is not None:
+            return
         if self.allocated.any_in_flight and len(self._rejected) < MAX_REJECTED:
             self._rejected.add(pod.metadata.uid)
 
