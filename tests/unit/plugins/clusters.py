@@ -24,6 +24,7 @@ from scheduler.framework import (
 )
 from tests.unit.api.objects import node as api_node
 from tests.unit.api.objects import pod as api_pod
+from tests.unit.client.virtual_clock import ManualClock
 
 MEBIBYTE = 1 << 20
 
@@ -165,6 +166,7 @@ class Cluster:
             "Handle",
             SimpleNamespace(
                 profile_name="default-scheduler",
+                clock=ManualClock(),
                 table=self.table,
                 feature_gates=gates,
                 api=api,
