@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 import pytest
@@ -36,7 +35,7 @@ from examples.numa_aware.numa_aware.topology import (
 )
 from examples.numa_aware.numa_aware.zones import MAX_RESOURCES
 from scheduler.api import Pod
-from scheduler.framework import CycleState, Handle
+from scheduler.framework import CycleState
 from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.plugin_class import class_problems
 from scheduler.testing import Cluster, PluginCase, check_plugin, check_plugin_contract, node, pod
@@ -409,7 +408,7 @@ def test_the_forms_agree_and_the_contract_holds(
     zones: list[list[int] | None], scope: str, wanted: list[object], reserved: bool
 ) -> None:
     cluster = clusters.Cluster(clusters.node(f"n{i}") for i in range(3))
-    plugin = NumaAware(NumaAwareArgs(), with_clock(cluster))
+    plugin = NumaAware(NumaAwareArgs(), cluster.handle())
     for number, each in enumerate(zones):
         if each is not None:
             made = topology(f"n{number}", *cpus(*each), scope=scope)
@@ -425,11 +424,6 @@ def typed(manifest: JsonObject) -> Pod:
     made = clusters.pod(manifest["spec"], metadata=manifest["metadata"])
     made.metadata.uid = made.metadata.uid or made.metadata.name
     return made
-
-
-def with_clock(cluster: clusters.Cluster) -> Handle:
-    parts = vars(cluster.handle())
-    return cast("Handle", SimpleNamespace(**parts, clock=SimpleNamespace(now=lambda: 0.0)))
 
 
 @settings(max_examples=25)
