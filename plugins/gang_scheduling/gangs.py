@@ -49,6 +49,7 @@ from scheduler.groups import (
     group_of,
     key_of,
 )
+from scheduler.pages import GroupAttempt
 
 RENEW_SECONDS: Final = 1.0
 """Time after which the texts of held members are renewed, for a thousand members or fewer."""
@@ -78,6 +79,8 @@ class Gangs:
         self._noticed: set[GroupKey] = set()
         #: Groups whose last cycle failed, with its message.
         self.failed: dict[GroupKey, str] = {}
+        #: The last cycle of each group that was tried.
+        self.attempts: dict[GroupKey, GroupAttempt] = {}
         #: Groups whose members are in several domains of a label of which one is required.
         self.split: dict[GroupKey, str] = {}
         subscriptions = handle.subscriptions
@@ -262,7 +265,7 @@ class Gangs:
             self._handle.wake([first], self._plugin)
 
     def _forget(self, key: GroupKey) -> None:
-        for each in (self._held, self.failed, self.split):
+        for each in (self._held, self.failed, self.attempts, self.split):
             each.pop(key, None)
         self.ended.forget(key)
         self.reserved.forget(key)

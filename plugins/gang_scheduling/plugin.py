@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
 from typing import ClassVar, Final
 
 from plugins.arguments import require_valid
@@ -23,10 +22,9 @@ from plugins.gang_scheduling.messages import (
     GANG_SCHEDULED,
     TOPOLOGY_SPLIT,
     WAITING,
-    why_held,
 )
 from plugins.gang_scheduling.reservations import note_of
-from plugins.gang_scheduling.views import group_views
+from plugins.gang_scheduling.views import group_details, group_views, name_of, topology_of
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import NATIVE_POD_GROUPS, POD_GROUPS, NativePodGroup, PodGroup
@@ -40,16 +38,13 @@ from scheduler.framework import (
     plugin_names,
 )
 from scheduler.framework.grouping import (
+    GroupDetails,
     GroupOutcome,
     GroupReservation,
-    GroupTopology,
     GroupToSchedule,
 )
-from scheduler.groups import Group, MemberState, group_of
-from scheduler.pages import GroupView
-
-MAX_PLACED: Final = 1_000
-"""Placed members whose nodes determine the domain of the others: those that had one first."""
+from scheduler.groups import Group, GroupKey, MemberState, Source, group_of
+from scheduler.pages import GroupAttempt, GroupView
 
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
 RESERVATION_SECONDS: Final = "kubestow_gang_reservation_seconds_total"
@@ -119,19 +114,10 @@ class GangScheduling:
         return ()
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Return what the group of a pod has, needs and waits for."""
-        group = self.gangs.groups.of(pod.uid)
-        kept = () if pod.spec.node_name else self.gangs.reserved.lines(pod, group)
-        if group is None:
-            return kept
-        lines = [f"pod group {group.key}: {_counted(group)}"]
-        held = why_held(group)
-        failed = self.gangs.failed.get(group.key)
-        if held and MemberState.BOUND is not group.state(pod.uid):
-            lines.append(held)
-        elif failed and group.need:
-            lines.append(f"its last attempt failed: {failed}")
-        return [*lines, *kept]
+        """Return for which groups nodes are kept against a pod; `group_of` is about its own."""
+        if pod.spec.node_name:
+            return ()
+        return self.gangs.reserved.lines(pod, self.gangs.groups.of(pod.uid))
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -140,7 +126,7 @@ class GangScheduling:
         group = self.gangs.groups.of(pod.uid)
         if group is None or group.terms is None:
             return None
-        need, topology = group.need, _topology(group)
+        need, topology = group.need, topology_of(group)
         if need:
             members = tuple(group.members(MemberState.PENDING))
         elif topology is not None:
@@ -150,7 +136,7 @@ class GangScheduling:
             return None
         return GroupToSchedule(
             self.name,
-            _name_of(group),
+            name_of(group),
             need + group.have,
             need,
             members,
@@ -165,7 +151,7 @@ class GangScheduling:
     def group_name(self, pod: Pod) -> str | None:
         """Return how texts call the pod's group."""
         group = self.gangs.groups.of(pod.uid)
-        return None if group is None else _name_of(group)
+        return None if group is None else name_of(group)
 
     def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
         """Return all placed members of a group that is disrupted as a whole.
@@ -200,6 +186,17 @@ class GangScheduling:
         """Return views of the groups of a namespace (empty: of all), and their number."""
         return group_views(self.gangs, namespace, limit)
 
+    def group_details(self, namespace: str, name: str) -> Sequence[GroupDetails]:
+        """Return what is known of the groups of a name in both APIs."""
+        keys = (GroupKey(namespace, name, source) for source in Source)
+        found = (self.gangs.groups.get(key) for key in keys)
+        return [group_details(self.gangs, each) for each in found if each is not None]
+
+    def group_of(self, pod: Pod) -> GroupDetails | None:
+        """Return what is known of the group of a pod."""
+        group = self.gangs.groups.of(pod.uid)
+        return None if group is None else group_details(self.gangs, group)
+
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
         """Record the result in metrics, and in an Event on the PodGroup when it changed."""
         result = "scheduled" if outcome.scheduled else "unschedulable"
@@ -212,6 +209,15 @@ class GangScheduling:
             return
         self.gangs.statuses.touch(known.key)
         self._report_split(known, outcome.split)
+        self.gangs.attempts[known.key] = GroupAttempt(
+            time=self._handle.clock.now(),
+            scheduled=outcome.scheduled,
+            fit=outcome.fit,
+            failed=outcome.failed,
+            seconds=outcome.seconds,
+            message=outcome.message,
+            place=outcome.place,
+        )
         before = self.gangs.failed.pop(known.key, None)
         if outcome.scheduled and group.alone:
             return
@@ -233,26 +239,3 @@ class GangScheduling:
             self.gangs.record(group, "Warning", TOPOLOGY_SPLIT, split)
         else:
             del self.gangs.split[group.key]
-
-
-def _topology(group: Group) -> GroupTopology | None:
-    terms = group.terms
-    if terms is None or not (terms.required_key or terms.preferred_keys):
-        return None
-    placed = tuple(islice(group.members(MemberState.BOUND, MemberState.RESERVED), MAX_PLACED))
-    return GroupTopology(terms.required_key, terms.preferred_keys, placed)
-
-
-def _name_of(group: Group) -> str:
-    return f"pod group {group.key}"
-
-
-def _counted(group: Group) -> str:
-    counts, terms = group.counts, group.terms
-    minimum = "unknown" if terms is None else str(terms.minimum)
-    parts = [
-        f"{number} {name}"
-        for name, number in counts._asdict().items()
-        if number and name != "foreign"
-    ]
-    return f"minimum {minimum}; {', '.join(parts) or 'no members'}"

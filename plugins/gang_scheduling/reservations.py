@@ -43,19 +43,22 @@ class Reservations:
         """Forget a group that is gone."""
         self._kept.pop(key, None)
 
+    def of(self, key: GroupKey) -> GroupReservation | None:
+        """Return what is kept for a group."""
+        known = self._kept.get(key)
+        return None if known is None else known[0]
+
     def note(self, key: GroupKey) -> str:
         """Return what is kept for a group; empty for nothing."""
-        known = self._kept.get(key)
-        return "" if known is None else note_of(known[0])
+        kept = self.of(key)
+        return "" if kept is None else note_of(kept)
 
     def lines(self, pod: Pod, group: Group | None) -> Sequence[str]:
-        """Return what is kept for others against a pod, and for the group of the pod."""
+        """Return what is kept against a pod, for groups other than its own."""
         own = None if group is None else group.key
         lines: list[str] = []
         for key, (kept, _) in self._kept.items():
-            if key == own:
-                lines.append(note_of(kept))
-            elif pod.priority <= kept.priority:
+            if key != own and pod.priority <= kept.priority:
                 text = KEPT_AWAY.format(
                     members=kept.members, nodes=_named(kept), group=key, priority=kept.priority
                 )

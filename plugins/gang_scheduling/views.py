@@ -1,14 +1,24 @@
-"""Views of groups for the debug page `/debug/gangs`."""
+"""Views of groups for the debug pages `/debug/gangs` and `/debug/gang`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
+from itertools import islice
+from typing import Final
 
 from plugins.gang_scheduling.gangs import Gangs
+from plugins.gang_scheduling.messages import why_held
 from plugins.gang_scheduling.standing import SATISFIED
-from scheduler.groups import Group
-from scheduler.pages import GroupView
+from scheduler.framework.grouping import GroupDetails, GroupTopology
+from scheduler.groups import MAX_MEMBERS, Group, GroupTerms, MemberState
+from scheduler.pages import GroupMembers, GroupRules, GroupView
+
+MAX_PLACED: Final = 1_000
+"""Placed members whose nodes determine the domain of the others: those that had one first."""
+
+EXAMPLES: Final = 5
+"""Members that are named for each state."""
 
 
 def group_views(gangs: Gangs, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
@@ -42,3 +52,54 @@ def _view(gangs: Gangs, group: Group) -> GroupView:
         foreign=counts.foreign,
         text=text,
     )
+
+
+def group_details(gangs: Gangs, group: Group) -> GroupDetails:
+    """Return everything that is known of a group."""
+    key = group.key
+    return GroupDetails(
+        name=name_of(group),
+        view=_view(gangs, group),
+        need=group.need,
+        rules=None if group.terms is None else _rules(group.terms),
+        attempt=gangs.attempts.get(key),
+        members=tuple(_members(group)),
+        pending=tuple(islice(group.members(MemberState.PENDING), MAX_MEMBERS)),
+        held=why_held(group),
+        topology=topology_of(group),
+        reservation=gangs.reserved.of(key),
+    )
+
+
+def name_of(group: Group) -> str:
+    """Return how texts call a group."""
+    return f"pod group {group.key}"
+
+
+def topology_of(group: Group) -> GroupTopology | None:
+    """Return the domains that a group demands; None: its members may be anywhere."""
+    terms = group.terms
+    if terms is None or not (terms.required_key or terms.preferred_keys):
+        return None
+    placed = tuple(islice(group.members(MemberState.BOUND, MemberState.RESERVED), MAX_PLACED))
+    return GroupTopology(terms.required_key, terms.preferred_keys, placed)
+
+
+def _rules(terms: GroupTerms) -> GroupRules:
+    return GroupRules(
+        resource=terms.resource,
+        priority=terms.priority,
+        preempts=not terms.never_preempts,
+        required_key=terms.required_key,
+        preferred_keys=terms.preferred_keys,
+        disruption="PodGroup" if terms.whole else "Pod",
+        ignored=terms.ignored,
+    )
+
+
+def _members(group: Group) -> Iterator[GroupMembers]:
+    counts = group.counts._asdict()
+    for state in MemberState:
+        if counts[state.value]:
+            examples = tuple(islice(group.members(state), EXAMPLES))
+            yield GroupMembers(state.value, counts[state.value], examples)

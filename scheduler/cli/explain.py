@@ -1,4 +1,4 @@
-"""`kubestow explain`: why a pod is pending, or why it is where it is."""
+"""`kubestow explain`: why a pod, or a pod group, is pending, or why it is where it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEARCHES: Final = ("quick", "all", "none")
 """As of `RemedySearch`, which is not imported for `--help`."""
 
 HELP: Final = """\
-Say why a pod is pending, or why it is on its node.
+Say why a pod is pending, or why it is on its node; with --group, why a pod group waits.
 
 Of a pending pod: where it stands, why no node takes it, what would wake it, and when it is tried
 again at the latest; then what would have to change, the least first, each tried on the live
@@ -27,6 +27,10 @@ plugin preferred the next best node. Where a decision is not remembered, the ans
 
 The running scheduler works this out when asked, from what it knows at that moment; nothing is
 scheduled, evicted or remembered. Reserve and Permit are not tried.
+
+Of a pod in a pod group, the group comes first: its members by state, its last attempt and the next
+one, for how many of its pods there is room, by template, resource and topology domain, and what is
+evicted or kept for it. --group shows this alone.
 
 With -v, tables: for nodes that reject the pod, the first plugin that does, and its reasons; for
 nodes where it fits, the score of each plugin, as `raw>normalized` if the two differ. The total is
@@ -41,12 +45,18 @@ Examples:
   kubestow explain web-0 -n shop -v             with tables: nodes, reasons, scores
   kubestow explain default/web-0 --node n7      why not n7, and what it lacks
   kubestow explain default/web-0 --history      every attempt that is remembered
+  kubestow explain --group team-a/train         a pod group
 """
 
 
 @click.command("explain", help=HELP, short_help="Show why a pod is where it is.")
-@click.argument("pod", metavar="[NAMESPACE/]POD")
-@click.option("--namespace", "-n", default="default", show_default=True, help="Of POD alone.")
+@click.argument("pod", metavar="[NAMESPACE/]POD", default="")
+@click.option(
+    "--namespace", "-n", default="default", show_default=True, help="Of a name without one."
+)
+@click.option(
+    "--group", metavar="[NAMESPACE/]NAME", default="", help="Explain this pod group, and no pod."
+)
 @click.option(
     "--node",
     metavar="NAME",
@@ -86,6 +96,7 @@ def command(  # noqa: PLR0913 - one argument per option
     endpoint: Endpoint,
     pod: str,
     namespace: str,
+    group: str,
     node: str,
     remedies: str,
     history: bool,
@@ -94,10 +105,13 @@ def command(  # noqa: PLR0913 - one argument per option
     examples: int,
     output: str,
 ) -> None:
-    """Show where a pod stands."""
-    if pod.count("/") > 1 or not all(pod.split("/")):
-        raise click.BadParameter(f"{pod!r}: write NAMESPACE/POD, or POD alone", param_hint="'POD'")
-    key = pod if "/" in pod else f"{namespace}/{pod}"
+    """Show where a pod, or a group, stands."""
+    if bool(pod) is bool(group):
+        raise click.UsageError("give either a pod or --group")
+    if group:
+        _explain_group(endpoint, _key(group, namespace, "NAME", "--group"), output)
+        return
+    key = _key(pod, namespace, "POD", "'POD'")
     query = {"pod": key, "nodes": str(nodes), "examples": str(examples)}
     if node:
         # The answer to this question is the report about the node.
@@ -115,3 +129,30 @@ def command(  # noqa: PLR0913 - one argument per option
 
     page: ExplainPage = decoded(body, ExplainPage)
     show(page, wide_console(), history=history, verbose=verbose, search=remedies)
+
+
+def _key(name: str, namespace: str, noun: str, option: str) -> str:
+    """Return a name with its namespace.
+
+    Raises:
+        click.BadParameter: it is no name.
+    """
+    if name.count("/") > 1 or not all(name.split("/")):
+        msg = f"{name!r}: write NAMESPACE/{noun}, or {noun} alone"
+        raise click.BadParameter(msg, param_hint=option)
+    return name if "/" in name else f"{namespace}/{name}"
+
+
+def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:
+    body = endpoint.get("/debug/gang", {"name": key})
+    if output == "json":
+        click.echo(escaped_json(body), nl=False)
+        return
+    from scheduler.cli.group_explanation import show_group
+    from scheduler.cli.pod_format import decoded
+    from scheduler.cli.tables import wide_console
+    from scheduler.pages import GroupPage
+
+    page: GroupPage = decoded(body, GroupPage)
+    for group in page.groups:
+        show_group(group, page.now, wide_console())

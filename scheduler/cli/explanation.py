@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from scheduler.cli.group_explanation import show_group
 from scheduler.cli.pod_format import held_by, next_try, one_line, woken_by
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, put, say
 from scheduler.pages import (
@@ -58,6 +59,9 @@ def show(
     from rich.text import Text
 
     pod = page.pod
+    if page.group is not None:
+        show_group(page.group, pod.now, console)
+        say(console, "")
     title = Text(one_line(f"{pod.namespace}/{pod.name}"), "bold")
     details = f"{pod.state}, profile {pod.profile}, priority {pod.priority}"
     details += f", uid {pod.uid}" if verbose else ""

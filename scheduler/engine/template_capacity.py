@@ -299,6 +299,17 @@ class TemplateCapacities:
                 rows = rows[slot.plugin.filter_rows(template.state, pod, table, rows) == 0]
         return rows
 
+    def passing_rows(self, pod: Pod, state: CycleState) -> Rows:
+        """Return the rows that no filter rejects for their own sake.
+
+        `state` is that of a cycle in which PreFilter passed the pod.
+        """
+        skipped = frozenset(state.skip_filter)
+        try:
+            return self.passing(Template(None, pod, state, skipped, -1), self._table.rows)
+        except Exception:  # noqa: BLE001 - plugin boundary: an attempt at the group will report it
+            return self._table.rows
+
     def _limits(self, template: Template, rows: Rows) -> tuple[Rows, Int64Column]:
         """Return those of the rows that no filter rejects, with how many pods each takes."""
         skipped, pod, table = template.skipped, template.pod, self._table

@@ -20,7 +20,7 @@ from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
 from scheduler.framework.plugin import ColumnarFilterPlugin, DryRunPostFilterPlugin, Plugin
 from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
 from scheduler.framework.state import CycleState
-from scheduler.pages import GroupView
+from scheduler.pages import GroupAttempt, GroupMembers, GroupRules, GroupView
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,27 @@ class GroupOutcome:
     split: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    """The knowledge of a plugin about one group, for people."""
+
+    #: As `GroupToSchedule.name`.
+    name: str
+    view: GroupView
+    #: Members that must be placed at once; 0: each by itself.
+    need: int
+    rules: GroupRules | None
+    attempt: GroupAttempt | None
+    #: By state, with UIDs in place of names.
+    members: tuple[GroupMembers, ...]
+    #: UIDs of the members that wait for a node and have no scheduling gates.
+    pending: Sequence[str]
+    #: Why they may not be tried; empty if they may.
+    held: str
+    topology: GroupTopology | None
+    reservation: GroupReservation | None
+
+
 class GroupingPlugin(Plugin, Protocol):
     """A plugin that puts pods into groups. A profile has one at most."""
 
@@ -121,6 +142,14 @@ class GroupingPlugin(Plugin, Protocol):
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
         """Return what people see of the groups of a namespace (empty: all), and their number."""
+        ...
+
+    def group_details(self, namespace: str, name: str) -> Sequence[GroupDetails]:
+        """Return what is known of the groups of a name: none, one, or one of each API."""
+        ...
+
+    def group_of(self, pod: Pod) -> GroupDetails | None:
+        """Return what is known of the group of a pod."""
         ...
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:

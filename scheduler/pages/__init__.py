@@ -18,7 +18,22 @@ from scheduler.pages.explanation import (
     Rejection,
     ResourceRoom,
 )
-from scheduler.pages.gangs import GroupList, GroupView
+from scheduler.pages.gangs import (
+    GroupAttempt,
+    GroupDomain,
+    GroupDomains,
+    GroupExplanation,
+    GroupList,
+    GroupMembers,
+    GroupPage,
+    GroupPlan,
+    GroupResource,
+    GroupRoom,
+    GroupRules,
+    GroupTemplate,
+    GroupView,
+    NextGroupAttempt,
+)
 from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
 from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
@@ -38,9 +53,21 @@ __all__ = [
     "DecisionResult",
     "Examination",
     "ExplainPage",
+    "GroupAttempt",
+    "GroupDomain",
+    "GroupDomains",
+    "GroupExplanation",
     "GroupList",
+    "GroupMembers",
+    "GroupPage",
+    "GroupPlan",
+    "GroupResource",
+    "GroupRoom",
+    "GroupRules",
+    "GroupTemplate",
     "GroupView",
     "IndexPage",
+    "NextGroupAttempt",
     "NodeCheck",
     "NodeFill",
     "NodeList",

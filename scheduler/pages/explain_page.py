@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from scheduler.pages.decision import Decision
 from scheduler.pages.explanation import PodExplanation
+from scheduler.pages.gangs import GroupExplanation
 from scheduler.pages.page import DebugPage
 from scheduler.pages.remedies import Remedies
 
@@ -38,3 +39,5 @@ class ExplainPage(DebugPage, frozen=True, tag="PodExplanation"):
     """Why `decisions` is empty."""
     remedies: Remedies | None = None
     """What would have to change for a pending pod to fit; with `?remedies=quick` or `all` only."""
+    group: GroupExplanation | None = None
+    """The pod group of the pod."""

@@ -160,9 +160,13 @@ class SchedulingQueue(QueueSnapshots):
         self._start_attempt(info)
         return info
 
+    def queued(self, uid: str) -> QueuedPodInfo | None:
+        """Return the record of a pod that waits in a sub-queue."""
+        return self._sub_queues.get(uid)
+
     def waiting(self, uid: str) -> QueuedPodInfo | None:
         """Return the record of a pod that waits in a sub-queue and that no plugin gates."""
-        info = self._sub_queues.get(uid)
+        info = self.queued(uid)
         return None if info is None or info.gated else info
 
     def pop_member(self, info: QueuedPodInfo) -> None:

@@ -21,6 +21,7 @@ from scheduler.pages import internals
 from scheduler.service import logs
 from scheduler.service.decision_pages import DecisionPages
 from scheduler.service.gang_pages import GangPages
+from scheduler.service.group_explainer import GroupExplainer
 from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
@@ -153,7 +154,8 @@ class Endpoints:
     def _sources(self) -> EndpointSources:
         profiling = self._configuration.effective.enable_profiling
         permissions = self._wiring.state.permissions
-        pods = self._pod_pages()
+        groups = self._group_explainer()
+        pods = self._pod_pages(groups)
         what_if = self._what_if_pages(pods)
         streams = BundleStreams(self._wiring, self._leading)
         return EndpointSources(
@@ -167,7 +169,7 @@ class Endpoints:
             ),
             metrics=self._wiring.connections.metrics,
             configz=self._reloader.configz,
-            debug=self._debug_pages(pods, what_if),
+            debug=self._debug_pages(pods, what_if, groups),
             questions={"whatif": what_if.what_if},
             streams={"bundle": streams.bundle, "record": streams.record},
             version=build_info().version_info(),
@@ -181,7 +183,17 @@ class Endpoints:
         bridge = self._wiring.controllers.bridge
         return checks if bridge is None else {**checks, "node-provisioning-bridge": bridge.health}
 
-    def _pod_pages(self) -> PodPages:
+    def _group_explainer(self) -> GroupExplainer:
+        wiring = self._wiring
+        return GroupExplainer(
+            wiring.scheduling.engine,
+            wiring.scheduling.queue,
+            wiring.scheduling.loop.groups,
+            self._grouping,
+            clock=wiring.connections.clock,
+        )
+
+    def _pod_pages(self, groups: GroupExplainer) -> PodPages:
         wiring = self._wiring
         history = wiring.scheduling.decisions.history
         return PodPages(
@@ -192,6 +204,7 @@ class Endpoints:
             leading=self._leading,
             decisions=lambda *pod: history.of_pod(*pod) if history.enabled else None,
             faults=wiring.scheduling.plugin_faults,
+            group_of=groups.of_pod,
         )
 
     def _what_if_pages(self, pods: PodPages) -> WhatIfPages:
@@ -206,7 +219,9 @@ class Endpoints:
         )
         return WhatIfPages(asker, pods.explain)
 
-    def _debug_pages(self, pods: PodPages, what_if: WhatIfPages) -> dict[str, Page]:
+    def _debug_pages(
+        self, pods: PodPages, what_if: WhatIfPages, groups: GroupExplainer
+    ) -> dict[str, Page]:
         wiring = self._wiring
         nodes = NodePages(
             wiring.state.cache,
@@ -219,7 +234,9 @@ class Endpoints:
             clock=wiring.connections.clock,
             leading=self._leading,
         )
-        gangs = GangPages(self._grouping, clock=wiring.connections.clock, leading=self._leading)
+        gangs = GangPages(
+            self._grouping, groups, clock=wiring.connections.clock, leading=self._leading
+        )
         summary = SummaryPages(
             wiring.state.cache,
             wiring.scheduling.queue,
@@ -241,6 +258,7 @@ class Endpoints:
             "cache": lambda _: internals(
                 "CacheStatistics", asdict(wiring.state.cache.statistics())
             ),
+            "gang": gangs.gang,
             "gangs": gangs.gangs,
             "nodes": nodes.nodes,
             "node": nodes.node,

@@ -1,6 +1,7 @@
-"""The debug page `/debug/gangs`: the pod groups of all profiles, from the plugin that groups pods.
+"""The debug pages about pod groups: `/debug/gangs` about all, and `/debug/gang` about one.
 
-Runs on the loop between cycles. It makes at most `MAX_GROUPS` records, and looks at every group.
+They run on the loop between cycles. The first makes at most `MAX_GROUPS` records, and looks at
+every group.
 """
 
 from __future__ import annotations
@@ -10,25 +11,33 @@ from typing import Final
 
 from scheduler.framework import Clock
 from scheduler.framework.grouping import GroupingPlugin
-from scheduler.pages import GroupList, GroupView
+from scheduler.pages import GroupList, GroupPage, GroupView
+from scheduler.service.group_explainer import GroupExplainer
 from scheduler.service.query_numbers import number_in
 
 DEFAULT_GROUPS: Final = 100
 MAX_GROUPS: Final = 1_000
 
+MAX_NAME: Final = 253
+"""Characters of a name that does not exist in the answer."""
+
+NO_GROUP: Final = "it has neither a PodGroup nor pods, or no profile enables GangScheduling"
+
 
 class GangPages:
-    """The page of one process."""
+    """The pages of one process."""
 
     def __init__(
         self,
         plugins: Callable[[], Iterable[GroupingPlugin]],
+        explainer: GroupExplainer,
         *,
         clock: Clock,
         leading: Callable[[], bool],
     ) -> None:
         """`plugins` returns those that group pods, of which one group pods for all profiles."""
         self._plugins = plugins
+        self._explainer = explainer
         self._clock = clock
         self._leading = leading
 
@@ -52,3 +61,19 @@ class GangPages:
             total=total,
             groups=tuple(found.values())[:limit],
         )
+
+    def gang(self, query: Mapping[str, str]) -> GroupPage:
+        """Return everything about the groups called `?name=NAMESPACE/NAME`.
+
+        Raises:
+            LookupError: there is none.
+            ValueError: the query names none.
+        """
+        namespace, slash, name = query.get("name", "").partition("/")
+        if not (namespace and slash and name):
+            raise ValueError("say which pod group: /debug/gang?name=NAMESPACE/NAME")
+        groups = self._explainer.named(namespace, name)
+        if not groups:
+            msg = f'no pod group "{namespace[:MAX_NAME]}/{name[:MAX_NAME]}": {NO_GROUP}'
+            raise LookupError(msg)
+        return GroupPage(now=self._clock.now(), leading=self._leading(), groups=groups)

@@ -5,9 +5,11 @@ While victims of a group leave, or until it has had enough time, nobody else is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.engine.group_preemption import EvictionPlan
 from scheduler.framework import Clock
@@ -57,6 +59,14 @@ class GroupEvictions:
             del self._under_way[preemptor]
             return False
         return True
+
+    def left(self, preemptor: str) -> tuple[Sequence[Pod], float]:
+        """Return the victims that have not left yet, and until when nobody else is evicted."""
+        known = self._under_way.get(preemptor)
+        if known is None or self._is_over(known):
+            return (), 0.0
+        pods = (self._cache.get_pod(uid) for uid in known.victims)
+        return [each for each in pods if each is not None], known.until
 
     def _is_over(self, known: _UnderWay) -> bool:
         return self._clock.monotonic() >= known.until or not any(

@@ -61,7 +61,8 @@ class GroupScheduling:
         self._outcome = outcome
         #: Groups that wait for their bound to rise.
         self.waiting = WaitingGroups(queue, clock)
-        self._evictions = GroupEvictions(engine.cache, clock)
+        #: Evictions for groups that are under way.
+        self.evictions = GroupEvictions(engine.cache, clock)
         #: Room that is kept for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
@@ -99,7 +100,7 @@ class GroupScheduling:
             take=self._take,
             on_placed=self._decisions.record,
             pause=pause,
-            may_preempt=not self._evictions.under_way(_preemptor(info, group)),
+            may_preempt=not self.evictions.under_way(_preemptor(info, group)),
         )
 
     def settle(
@@ -110,12 +111,12 @@ class GroupScheduling:
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)
         if not result.outcome.scheduled:
-            self._failed(result, nominated=self._evictions.under_way(_preemptor(info, group)))
+            self._failed(result, nominated=self.evictions.under_way(_preemptor(info, group)))
             if result.plan is not None:
-                self._evictions.start(_preemptor(info, group), group.name, result.plan)
+                self.evictions.start(_preemptor(info, group), group.name, result.plan)
             if result.bound is not None:
                 self.waiting.wait(info, group.plugin, result.bound)
-            evicting = self._evictions.under_way(_preemptor(info, group))
+            evicting = self.evictions.under_way(_preemptor(info, group))
             self.reservations.failed(info, group, evicting=evicting)
             return []
         self.reservations.placed(info, group)

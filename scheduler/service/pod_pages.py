@@ -11,10 +11,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from scheduler.api.pod import Pod
 from scheduler.engine import Engine, Explainer
 from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
 from scheduler.framework import Clock
-from scheduler.pages import Decision, ExplainPage, NotRemembered, PodExplanation, QueuePage
+from scheduler.pages import (
+    Decision,
+    ExplainPage,
+    GroupExplanation,
+    NotRemembered,
+    PodExplanation,
+    QueuePage,
+)
 from scheduler.pages.story import tell
 from scheduler.queue import SchedulingQueue
 from scheduler.service.query_numbers import number_in
@@ -25,6 +33,9 @@ DecisionsOf = Callable[[str, str], Sequence[Decision] | None]
 
 FaultsOf = Callable[[str, Collection[str]], Mapping[str, tuple[str, ...]]]
 """Return lines about what went wrong with the plugins of a profile, by plugin."""
+
+GroupOf = Callable[[Pod], GroupExplanation | None]
+"""Return the explanation of the group of a pod, if it is in one."""
 
 MAX_PODS: Final = 10_000
 """Of each sub-queue. More would hold up scheduling while they are encoded."""
@@ -43,12 +54,15 @@ class PodPages:
         leading: Callable[[], bool],
         decisions: DecisionsOf = lambda *_: None,
         faults: FaultsOf = lambda *_: {},
+        group_of: GroupOf = lambda _: None,
     ) -> None:
         """Serve pods of queue and engine.
 
         `find_pod` returns the newest known state of a pod.
         """
         self._faults = faults
+        self._find_pod = find_pod
+        self._group_of = group_of
         self._engine = engine
         self._queue = queue
         self._clock = clock
@@ -101,7 +115,12 @@ class PodPages:
             story=tell(explanation, decisions, why_not),
             decisions=decisions,
             not_remembered=why_not,
+            group=self._group(namespace, name),
         )
+
+    def _group(self, namespace: str, name: str) -> GroupExplanation | None:
+        pod = self._find_pod(namespace, name)
+        return None if pod is None else self._group_of(pod)
 
     def _with_faults(self, pod: PodExplanation) -> PodExplanation:
         """Add the faults of plugins of the pod's profile to the explanation of a pending pod."""

@@ -29,7 +29,6 @@ from scheduler.service.failure_handler import (
 from scheduler.service.group_scheduling import GroupScheduling
 from scheduler.service.inbox import Inbox
 from scheduler.service.recording.journal import GROUP, LEADER, RELIST, Journal
-from scheduler.service.waiting_groups import WaitingGroups
 
 _log = structlog.get_logger(__name__)
 
@@ -118,9 +117,9 @@ class SchedulingLoop:
             self._deciding.cancel()
 
     @property
-    def waiting_groups(self) -> WaitingGroups:
-        """The groups that wait until there may be room for them."""
-        return self._groups.waiting
+    def groups(self) -> GroupScheduling:
+        """The part that is about groups."""
+        return self._groups
 
     async def between_cycles(self) -> None:
         """Wait until no cycle is suspended; until the next await none begins."""

@@ -87,6 +87,11 @@ class WaitingGroups:
                 # Room that it does not take is promised to others next.
                 self._note_event()
 
+    def bound_of(self, uids: Iterable[str]) -> GroupBound | None:
+        """Return the bound for which the group of these members waits; None: for none."""
+        found = next((self._waiting[uid] for uid in uids if uid in self._waiting), None)
+        return None if found is None else found.bound
+
     def _note_event(self) -> None:
         if not self._changed:
             self._changed = True

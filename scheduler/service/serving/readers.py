@@ -27,6 +27,7 @@ from scheduler.pages import (
     DecisionList,
     Examination,
     ExplainPage,
+    GroupExplanation,
     NodeScore,
     PodExplanation,
     PodState,
@@ -189,6 +190,7 @@ class _Restriction:
             story=tell(pod, decisions, page.not_remembered),
             decisions=decisions,
             not_remembered=page.not_remembered,
+            group=None if page.group is None else self._group(page.group),
         )
 
     # -- records ---------------------------------------------------------------------------------
@@ -208,6 +210,22 @@ class _Restriction:
             queue=None if pod.queue is None else self._view(pod.queue),
             nodes=None if pod.nodes is None else self._examination(pod.nodes),
             awaits=pod.awaits,
+        )
+
+    def _group(self, group: GroupExplanation) -> GroupExplanation:
+        """Return what is known of members, and the room of nodes to those who may see all pods."""
+        if self._everything:
+            return group
+        attempt, coming = group.attempt, group.next
+        return GroupExplanation(
+            view=replace(group.view, text=self._text(group.view.text)),
+            need=group.need,
+            rules=group.rules,
+            members=group.members,
+            attempt=None
+            if attempt is None
+            else replace(attempt, message=self._text(attempt.message), place="", seconds=0.0),
+            next=None if coming is None else replace(coming, text=self._text(coming.text)),
         )
 
     def _view(self, view: PodView) -> PodView:

@@ -22,6 +22,7 @@ from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
+from simulator.resources import Resource
 from simulator.subresources import Reviewer
 from testing.control_plane.ports import free_port
 from testing.embedded_service import PATIENCE_SECONDS, configuration, until
@@ -137,7 +138,8 @@ def garbage_collection() -> Iterator[None]:
 def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Return a function that starts a scheduler; keywords are settings of its configuration.
 
-    `before` prepares the cluster; `gates` is the value of `--feature-gates`.
+    `before` prepares the cluster, which serves `more_resources` as well; `gates` is the value of
+    `--feature-gates`.
     """
     # Otherwise a command could reach the cluster of the developer's own kubeconfig.
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -149,10 +151,13 @@ def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         *plugins: type[Any],
         before: Callable[[EmbeddedCluster], None] | None = None,
         gates: str = "",
+        more_resources: tuple[Resource, ...] = (),
         **document: Any,
     ) -> AsyncIterator[Site]:
         reviewer = Reviewer(_user, _may)
-        async with EmbeddedCluster(controllers=(), reviewer=reviewer, seed=1) as cluster:
+        async with EmbeddedCluster(
+            controllers=(), reviewer=reviewer, seed=1, more_resources=more_resources
+        ) as cluster:
             if before is not None:
                 before(cluster)
             site = Site(cluster, free_port(), tmp_path)

@@ -6,6 +6,13 @@ import json
 from pathlib import Path
 from typing import Final
 
+import pytest
+from click.testing import CliRunner
+
+from scheduler.api.pod_groups import POD_GROUP_LABEL
+from scheduler.cli.main import program
+from simulator.demos.gang.objects import POD_GROUPS, group
+from simulator.objects import JsonObject
 from testing.embedded_service import bound_to, node, pod, until
 from tests.integration.explain.conftest import Open
 from tests.integration.explain.test_commands import waiting
@@ -19,9 +26,12 @@ QUERIES: Final = {
         "?pod=default/fits",
         "?pod=default/big&node=n1",
         "?pod=default/fits&node=n2",
+        "?pod=default/member",
     ),
+    "/debug/gang": ("?name=default/train",),
     "/debug/node": ("?name=n1",),
 }
+GANGS: Final = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 POSTED: Final = frozenset({"/debug/whatif"})
 """Pages that answer to POST alone."""
 STREAMED: Final = frozenset({"/debug/bundle", "/debug/record"})
@@ -29,13 +39,16 @@ STREAMED: Final = frozenset({"/debug/bundle", "/debug/record"})
 
 
 async def test_every_page_carries_version_and_kind_and_is_valid(scheduling: Open) -> None:
-    async with scheduling() as site:
+    async with scheduling(points=GANGS, more_resources=(POD_GROUPS,)) as site:
         for name in ("n1", "n2"):
             site.cluster.create(node(name, cpu="2"))
         site.cluster.create(pod("fits", cpu="1"))
         site.cluster.create(pod("big", cpu="8"))
         await until(lambda: bound_to(site.cluster, "fits"), "bound")
         await waiting(site, "big")
+        site.cluster.create(group("train", 2))
+        site.cluster.create(member())
+        await waiting(site, "member")
         paths = json.loads((await site.get("/debug")).out)["pages"]
         assert {"/debug/queue", "/debug/explain", "/debug/summary", "/debug/nodes"} <= set(paths)
         found = {}
@@ -49,6 +62,8 @@ async def test_every_page_carries_version_and_kind_and_is_valid(scheduling: Open
     kinds = {path: each["kind"] for path, each in found.items()}
     assert kinds["/debug/queue"] == "QueueList"
     assert kinds["/debug/explain?pod=default/big"] == "PodExplanation"
+    assert kinds["/debug/gang?name=default/train"] == "GroupExplanation"
+    assert found["/debug/explain?pod=default/member"]["group"]["need"] == 2
     validator = Validator(SCHEMA)
     problems = {path: lines for path, each in found.items() if (lines := validator.problems(each))}
     assert problems == {}
@@ -62,3 +77,51 @@ def test_another_version_kind_or_field_is_not_valid() -> None:
     assert all(validator.problems(page | each) for each in wrong)
     del page["apiVersion"]
     assert validator.problems(page)
+
+
+async def test_explain_shows_the_group_of_a_member_first_and_a_group_alone(
+    scheduling: Open,
+) -> None:
+    async with scheduling(points=GANGS, more_resources=(POD_GROUPS,)) as site:
+        site.cluster.create(node("n1", cpu="2"))
+        site.cluster.create(group("train", 2))
+        site.cluster.create(member())
+        await waiting(site, "member")
+        shown = await site.output("explain", "member")
+        alone = await site.output("explain", "--group", "train")
+        assert TITLE in shown
+        assert shown.index(TITLE) < shown.index("default/member  queued")
+        assert TITLE in alone
+        assert "default/member  queued" not in alone
+        body = json.loads((await site.get("/debug/gang?name=default/train")).out)
+        output = await site.output("explain", "--group", "default/train", "-o", "json")
+        assert '"kind":"GroupExplanation"' in output.replace(" ", "")
+        assert body["groups"][0]["view"]["group"] == "default/train"
+        missing = await site.query("explain", "--group", "ghost")
+        assert missing.code
+        assert 'no pod group "default/ghost"' in missing.err
+
+
+def member() -> JsonObject:
+    made = pod("member", cpu="1")
+    made["metadata"]["labels"] = {POD_GROUP_LABEL: "train"}
+    return made
+
+
+TITLE: Final = "pod group default/train  WaitingForMembers, CRD, minimum 2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["a", "--group", "b"], "give either a pod or --group"),
+        ([], "give either a pod or --group"),
+        (["--group", "a/b/c"], "write NAMESPACE/NAME, or NAME alone"),
+        (["--group", "/b"], "write NAMESPACE/NAME, or NAME alone"),
+        (["a/b/c"], "write NAMESPACE/POD, or POD alone"),
+    ],
+)
+def test_names_that_are_none(arguments: list[str], problem: str) -> None:
+    result = CliRunner().invoke(program, ["explain", *arguments])
+    assert result.exit_code
+    assert problem in result.stderr

@@ -16,7 +16,14 @@ from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.main import COMMANDS
-from scheduler.pages import ExplainPage, GroupList, QueuePage, SummaryPage, WhatIfResult
+from scheduler.pages import (
+    ExplainPage,
+    GroupList,
+    GroupPage,
+    QueuePage,
+    SummaryPage,
+    WhatIfResult,
+)
 from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
@@ -29,6 +36,7 @@ HOSTILE: Final = (
 )
 PAGES: Final[dict[str, Any]] = {
     "/debug/explain": ExplainPage,
+    "/debug/gang": GroupPage,
     "/debug/gangs": GroupList,
     "/debug/queue": QueuePage,
     "/debug/summary": SummaryPage,
@@ -36,7 +44,8 @@ PAGES: Final[dict[str, Any]] = {
 }
 ASKING: Final = {
     "explain": (["explain", "a/b"], ["explain", "a/b", "-v", "--history"], ["explain", "a/b",
-                "--node", "n"], ["explain", "a/b", "-o", "json"]),
+                "--node", "n"], ["explain", "a/b", "-o", "json"],
+                ["explain", "--group", "a/b"], ["explain", "--group", "a/b", "-o", "json"]),
     "gangs": (["gangs"], ["gangs", "-o", "json"]),
     "queue": (["queue"], ["queue", "-o", "wide"], ["queue", "-o", "json"]),
     "top": (["top", "--once"], ["top", "-o", "json"]),

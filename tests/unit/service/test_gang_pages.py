@@ -9,14 +9,8 @@ from rich.console import Console
 
 from scheduler.cli.gangs import show
 from scheduler.pages import GroupList, GroupView
-from scheduler.service.gang_pages import GangPages
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
-
-
-def pages_of(cluster: GangCluster) -> GangPages:
-    plugin = cluster.plugin("GangScheduling")
-    clock = cluster.world.scheduler.clock
-    return GangPages(lambda: [plugin, plugin], clock=clock, leading=lambda: True)
+from tests.unit.service.gang_pages_of import pages_of
 
 
 def printed(page: GroupList) -> list[str]:

@@ -390,17 +390,6 @@ def test_a_waiting_gang_that_loses_a_member_falls_back_to_its_gate(cluster: Gang
     assert cluster.message("default/g-pod-1") == "pod group default/g: 4 of 5 pods exist"
 
 
-def test_explain_shows_the_group(cluster: GangCluster) -> None:
-    cluster.add_group(5)
-    first, *_ = cluster.add_members(5)
-    plugin = cluster.plugin("GangScheduling")
-    cluster.tick(1)
-    assert plugin.explain(cluster.world.pod(first)) == [
-        "pod group default/g: minimum 5; 5 pending",
-        "its last attempt failed: needs 5 pods, 4 fit at most, 1 do not: short of cpu",
-    ]
-
-
 def apart(labels: dict[str, str]) -> dict[str, Any]:
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": HOST}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}

@@ -131,7 +131,7 @@ def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -
     cluster.add_group(5)
     cluster.add_members(5)
     cluster.tick(5)
-    waiting = cluster.world.scheduler.scheduling.loop.waiting_groups
+    waiting = cluster.world.scheduler.scheduling.loop.groups.waiting
     assert len(waiting) == 1
     for number in range(5):
         cluster.world.remove("Pod", f"g-pod-{number}", "default")
