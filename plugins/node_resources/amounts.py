@@ -75,7 +75,8 @@ def amounts_in(
     native = NATIVE.get(name)
     if native is None:
         return table.scalar_amounts(name, index)
-    return table.allocatable[native, index], table.requested[native, index]
+    # In two steps: an index of a number and an array takes more than twice as long.
+    return table.allocatable[native][index], table.requested[native][index]
 
 
 def amounts_at(table: NodeTableView, name: str, row: int) -> tuple[int, int]:

@@ -176,7 +176,8 @@ class NodeResourcesFit:
         if np.count_nonzero(lacking):
             codes |= needs.native_bits @ lacking
             unresolvable = lacking & (allocatable < needs.native)
-            codes |= unresolvable.any(axis=0) * np.int32(_UNRESOLVABLE)
+            if np.count_nonzero(unresolvable):
+                codes |= unresolvable.any(axis=0) * np.int32(_UNRESOLVABLE)
         for name, amount, bit, is_served in needs.scalars:
             capacity, used = amounts_in(table, name, index)
             short = capacity - used < amount

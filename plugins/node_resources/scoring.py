@@ -140,8 +140,11 @@ def _columns(
 ) -> list[AmountColumns]:
     columns = []
     for name, added, weight in taking_part:
-        allocatable, used = amounts_in(table, name, index)
         if name in _NON_ZERO:
-            used = table.non_zero_requested[NATIVE[name], index]
+            native = NATIVE[name]
+            allocatable = table.allocatable[native][index]
+            used = table.non_zero_requested[native][index]
+        else:
+            allocatable, used = amounts_in(table, name, index)
         columns.append((used + added, allocatable, weight))
     return columns

@@ -56,15 +56,18 @@ class _WeightedMean:
         total: Int64Column | int = 0
         weights: Int64Column | int = 0
         for requested, allocatable, weight in resources:
-            present = allocatable != 0
-            capacity = np.clip(allocatable, 1, LARGEST)
+            capacity = _capacity(allocatable)
             score = self._score(np.minimum(requested, capacity), capacity)
-            if present.all():
-                total = total + score * weight
+            if len(allocatable.nonzero()[0]) == len(allocatable):
+                total = total + (score if weight == 1 else score * weight)
                 weights = weights + weight
             else:
+                present = allocatable != 0
                 total = total + np.where(present, score, 0) * weight
                 weights = weights + present * weight
+        if isinstance(weights, int):
+            # The usual case: every node has every resource.
+            return np.asarray(total // max(weights, 1))
         mean: Int64Column = total // np.maximum(weights, 1)
         return mean
 
@@ -120,13 +123,19 @@ class RequestedToCapacityRatio:
         total = np.zeros(length, dtype=np.int64)
         weights = np.zeros(length, dtype=np.int64)
         for requested, allocatable, weight in resources:
-            capacity = np.clip(allocatable, 1, LARGEST)
+            capacity = _capacity(allocatable)
             percent = np.minimum(requested, capacity) * 100 // capacity
             score = np.where(allocatable != 0, self._score_column[percent], 0)
             total += score * weight
             weights += (score > 0) * weight
         mean = total / np.maximum(weights, 1)
         return np.floor(mean + 0.5).astype(np.int64)
+
+
+def _capacity(allocatable: Int64Column) -> Int64Column:
+    """Return amounts between 1 and `LARGEST`; for a few dozen, `np.clip` takes twice as long."""
+    capacity: Int64Column = np.minimum(np.maximum(allocatable, 1), LARGEST)
+    return capacity
 
 
 def broken_linear(points: Sequence[tuple[int, int]], percent: int) -> int:

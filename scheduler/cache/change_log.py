@@ -39,7 +39,7 @@ class Changes(dict[int, int]):
             rows = [row for row, mask in self.items() if mask & columns]
             index = np.array(rows, dtype=np.intp)
             nodes = valid[index]
-            if np.count_nonzero(nodes) != len(rows):
+            if len(nodes.nonzero()[0]) != len(rows):
                 index = index[nodes]
                 rows = index.tolist()
             # Plugins get this very array.

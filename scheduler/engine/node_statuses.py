@@ -87,15 +87,15 @@ class NodeStatuses:
         `status_of(filter index, code)` returns the status behind a code of that filter.
         """
         rows, rejected_by = self.rows, self.rejected_by[self.rows]
-        if not rejected_by.all():
-            rejected = rejected_by != 0
+        rejected = rejected_by.nonzero()[0]
+        if len(rejected) < len(rows):
             rows, rejected_by = rows[rejected], rejected_by[rejected]
         codes = np.zeros(len(rows), dtype=np.int32)
         for index, column in self._codes.items():
-            here = rejected_by == index + 1
-            if here.all():
+            here = (rejected_by == index + 1).nonzero()[0]
+            if len(here) == len(rows):
                 codes = column[rows].astype(np.int32)
-            elif here.any():
+            elif len(here):
                 codes[here] = column[rows[here]]
         if self._replaced is not None:
             replaced = self._replaced[rows]

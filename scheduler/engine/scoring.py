@@ -459,7 +459,7 @@ def _weighted(slot: ScoreSlot, scores: Int64Column) -> Int64Column:
 def _are_equal(known: Rows | None, rows: Rows) -> bool:
     if known is None or len(known) != len(rows):
         return False
-    return known is rows or bool((known == rows).all())
+    return known is rows or not len((known != rows).nonzero()[0])
 
 
 def _mark_dirty(entry: CachedResult, slot: ScoreSlot) -> None:
