@@ -29,6 +29,7 @@ from plugins.gang_scheduling.messages import (
 from plugins.gang_scheduling.reservations import Reservations
 from plugins.gang_scheduling.standing import Standing, standing
 from plugins.gang_scheduling.statuses import GroupStatuses
+from plugins.gang_scheduling.tally import Tally
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import (
     NATIVE_POD_GROUPS,
@@ -90,6 +91,8 @@ class Gangs:
         self._deadlines = Deadlines(handle.clock)
         subscriptions.on_time(self._deadlines)
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing, self._deadlines)
+        #: The metrics of groups.
+        self.tally = Tally(handle, self.groups.get, self.standing)
         #: Nodes that are kept for groups.
         self.reserved = Reservations()
         self.ended = EndedMembers(
@@ -238,6 +241,7 @@ class Gangs:
             return
         held = self._held.get(key) or {}
         self.statuses.touch(key)
+        self.tally.look(group)
         if self.statuses.counts_ends(key):
             self.ended.look_up(key)
         if group.ready:
@@ -272,6 +276,7 @@ class Gangs:
         self._deadlines.forget(key)
         self._noticed.discard(key)
         self.statuses.forget(key)
+        self.tally.forget(key)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -296,6 +301,11 @@ class Gangs:
         """Return how far a group is."""
         kept = self.reserved.note(group.key)
         return standing(group, self.failed.get(group.key, ""), kept)
+
+    def touch(self, key: GroupKey) -> None:
+        """Take note that a group stands differently."""
+        self.statuses.touch(key)
+        self.tally.touch(key)
 
     def held(self, key: GroupKey) -> Collection[str]:
         """Return the UIDs of the members that PreEnqueue holds."""

@@ -11,6 +11,8 @@ WAITING: Final = "WaitingForGang"
 
 GANG_SCHEDULED: Final = "GangScheduled"
 GANG_RESERVED: Final = "GangReserved"
+GANG_PARTIAL: Final = "GangPartial"
+PREEMPTING: Final = "Preempting"
 FAILED_SCHEDULING: Final = "FailedScheduling"
 TOPOLOGY_SPLIT: Final = "TopologySplit"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
@@ -34,6 +36,7 @@ CONFLICT: Final = (
     "spec.schedulingGroup names the group {field}, and the label {label} names {other}: the field "
     "counts"
 )
+EVICTING: Final = "{victims} evicted to make room for all that it needs"
 IGNORED: Final = "{fault}; the annotation is ignored"
 REFUSED: Final = "pod group {key}: {why}"
 TWO_PROFILES: Final = (

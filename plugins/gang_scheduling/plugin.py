@@ -17,13 +17,18 @@ from plugins.arguments import require_valid
 from plugins.gang_scheduling.arguments import GangSchedulingArgs, argument_problems
 from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import (
+    EVICTING,
     FAILED_SCHEDULING,
+    GANG_PARTIAL,
     GANG_RESERVED,
     GANG_SCHEDULED,
+    PREEMPTING,
     TOPOLOGY_SPLIT,
     WAITING,
 )
 from plugins.gang_scheduling.reservations import note_of
+from plugins.gang_scheduling.standing import Stage
+from plugins.gang_scheduling.tally import REJECTIONS, result_of
 from plugins.gang_scheduling.views import group_details, group_views, name_of, topology_of
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
@@ -45,10 +50,17 @@ from scheduler.framework.grouping import (
 )
 from scheduler.groups import Group, GroupKey, MemberState, Source, group_of
 from scheduler.pages import GroupAttempt, GroupView
+from scheduler.pages.wording import counted
 
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
 RESERVATION_SECONDS: Final = "kubestow_gang_reservation_seconds_total"
 DURATION: Final = "scheduler_podgroup_scheduling_attempt_duration_seconds"
+ALGORITHM: Final = "scheduler_podgroup_scheduling_algorithm_duration_seconds"
+CYCLE_SECONDS: Final = "kubestow_gang_cycle_seconds"
+CYCLE_SLICES: Final = "kubestow_gang_cycle_slices"
+ORDERS: Final = "kubestow_gang_orders_tried"
+PLACEMENTS: Final = "kubestow_gang_placements_tried"
+PLANS: Final = "kubestow_gang_preemption_plans_total"
 
 
 class GangScheduling:
@@ -102,12 +114,16 @@ class GangScheduling:
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Count the member as placed."""
-        self.gangs.groups.reserved(pod.uid)
+        self._touch(self.gangs.groups.reserved(pod.uid))
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Count the member as pending again."""
-        self.gangs.groups.unreserved(pod.uid)
+        self._touch(self.gangs.groups.unreserved(pod.uid))
+
+    def _touch(self, group: Group | None) -> None:
+        if group is not None:
+            self.gangs.tally.touch(group.key)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return no events: `Gangs` requeues the members of a group that changed."""
@@ -178,7 +194,7 @@ class GangScheduling:
             self._handle.metrics.count(RESERVATION_SECONDS, profile, amount=seconds)
         if group is None or group.terms is None:
             return
-        self.gangs.statuses.touch(group.key)
+        self.gangs.touch(group.key)
         if begins and reservation is not None:
             self.gangs.record(group, "Normal", GANG_RESERVED, note_of(reservation))
 
@@ -199,15 +215,11 @@ class GangScheduling:
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
         """Record the result in metrics, and in an Event on the PodGroup when it changed."""
-        result = "scheduled" if outcome.scheduled else "unschedulable"
-        self._handle.metrics.count(ATTEMPTS, result, self._handle.profile_name)
-        self._handle.metrics.observe(
-            DURATION, result, self._handle.profile_name, value=outcome.seconds
-        )
+        self._measure(outcome)
         known = self.gangs.groups.of(pod.uid)
         if known is None or known.terms is None:
             return
-        self.gangs.statuses.touch(known.key)
+        self.gangs.touch(known.key)
         self._report_split(known, outcome.split)
         self.gangs.attempts[known.key] = GroupAttempt(
             time=self._handle.clock.now(),
@@ -229,6 +241,44 @@ class GangScheduling:
         self.gangs.failed[known.key] = outcome.message
         if outcome.message != before:
             self.gangs.record(known, "Warning", FAILED_SCHEDULING, outcome.message)
+            stage, text = self.gangs.standing(known)
+            if stage is Stage.PARTIAL:
+                self.gangs.record(known, "Warning", GANG_PARTIAL, text)
+        if outcome.victims:
+            note = EVICTING.format(victims=counted(len(outcome.victims), "pod"))
+            self.gangs.record(known, "Normal", PREEMPTING, note)
+
+    def _measure(self, outcome: GroupOutcome) -> None:
+        metrics, profile = self._handle.metrics, self._handle.profile_name
+        result = result_of(outcome)
+        metrics.count(ATTEMPTS, result, profile)
+        metrics.observe(DURATION, result, profile, value=outcome.seconds)
+        metrics.observe(ALGORITHM, value=outcome.seconds)
+        own = "rejected_by_bound" if outcome.untried and result == "unschedulable" else result
+        metrics.observe(CYCLE_SECONDS, own, value=outcome.seconds)
+        metrics.observe(CYCLE_SLICES, value=outcome.slices)
+        metrics.observe(ORDERS, value=outcome.orders)
+        if outcome.placements:
+            metrics.observe(PLACEMENTS, value=outcome.placements)
+        if outcome.untried:
+            metrics.count(REJECTIONS, "cycle")
+        if outcome.victims is not None:
+            metrics.count(PLANS, "planned" if outcome.victims else "none")
+            victims = frozenset(outcome.victims)
+            self.gangs.tally.evicted([self._kind(uid, victims) for uid in outcome.victims])
+
+    def _kind(self, uid: str, victims: AbstractSet[str]) -> str:
+        """Return as what a victim is evicted, for metrics."""
+        group = self.gangs.groups.of(uid)
+        if group is None or group.terms is None or not group.terms.whole:
+            return "pod"
+        placed = group.members(MemberState.BOUND, MemberState.RESERVED)
+        left = sum(each not in victims for each in placed)
+        return "surplus" if left + group.succeeded >= group.terms.minimum else "group"
+
+    def report_groups(self, kept_waiting: int) -> None:
+        """Set the metrics of all groups."""
+        self.gangs.tally.report(lookups=self.gangs.ended.lookups, kept=kept_waiting)
 
     def _report_split(self, group: Group, split: str) -> None:
         """Record in an Event that members are in several domains, unless the last one said so."""

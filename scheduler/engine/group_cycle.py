@@ -16,7 +16,7 @@ is greedy: if a mixed group does not fit, the run that failed goes first in the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -76,15 +76,16 @@ class GroupCycle:
         monotonic: Callable[[], float],
         take: Callable[[QueuedPodInfo], None],
         on_placed: Callable[[Attempt], None],
-        pause: Callable[[], Awaitable[None]] | None = None,
+        pause: Callable[[], Awaitable[bool]] | None = None,
         may_preempt: bool = False,
     ) -> None:
         """Prepare a cycle.
 
         `take` is called before a member is tried for the first time, `on_placed` right after a
-        node was found for it. `pause` is awaited after each member and may suspend the cycle; its
-        owner holds back all changes of state meanwhile. Evictions are planned only if the cycle
-        `may_preempt`. Members are interned pods of profiles of the engine.
+        node was found for it. `pause` is awaited after each member, and returns whether it has
+        suspended the cycle; its owner holds back all changes of state meanwhile. Evictions are
+        planned only if the cycle `may_preempt`. Members are interned pods of profiles of the
+        engine.
         """
         self._engine = engine
         self._group = group
@@ -103,6 +104,8 @@ class GroupCycle:
         #: Of a group with topology: what it is tried on, and what is tried now.
         self._placements: GroupPlacements | None = None
         self._placement: Placement | None = None
+        #: For metrics: time slices, orders and placements.
+        self._slices, self._orders, self._tried = 1, 0, 0
         #: The plugins that rejected members on other placements.
         self._rejectors: frozenset[str] = frozenset()
 
@@ -134,6 +137,7 @@ class GroupCycle:
         ]
         best: tuple[int, Placement, list[Run], Run] | None = None
         for placement in placements:
+            self._tried += 1
             self._undo()
             self._placement, self._runs = placement, [run.again() for run in runs]
             blocking = await self._try_orders()
@@ -194,7 +198,8 @@ class GroupCycle:
         return blocking
 
     async def _pass(self) -> Run | None:
-        """Try the runs in order; return the one because of which the group fails, if it does."""
+        """Try the runs in order; return the one because of which the group fails."""
+        self._orders += 1
         for run in self._runs:
             repetition = None
             for info in run.infos:
@@ -208,7 +213,7 @@ class GroupCycle:
                     break
                 run.placed.append(attempt)
                 if self._pause is not None:
-                    await self._pause()
+                    self._slices += await self._pause()
                 if len(run.placed) == 1 and len(run.infos) > 1:
                     rows = None if self._placement is None else self._placement.rows
                     run.bound = bound_after(attempt, rows)
@@ -309,9 +314,21 @@ class GroupCycle:
         failed = [run.failed for run in runs if run.failed is not None]
         complete = scheduled and len(placed) == self._count
         message = "" if complete else self._message(fit)
-        seconds = self._monotonic() - started
         place, split = self._where(placed if scheduled else [])
-        outcome = GroupOutcome(scheduled, message, fit, self._count - fit, seconds, place, split)
+        outcome = GroupOutcome(
+            scheduled=scheduled,
+            message=message,
+            fit=fit,
+            failed=self._count - fit,
+            seconds=self._monotonic() - started,
+            place=place,
+            split=split,
+            untried=not scheduled and not self._taken and self._count >= self._group.need,
+            error=self._error is not None,
+            slices=self._slices,
+            orders=self._orders,
+            placements=self._tried,
+        )
         if scheduled:
             return GroupResult(outcome, placed, failed, untried)
         why = failure.of_group(f"{self._group.name}: {message}", self._group.plugin)
@@ -323,7 +340,12 @@ class GroupCycle:
             for attempt in failed:
                 assert attempt.failure is not None
                 attempt.failure = failure.waiting_for(attempt.failure, self._group.plugin)
-        return GroupResult(outcome, [], failed, untried, why, bound, self._plan())
+        plan = self._plan()
+        if self._may_plan:
+            victims = () if plan is None else tuple(each.uid for each in plan.victims)
+            outcome = replace(outcome, victims=victims)
+        outcome = replace(outcome, seconds=self._monotonic() - started)
+        return GroupResult(outcome, [], failed, untried, why, bound, plan)
 
     def _where(self, placed: Sequence[Attempt]) -> tuple[str, str]:
         """Return the domains of placed members, and why they are in several, for people."""
@@ -334,9 +356,14 @@ class GroupCycle:
         place = placement.describe(np.array(rows, dtype=np.intp)) if rows else ""
         return place, placements.split
 
+    @property
+    def _may_plan(self) -> bool:
+        enough = self._count >= self._group.need
+        return self._may_preempt and self._error is None and enough
+
     def _plan(self) -> EvictionPlan | None:
         """Plan evictions, after all was undone."""
-        if not self._may_preempt or self._error is not None or self._count < self._group.need:
+        if not self._may_plan:
             return None
         infos = [info for run in self._runs for info in run.infos]
         placements = self._placements

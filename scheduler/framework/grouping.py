@@ -94,6 +94,16 @@ class GroupOutcome:
     place: str = ""
     #: Why members are in several domains of a label of which one is required; empty: they are not.
     split: str = ""
+    #: Whether the bound showed that it cannot fit before any member was tried.
+    untried: bool = False
+    #: Whether the cycle ended with an error.
+    error: bool = False
+    #: Time slices that it took, orders of members that were tried, and topology domains.
+    slices: int = 1
+    orders: int = 0
+    placements: int = 0
+    #: UIDs of the victims of a plan that is carried out; None: no plan was searched for.
+    victims: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,13 @@ class GroupingPlugin(Plugin, Protocol):
 
     def group_of(self, pod: Pod) -> GroupDetails | None:
         """Return what is known of the group of a pod."""
+        ...
+
+    def report_groups(self, kept_waiting: int) -> None:
+        """Set the metrics of all groups, before they are read.
+
+        `kept_waiting` is how often the bound has kept a group waiting after an event.
+        """
         ...
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:

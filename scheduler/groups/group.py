@@ -176,6 +176,12 @@ class Group:
         return placed + self.succeeded
 
     @property
+    def satisfied(self) -> bool:
+        """Whether the minimum has nodes, or has ended well."""
+        terms, bound = self.terms, len(self._by_state[MemberState.BOUND])
+        return terms is not None and bound + self.succeeded >= terms.minimum
+
+    @property
     def need(self) -> int:
         """Members to place at once, for any to be placed; 0: each by itself."""
         if self.terms is None:

@@ -97,17 +97,19 @@ class PodGroups:
         self._group_of[uid] = known
         return known if moved else None
 
-    def reserved(self, uid: str) -> None:
-        """Handle Reserve of a member; nothing for other pods."""
+    def reserved(self, uid: str) -> Group | None:
+        """Handle Reserve of a member, and return its group; nothing for other pods."""
         group = self._group_of.get(uid)
         if group is not None:
             group.apply(uid, MemberEvent.RESERVED)
+        return group
 
-    def unreserved(self, uid: str) -> None:
-        """Handle Unreserve of a member; nothing for other pods."""
+    def unreserved(self, uid: str) -> Group | None:
+        """Handle Unreserve of a member, and return its group; nothing for other pods."""
         group = self._group_of.get(uid)
         if group is not None:
             group.apply(uid, MemberEvent.UNRESERVED)
+        return group
 
     def forget(self, uid: str) -> Group | None:
         """Handle the end of a pod; return its group if that still exists."""

@@ -85,7 +85,7 @@ class GroupScheduling:
         self,
         info: QueuedPodInfo,
         group: GroupToSchedule,
-        pause: Callable[[], Awaitable[None]] | None = None,
+        pause: Callable[[], Awaitable[bool]] | None = None,
     ) -> GroupCycle:
         """Return the cycle of the group of a popped pod; `pause` may suspend it."""
         waiting = (self._queue.waiting(uid) for uid in group.members if uid != info.uid)

@@ -281,16 +281,21 @@ class SchedulingLoop:
             self._inbox.resume()
             self._resumed.set()
 
-    def _pauses_of_a_cycle(self) -> Callable[[], Awaitable[None]]:
-        """Return a function to await often in a long cycle; it suspends it once for each slice."""
+    def _pauses_of_a_cycle(self) -> Callable[[], Awaitable[bool]]:
+        """Return a function to await often in a long cycle; it suspends it once for each slice.
+
+        The function returns whether it did.
+        """
         monotonic, seconds = self._clock.monotonic, self._slice
         end = monotonic() + seconds
 
-        async def pause() -> None:
+        async def pause() -> bool:
             nonlocal end
-            if monotonic() >= end:
-                await asyncio.sleep(0)
-                end = monotonic() + seconds
+            if monotonic() < end:
+                return False
+            await asyncio.sleep(0)
+            end = monotonic() + seconds
+            return True
 
         return pause
 

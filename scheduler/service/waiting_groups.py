@@ -62,8 +62,8 @@ class WaitingGroups:
         self._changed = False
         #: When to look again although no event comes; None: nobody waits for an awake group.
         self._look_again: float | None = None
-        #: Since the start: looks at all bounds, and groups woken.
-        self.checks = self.woken = 0
+        #: Since the start: looks at all bounds, groups woken, and groups kept waiting by a look.
+        self.checks = self.woken = self.kept = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -122,7 +122,7 @@ class WaitingGroups:
             if state(uid) is not QueueState.UNSCHEDULABLE:
                 self._drop(uid)
             elif waiting.bound.too_low(promised):
-                continue
+                self.kept += 1
             elif self._goes_after_awake(waiting):
                 self._look_again = self._clock.monotonic() + LOOK_AGAIN_SECONDS
             else:

@@ -86,6 +86,9 @@ class Wiring:
             held=history.bytes,
             evicted=history.evicted_pods,
         )
+        for framework in self.profiles.frameworks.values():
+            if framework.grouping is not None:
+                framework.grouping.report_groups(self.scheduling.loop.groups.waiting.kept)
         for name, reuse in self.scheduling.engine.statistics()["reuse"].items():
             metrics.result_cache(name, hits=reuse.hits, misses=reuse.misses)
 

@@ -147,6 +147,10 @@ def of_leader(served: str, tmp_path: Path) -> Story:
 
 COUNTED_IN_TROUBLE: Final = {
     "kubestow_extender_circuit_open",
+    "kubestow_gang_groups",
+    'kubestow_gang_groups{state=~"Pending|Unschedulable|Reserved"}',
+    "kubestow_gang_partial_groups",
+    'kubestow_gang_wait_seconds_bucket{result="bound"}',
     "kubestow_handler_errors_total",
     "kubestow_malformed_objects_total",
     "kubestow_missing_permissions",
@@ -158,7 +162,7 @@ COUNTED_IN_TROUBLE: Final = {
     "scheduler_resource_quota_held_pods",
     'scheduler_schedule_attempts_total{result="error"}',
 }
-"""Selectors that match nothing of a healthy scheduler without deferred quota and extenders."""
+"""Selectors that match nothing of a healthy scheduler without quota, gangs and extenders."""
 
 
 def test_every_expression_parses_and_selects_what_a_leader_serves(of_leader: Story) -> None:
@@ -171,6 +175,9 @@ def test_every_expression_parses_and_selects_what_a_leader_serves(of_leader: Sto
     of_leader.metrics.engine.plugin("NodeName", "Filter", "Success", 0.001)
     of_leader.metrics.plugins.declare("p", ()).gauge(
         "scheduler_resource_quota_held_pods", "team-a", value=1.0
+    )
+    of_leader.metrics.plugins.declare("p", ()).observe(
+        "kubestow_gang_wait_seconds", "bound", value=1.0
     )
     for count, _ in FAULTS.values():
         of_leader.pass_time(6, count)
@@ -242,6 +249,15 @@ def unschedulable(metrics: SchedulerMetrics, number: int) -> None:
     metrics.queue.pending_pods("unschedulable", 1 if number == 0 else 0)
 
 
+def partial_gang(metrics: SchedulerMetrics, _number: int) -> None:
+    metrics.plugins.declare("p", ()).gauge("kubestow_gang_partial_groups", value=1.0)
+
+
+def waiting_gang(metrics: SchedulerMetrics, _number: int) -> None:
+    groups = metrics.plugins.declare("p", ())
+    groups.gauge("kubestow_gang_groups", "Unschedulable", "CRD", value=1.0)
+
+
 def slow_binds(metrics: SchedulerMetrics, _number: int) -> None:
     metrics.bound(3, 900.0)
 
@@ -302,6 +318,8 @@ FAULTS: Final[dict[str, tuple[Fault, str]]] = {
     "refused": (refused, "KubestowConfigurationRefused"),
     "waiting": (waiting, "KubestowSchedulesNothing"),
     "unschedulable": (unschedulable, "KubestowPodsUnschedulable"),
+    "partial gang": (partial_gang, "KubestowGangPartial"),
+    "waiting gang": (waiting_gang, "KubestowGangsWaitLong"),
     "slow binds": (slow_binds, "KubestowPodsWaitLong"),
     "failing attempts": (failing_attempts, "KubestowAttemptsFail"),
     "hint error": (hint_error, "KubestowPluginErrors"),
