@@ -71,6 +71,8 @@ class Failure:
     victims: tuple[str, ...] = ()
     #: Seconds to wait at least before the next attempt, beyond the ordinary backoff.
     pause: float = 0.0
+    #: Whether no Event is recorded, since that of another member of the group has the same text.
+    silent: bool = False
 
     @property
     def result(self) -> str:

@@ -37,6 +37,14 @@ from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSch
 MAX_PASSES: Final = 3
 """Orders in which the members of a mixed group are tried."""
 
+EVEN_EMPTY: Final = "; even an empty cluster takes {most} at most"
+NO_PROOF: Final = (
+    "; found no place in {orders} orders, which is no proof for pods of several templates"
+)
+KEPT_BY_POLICY: Final = (
+    "; it might fit if pods of lower priority went, but a member has preemptionPolicy=Never"
+)
+
 MAX_ROOMS: Final = 64
 """Templates of a group with topology that domains are chosen by."""
 
@@ -106,6 +114,8 @@ class GroupCycle:
         self._placement: Placement | None = None
         #: For metrics: time slices, orders and placements.
         self._slices, self._orders, self._tried = 1, 0, 0
+        #: Orders that were tried on the present placement.
+        self._pass_orders = 0
         #: The plugins that rejected members on other placements.
         self._rejectors: frozenset[str] = frozenset()
 
@@ -186,6 +196,7 @@ class GroupCycle:
 
     async def _try_orders(self) -> Run | None:
         """Try the runs in several orders; return the one because of which the group fails."""
+        self._pass_orders = 1
         blocking = await self._pass()
         for _ in range(MAX_PASSES - 1):
             if blocking is None or blocking is self._runs[0] or self._error is not None:
@@ -194,6 +205,7 @@ class GroupCycle:
             self._undo()
             others = [run.again() for run in self._runs if run is not blocking]
             self._runs = [blocking.again(), *others]
+            self._pass_orders += 1
             blocking = await self._pass()
         return blocking
 
@@ -314,6 +326,9 @@ class GroupCycle:
         failed = [run.failed for run in runs if run.failed is not None]
         complete = scheduled and len(placed) == self._count
         message = "" if complete else self._message(fit)
+        if not scheduled and self._count >= self._group.need and self._error is None:
+            self._undo()
+            message += self._prospects()
         place, split = self._where(placed if scheduled else [])
         outcome = GroupOutcome(
             scheduled=scheduled,
@@ -404,6 +419,25 @@ class GroupCycle:
                 text = self._fits(fit, " at most")
                 return f"{text}{others}{short}"
         return text
+
+    def _prospects(self) -> str:
+        """Return what would have to be different, for people, after all was undone."""
+        group, runs, text = self._group, self._runs, ""
+        if group.alone or (self._placements is not None and self._placements.refused):
+            return text
+        search = GroupPreemption(
+            self._engine,
+            group,
+            [info for run in runs for info in run.infos],
+            self._monotonic,
+            self._placements,
+        )
+        most = search.most_when_empty() if group.minimum == group.need else None
+        if most is not None and most < group.need:
+            return EVEN_EMPTY.format(most=most)
+        if len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None:
+            text = NO_PROOF.format(orders=self._pass_orders)
+        return text + (KEPT_BY_POLICY if search.is_kept_by_policy() else "")
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
         """Undo all assumptions, and give each attempt its failure.

@@ -39,6 +39,9 @@ MAX_BUDGETS: Final = 10
 
 _NEVER: Final = "Never"
 
+_ABOVE_ALL: Final = 1 << 31
+"""More than any priority."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
@@ -124,6 +127,45 @@ class GroupPreemption:
             for uid in reversed(self._victims):
                 engine.cache.put_back(uid)
             self._placed, self._victims, self._violations = [], {}, 0
+
+    # -- for people ------------------------------------------------------------------------------
+
+    def most_when_empty(self) -> int | None:
+        """Return how many members would fit at most if no pods were placed; None: not known."""
+        table = self._engine.cache.table
+        if table.priorities.unbanded.any():
+            return None
+        capacities = self._engine.algorithms[self._framework.profile_name].capacities
+        without = WithoutPotentialVictims(table, PotentialVictims(_ABOVE_ALL, None))
+        rooms: list[tuple[int, Int64Column]] = []
+        for run in _alike(self._infos):
+            by_row, template = self._room(run[0].pod, without), capacities.of(run[0].pod)
+            if by_row is None:
+                return None
+            if template is not None:
+                passing = np.zeros(table.capacity, dtype=np.bool_)
+                passing[capacities.passing(template, table.rows)] = True
+                by_row = np.where(passing, by_row, 0)
+            rooms.append((len(run), by_row))
+        required = None if self._placements is None else self._placements.required
+        if required is not None:
+            return int(possible(required, rooms, required.labelled).max(initial=0))
+        return sum(min(count, int(by_row.sum())) for count, by_row in rooms)
+
+    def is_kept_by_policy(self) -> bool:
+        """Whether preemption might help, and the preemptionPolicy of a member rules it out."""
+        plugin = self._plugin
+        if plugin is None or not self._group.may_preempt:
+            return False
+        if not any(info.pod.spec.preemption_policy == _NEVER for info in self._infos):
+            return False
+        required = None if self._placements is None else self._placements.required
+        if required is not None:
+            return bool(self._domains(plugin, required)) and self._has_victims(plugin)
+        return not self._hopeless(plugin)
+
+    def _has_victims(self, plugin: GroupPreemptionPlugin) -> bool:
+        return bool(self._without_victims(plugin).potential_victims.any())
 
     # -- may it ----------------------------------------------------------------------------------
 

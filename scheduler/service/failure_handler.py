@@ -116,7 +116,8 @@ class FailureHandler:
         # Errors of plugins and extenders may hold credentials; events and conditions are public.
         message = redact_message(failure.message)
         self.log.rejected(info, failure.reason, message)
-        self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, message)
+        if not failure.silent:
+            self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, message)
         if newest is not None:
             self._write_status(info, newest, failure, message)
 

@@ -10,6 +10,7 @@ however large the waiting groups are.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from scheduler.decisions import DecisionRecorder
@@ -165,7 +166,12 @@ class GroupScheduling:
         decisions, why = self._decisions, result.untried_failure
         nodes: Mapping[str, str] = {} if result.plan is None else result.plan.nodes
 
+        told: set[str] = set()
+
         def reserved(own: Failure, info: QueuedPodInfo) -> Failure:
+            if own.message in told:
+                own = replace(own, silent=True)
+            told.add(own.message)
             if info.uid in nodes:
                 return waiting_for_victims(own, nodes[info.uid])
             return own if nominated else without_nomination(own)

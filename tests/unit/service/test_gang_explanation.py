@@ -70,9 +70,12 @@ def test_the_text_on_a_terminal() -> None:
     cluster.add_members(6)
     cluster.tick(3)
     lines = printed(cluster)
+    text = (
+        "needs 6 pods, 4 fit at most, 2 do not: short of cpu; even an empty cluster takes 4 at most"
+    )
     assert lines[:2] == [
         "pod group default/g Unschedulable, CRD, minimum 6",
-        "needs 6 pods, 4 fit at most, 2 do not: short of cpu.",
+        f"{text}.",
     ]
     assert lines[2].startswith("Members: 6 pending (g-pod-")
     assert lines[3:6] == [

@@ -19,10 +19,11 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have the loop of the service pause after each member; return the assumed pods then."""
     found: list[int] = []
 
-    def pause_always(loop: SchedulingLoop) -> Callable[[], Awaitable[None]]:
-        async def pause() -> None:
+    def pause_always(loop: SchedulingLoop) -> Callable[[], Awaitable[bool]]:
+        async def pause() -> bool:
             found.append(loop._engine.cache.statistics().assumed_pods)
             await asyncio.sleep(0)
+            return True
 
         return pause
 
@@ -78,13 +79,13 @@ def test_a_member_that_is_deleted_during_a_pause_binds_nobody(
         world = cluster.world
         original = SchedulingLoop._pauses_of_a_cycle
 
-        def delete_then(loop: SchedulingLoop) -> Callable[[], Awaitable[None]]:
+        def delete_then(loop: SchedulingLoop) -> Callable[[], Awaitable[bool]]:
             pause = original(loop)
 
-            async def deleting() -> None:
+            async def deleting() -> bool:
                 if len(pauses) == 1:
                     world.remove("Pod", "g-pod-0", "default")
-                await pause()
+                return await pause()
 
             return deleting
 

@@ -1,0 +1,155 @@
+"""The complete message of a group that does not fit, and the Events about groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins.gang_scheduling.plugin import GangScheduling
+from scheduler.pages import GroupView
+from scheduler.testing import node, pod
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+
+RACK = "example.com/rack"
+NEVER = {"preemptionPolicy": "Never"}
+
+
+def view(cluster: GangCluster, name: str = "g") -> GroupView:
+    """Return the row of a group in `kubestow gangs`."""
+    plugin = cluster.plugin("GangScheduling")
+    assert isinstance(plugin, GangScheduling)
+    views, _ = plugin.group_views("default", 100)
+    return next(each for each in views if each.group == f"default/{name}")
+
+
+def notes(cluster: GangCluster, reason: str) -> list[str]:
+    return [each.note for each in cluster.events if each.reason == reason]
+
+
+def racks(*sizes: int) -> GangCluster:
+    cluster = GangCluster(nodes=0)
+    for rack, size in enumerate(sizes):
+        for number in range(size):
+            cluster.add_node(node(f"r{rack}-{number}", cpu=4, labels={RACK: f"r{rack}"}))
+    return cluster
+
+
+def test_numbers_the_scarce_resource_and_what_an_empty_cluster_takes() -> None:
+    cluster = GangCluster()
+    cluster.add_group(6)
+    cluster.add_members(6)
+    cluster.tick(2)
+    text = (
+        "needs 6 pods, 4 fit at most, 2 do not: short of cpu; even an empty cluster takes 4 at most"
+    )
+    assert view(cluster).text == text
+    assert cluster.message("default/g-pod-0").startswith(f"pod group default/g: {text}")
+    assert notes(cluster, "FailedScheduling") == [text, f"pod group default/g: {text}"]
+
+
+def test_an_empty_cluster_is_named_only_where_it_is_too_small() -> None:
+    cluster = GangCluster()
+    cluster.add(pod("other", cpu=2, node="n0"))
+    cluster.add_group(4)
+    cluster.add_members(4)
+    cluster.tick(2)
+    assert view(cluster).text == "needs 4 pods, 3 fit at most, 1 do not: short of cpu"
+
+
+def test_an_empty_cluster_counts_the_nodes_that_filters_leave() -> None:
+    cluster = GangCluster()
+    cluster.add_node(node("tainted", cpu=64, taints=("k:NoSchedule",)))
+    cluster.add_group(6, "first")
+    cluster.add_members(6, "first")
+    cluster.tick(2)
+    # An attempt at pods without labels of their own tells which nodes take them.
+    cluster.add_group(7, "first")
+    cluster.add_members(1, "first")
+    cluster.tick(2)
+    assert view(cluster, "first").text.endswith("; even an empty cluster takes 4 at most")
+
+
+def test_members_with_nodes_are_counted_apart() -> None:
+    cluster = GangCluster()
+    cluster.add_group(4)
+    cluster.add_members(4)
+    cluster.tick(1)
+    for number in range(3):
+        cluster.world.remove("Pod", f"g-pod-{number}", "default")
+    cluster.add(pod("other", cpu=4))
+    cluster.tick(1)
+    cluster.add_members(3)
+    cluster.tick(2)
+    assert view(cluster).text == (
+        "1 of 4 pods have a node; needs 4 pods, 2 fit at most (1 placed before, 1 now), 2 do not: "
+        "short of cpu"
+    )
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_best_domain_is_named_everywhere(native: bool) -> None:
+    cluster = racks(1, 2, 1)
+    if native:
+        constraints = {"topology": [{"key": RACK}]}
+        cluster.add_native_group(5, schedulingConstraints=constraints)
+        cluster.add_native_members(5)
+    else:
+        cluster.add_group(5, annotations={"kubestow.io/topology-required": RACK})
+        cluster.add_members(5)
+    cluster.tick(2)
+    text = (
+        f"needs 5 pods, 4 fit at most in the best domain {RACK}=r1, 1 do not: short of cpu; even "
+        "an empty cluster takes 4 at most"
+    )
+    assert view(cluster).text == text
+    assert notes(cluster, "FailedScheduling")[0] == text
+
+
+def test_a_mixed_group_that_was_tried_in_several_orders_is_no_proof() -> None:
+    cluster = GangCluster(nodes=3)
+    for number in range(3):
+        cluster.add(pod(f"other-{number}", cpu=0.5, node=f"n{number}"))
+    cluster.add_group(5)
+    cluster.add_members(3, name="large", cpu=2.5)
+    cluster.add_members(2, name="small", cpu=1.5)
+    cluster.tick(2)
+    text = view(cluster).text
+    assert "found no place in" in text
+    assert text.endswith("orders, which is no proof for pods of several templates")
+
+
+def test_a_policy_that_keeps_the_group_from_preempting_is_named() -> None:
+    cluster = GangCluster()
+    for number in range(2):
+        cluster.add(pod(f"low-{number}", cpu=4, priority=0, node=f"n{number}"))
+    cluster.add_group(3)
+    cluster.add_members(3, priority=10, spec=NEVER)
+    cluster.tick(2)
+    assert view(cluster).text.endswith(
+        "; it might fit if pods of lower priority went, but a member has preemptionPolicy=Never"
+    )
+
+
+def test_a_policy_is_not_named_where_preemption_would_not_help() -> None:
+    cluster = GangCluster()
+    cluster.add(pod("same", cpu=4, priority=10, node="n0"))
+    cluster.add_group(3)
+    cluster.add_members(3, priority=10, spec=NEVER)
+    cluster.tick(2)
+    assert "preemptionPolicy" not in view(cluster).text
+
+
+def test_events_are_one_for_each_change_and_not_for_each_member() -> None:
+    cluster = GangCluster()
+    low = {"terminationGracePeriodSeconds": 600}
+    cluster.add(pod("low", cpu=4, priority=0, node="n0", spec=low))
+    cluster.add_group(4)
+    cluster.add_members(4, priority=10)
+    cluster.tick(5)
+    # One about the group and one about its first member.
+    assert len(notes(cluster, "FailedScheduling")) == 2
+    about = [each.reason for each in cluster.events if each.note.startswith("needs 4 pods")]
+    assert about == ["FailedScheduling"]
+    assert notes(cluster, "Preempting") == ["1 pod evicted to make room for all that it needs"]
+    cluster.world.remove("Pod", "low", "default")
+    cluster.tick(5)
+    assert len(notes(cluster, "GangScheduled")) == 1
