@@ -27,6 +27,7 @@ from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.extender import Extenders
 from scheduler.extenders.transport import HttpExtenderTransport
 from scheduler.framework import NoArgs, QueuedPodInfo
+from scheduler.framework.extension_points import EXTENSION_POINTS, PRE_FILTER
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.nominator import QueueNominator
 from scheduler.service.listers import StoreListers
@@ -129,7 +130,7 @@ class EngineWorld:
     ) -> None:
         """Make the world, with the default plugins but `without`, and with `plugin`.
 
-        It has Filter and Score; what `stand_in` returns for it also a PreFilter.
+        What `stand_in` returns for it has a PreFilter as well.
         """
         self.cache = Cache()
         self.listers = _Listers()
@@ -144,7 +145,7 @@ class EngineWorld:
         factories: Mapping[str, Any] = registry
         if plugin is not None:
             registry.register(plugin)
-            profile = _with(profile, plugin.name, isolated=stand_in is not None)
+            profile = _with(profile, plugin, isolated=stand_in is not None)
         if plugin is not None and stand_in is not None:
             made = stand_in(plugin)
             factories = {**registry, plugin.name: lambda _args, _handle: made}
@@ -267,17 +268,18 @@ def _without(profile: ResolvedProfile, plugin: str) -> ResolvedProfile:
     return (profile.without(plugin) if plugin else None) or profile
 
 
-def _with(profile: ResolvedProfile, plugin: str, *, isolated: bool) -> ResolvedProfile:
+def _with(profile: ResolvedProfile, plugin: type[Any], *, isolated: bool) -> ResolvedProfile:
     points = {name: tuple(each) for name, each in profile.points.items()}
-    for point in ("filter", "score", *(("preFilter",) if isolated else ())):
-        points[point] += (plugin,)
+    for point in EXTENSION_POINTS:
+        if point.implemented_by(plugin) or (isolated and point is PRE_FILTER):
+            points[point.yaml] += (plugin.name,)
     return replace(
         profile,
         percentage_of_nodes_to_score=100,
-        plugins=(*profile.plugins, plugin),
+        plugins=(*profile.plugins, plugin.name),
         points=points,
-        weights={**profile.weights, plugin: 1},
-        args={**profile.args, plugin: NoArgs()},
+        weights={**profile.weights, plugin.name: 1},
+        args={**profile.args, plugin.name: None if hasattr(plugin, "args_type") else NoArgs()},
     )
 
 

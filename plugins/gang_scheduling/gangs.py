@@ -103,7 +103,7 @@ class Gangs:
 
     def why_held(self, pod: Pod) -> str:
         """Return why PreEnqueue must hold the pod, and take note; empty if it must not."""
-        before = self.groups.of(pod.uid)
+        before = self.groups.of(pod.metadata.uid)
         if before is None and group_of(pod) is None:
             return ""
         changed = self.groups.observe(pod, ours=True)
@@ -144,7 +144,9 @@ class Gangs:
         groups = self.groups
         pod = old if new is None else new
         assert pod is not None
-        before = groups.of(pod.uid)
+        before = groups.of(pod.metadata.uid)
+        if before is None and (new is None or group_of(new) is None):
+            return
         if new is None or (new.terminating and not new.spec.node_name):
             if before is not None:
                 groups.forget(pod.uid)
@@ -152,8 +154,6 @@ class Gangs:
                 if pod.spec.node_name and not pod.terminating:
                     self.ended.note(before, pod)
                 self._left(before, pod.uid)
-            return
-        if before is None and group_of(new) is None:
             return
         ours = new.spec.scheduler_name in self.profiles
         changed = groups.observe(new, ours=ours)

@@ -9,7 +9,8 @@ the whole group are planned at the end (`group_preemption`). Permit runs at the 
 Members that no plugin can tell apart form a run. If one of a run does not fit, the others of the
 run are not tried: members placed since have only taken room. If the capacity of the nodes shows
 that too few of a run can fit, the rest is not tried either (`capacity_bound`); a group that has
-failed before may be known not to fit before any member is tried (`template_capacity`). The search
+failed before may be known not to fit before any member is tried (`template_capacity`), and so may
+one whose members are seen for the first time, by a look at the free resources. The search
 is greedy: if a mixed group does not fit, the run that failed goes first in the next pass.
 """
 
@@ -31,7 +32,7 @@ from scheduler.engine.group_run import Run, rejectors, runs_of
 from scheduler.engine.placements import GroupPlacements, Placement
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound
-from scheduler.framework import QueuedPodInfo, Rows
+from scheduler.framework import Int64Column, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 
 MAX_PASSES: Final = 3
@@ -47,6 +48,9 @@ KEPT_BY_POLICY: Final = (
 
 MAX_ROOMS: Final = 64
 """Templates of a group with topology that domains are chosen by."""
+
+MIN_NEED_TO_LOOK: Final = 2
+"""Members that a group needs at once, from which on the room for them is looked at first."""
 
 MAX_BUDGETS: Final = 10
 """CPU time that all members may use together, in budgets of an ordinary cycle."""
@@ -127,7 +131,8 @@ class GroupCycle:
         elif self._group.topology is not None:
             blocking = await self._try_placements(self._group.topology)
         else:
-            blocking = self._runs[0] if self._known_not_to_fit() else await self._try_orders()
+            hopeless = self._known_not_to_fit() or await self._shown_not_to_fit()
+            blocking = self._runs[0] if hopeless else await self._try_orders()
         scheduled = blocking is None and self._permit()
         return self._result(scheduled, started)
 
@@ -246,6 +251,32 @@ class GroupCycle:
                 total = run.capacities(self._engine).total(run.template, exact=True)
                 run.bound = CapacityBound(total - 1, run.template.scarce, frozenset())
         return True
+
+    async def _shown_not_to_fit(self) -> bool:
+        """Look at all nodes; whether they have too little room for members not seen before.
+
+        A member whose template was tried before is tried at little cost. So is one alone, and one
+        that no node has room for: the attempt tells why.
+        """
+        if self._group.need < MIN_NEED_TO_LOOK:
+            return False
+        rooms: list[tuple[Run, Int64Column]] = []
+        fit = 0
+        for index, run in enumerate(self._runs):
+            count, room = len(run.infos), None
+            if count > 1 and index < MAX_ROOMS and not run.has_results(self._engine):
+                room = await run.room(self._engine)
+            if room is not None:
+                count = min(count, int(room.sum()))
+                rooms.append((run, room))
+                if not count:
+                    return False
+            fit += count
+        if fit >= self._group.need:
+            return False
+        for run, room in rooms:
+            run.learn_room(self._engine, room)
+        return self._known_not_to_fit()
 
     def _bound(self) -> GroupBound:
         """Return the bound of the group, as far as its templates are known."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound
 from scheduler.engine.engine import Engine
@@ -57,6 +60,20 @@ class Run:
             self.state = await engine.pre_filtered(pod)
         return capacities.by_row(pod, self.state)
 
+    def learn_room(self, engine: Engine, room: Int64Column) -> None:
+        """Have a template follow the nodes from now on, of which `room` was just returned."""
+        pod, capacities = self.infos[0].pod, self.capacities(engine)
+        if self.state is None:
+            return
+        template = capacities.add(pod, self.state, room)
+        if template is not None:
+            template.scarce, _ = capacities.limits(pod, self.state, np.flatnonzero(room))
+
+    def has_results(self, engine: Engine) -> bool:
+        """Whether results of such a pod are kept, with which an attempt at it costs little."""
+        pod = self.infos[0].pod
+        return engine.algorithms[pod.spec.scheduler_name].search.has_results(pod)
+
     def again(self) -> Run:
         """Return the run as it was before any member was tried."""
         return Run(self.infos, index=self.index, state=self.state)
@@ -104,7 +121,11 @@ def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: 
     of higher priority go before that, since others may be left out.
     """
     runs: dict[object, Run] = {}
+    run: Run | None = None
     for info in sorted(infos, key=lambda each: each.pod.metadata.name):
+        if run is not None and _same_template(run.infos[0].pod, info.pod):
+            run.infos.append(info)
+            continue
         known = identity(info.pod)
         like = info.uid if known is None else known
         key = (info.pod.spec.scheduler_name, like, info.pod.priority)
@@ -125,3 +146,17 @@ def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: 
         return (-priority, -scalars, -max(shares, default=0.0), info.pod.metadata.name)
 
     return sorted(runs.values(), key=rank)
+
+
+def _same_template(one: Pod, other: Pod) -> bool:
+    """Whether two pods have the same `identity`, where that is seen without computing it."""
+    labels = one.metadata.labels
+    return (
+        one.interned is not None
+        and one.interned is other.interned
+        and one.pin == other.pin
+        # Packed labels, of which there are many, are not compared one by one.
+        and isinstance(labels, dict)
+        and labels == other.metadata.labels
+        and one.metadata.namespace == other.metadata.namespace
+    )

@@ -103,10 +103,11 @@ class TemplateCapacities:
         key = _key(pod)
         return None if key is None else self._templates.get(key)
 
-    def add(self, pod: Pod, state: CycleState) -> Template | None:
+    def add(self, pod: Pod, state: CycleState, room: Int64Column | None = None) -> Template | None:
         """Return the template of a pod; None where nothing limits it, or there are too many.
 
-        `state` is that of a cycle in which PreFilter passed the pod.
+        `state` is that of a cycle in which PreFilter passed the pod, `room` what `by_row` returns
+        for it now, if that is known.
         """
         key = _key(pod)
         if key is None or not self._limiting:
@@ -122,6 +123,10 @@ class TemplateCapacities:
         template = Template(key, pod, state, frozenset(state.skip_filter), len(self._templates))
         self._templates[key] = template
         self._arrange([*range(template.index), -1])
+        if room is not None:
+            self._most[template.index] = room
+            self._loose[template.index] = False
+            template.total, template.loose = int(room.sum()), False
         return template
 
     def _drop_unused(self) -> None:

@@ -127,6 +127,11 @@ class BindingCycle:
         self._barriers.update((attempt.info.uid, barrier) for attempt in attempts)
         self._closed[group] = barrier
 
+    @property
+    def binds_groups(self) -> bool:
+        """Whether there may be somebody to `follow`."""
+        return bool(self._closed)
+
     def follow(self, group: str, attempt: Attempt) -> None:
         """Bind this one after those that are bound together, if there are any, or not at all.
 

@@ -77,11 +77,6 @@ class GroupScheduling:
         """Try the group of a popped pod; return the attempts whose binding cycles are next."""
         return self.settle(info, group, run_synchronously(self.cycle(info, group).run()))
 
-    def is_large(self, info: QueuedPodInfo) -> bool:
-        """Whether a popped pod must be tried with so many others that the cycle needs pauses."""
-        group = self.group_of(info)
-        return group is not None and len(group.members) >= LARGE_GROUP
-
     def cycle(
         self,
         info: QueuedPodInfo,
@@ -202,6 +197,11 @@ class GroupScheduling:
     def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
         framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
         return None if framework is None else framework.grouping
+
+
+def is_large(group: GroupToSchedule) -> bool:
+    """Whether a group has so many members to try that its cycle needs pauses."""
+    return len(group.members) >= LARGE_GROUP
 
 
 def _preemptor(info: QueuedPodInfo, group: GroupToSchedule) -> str:

@@ -26,7 +26,7 @@ from scheduler.service.failure_handler import (
     EVENT_FAILED_SCHEDULING,
     FailureHandler,
 )
-from scheduler.service.group_scheduling import GroupScheduling
+from scheduler.service.group_scheduling import GroupScheduling, is_large
 from scheduler.service.inbox import Inbox
 from scheduler.service.recording.journal import GROUP, LEADER, RELIST, Journal
 
@@ -205,11 +205,12 @@ class SchedulingLoop:
             info = self._queue.pop()
             if info is None:
                 return False
-            if engine.suspends(info.pod) or (engine.groups_pods and self._groups.is_large(info)):
-                attempts = await self._schedule_next_suspended(info)
+            group = self._group_of(info)
+            if engine.suspends(info.pod) or (group is not None and is_large(group)):
+                attempts = await self._schedule_suspended(info, group)
                 end = 0.0
             else:
-                attempts = self.schedule_next(info)
+                attempts = self._schedule(info, group)
             for attempt in attempts:
                 self._binding.under_way[attempt.info.uid] = attempt
                 cycles.create_task(self._binding.run(attempt), name=f"bind {attempt.info.key}")
@@ -222,15 +223,20 @@ class SchedulingLoop:
 
         Returns the attempts whose binding cycles are next.
         """
-        group = self._groups.group_of(info) if self._engine.groups_pods else None
+        return self._schedule(info, self._group_of(info))
+
+    def _group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
+        return self._groups.group_of(info) if self._engine.groups_pods else None
+
+    def _schedule(self, info: QueuedPodInfo, group: GroupToSchedule | None) -> Sequence[Attempt]:
         if group is not None:
             return self._schedule_group(info, group)
-        attempt = self.schedule(info)
-        return self._single(attempt)
+        return self._single(self.schedule(info))
 
-    async def _schedule_next_suspended(self, info: QueuedPodInfo) -> Sequence[Attempt]:
-        """Do as `schedule_next`, for a pod whose cycle may be suspended."""
-        group = self._groups.group_of(info)
+    async def _schedule_suspended(
+        self, info: QueuedPodInfo, group: GroupToSchedule | None
+    ) -> Sequence[Attempt]:
+        """Do as `_schedule`, for a pod whose cycle may be suspended."""
         if group is not None:
             return await self._schedule_group_suspended(info, group)
         attempt = await self.schedule_suspended(info)
@@ -239,7 +245,7 @@ class SchedulingLoop:
     def _single(self, attempt: Attempt | None) -> Sequence[Attempt]:
         if attempt is None:
             return ()
-        if self._engine.groups_pods:
+        if self._binding.binds_groups:
             self._groups.follow(attempt)
         return (attempt,)
 
