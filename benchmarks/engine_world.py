@@ -279,7 +279,7 @@ def _with(profile: ResolvedProfile, plugin: type[Any], *, isolated: bool) -> Res
         plugins=(*profile.plugins, plugin.name),
         points=points,
         weights={**profile.weights, plugin.name: 1},
-        args={**profile.args, plugin.name: None if hasattr(plugin, "args_type") else NoArgs()},
+        args={**profile.args, plugin.name: getattr(plugin, "args_type", NoArgs)()},
     )
 
 

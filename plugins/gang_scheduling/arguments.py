@@ -25,9 +25,16 @@ class GangSchedulingArgs(Arguments):
     """Longest time for which nodes are kept for one group; after it there is a pause of the same
     length for all groups of the profile. 0s: never. Default 15m."""
 
+    group_share: float = 0.5
+    """Part of the time that scheduling cycles of groups take at most while single pods can be
+    tried: after a cycle single pods go first, whatever their priority, until this holds. Above 0;
+    1 is no limit. Default 0.5: a large group takes about 60 ms, which single pods then have too."""
+
 
 def argument_problems(args: GangSchedulingArgs) -> Iterator[tuple[str, str]]:
-    """Require times that are not negative."""
+    """Require times that are not negative, and a share that is a part of the time."""
+    if not 0 < args.group_share <= 1:
+        yield "groupShare", invalid(args.group_share, "must be above 0 and at most 1")
     for name, value in (("reserveAfter", args.reserve_after), ("reserveFor", args.reserve_for)):
         if value < dt.timedelta():
             yield name, invalid(f"{value.total_seconds():g}s", "must be zero or positive")

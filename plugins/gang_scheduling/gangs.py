@@ -102,10 +102,8 @@ class Gangs:
     # -- PreEnqueue ------------------------------------------------------------------------------
 
     def why_held(self, pod: Pod) -> str:
-        """Return why PreEnqueue must hold the pod, and take note; empty if it must not."""
+        """Return why PreEnqueue must hold a member, and take note; empty if it must not."""
         before = self.groups.of(pod.metadata.uid)
-        if before is None and group_of(pod) is None:
-            return ""
         changed = self.groups.observe(pod, ours=True)
         if changed is not None:
             self._noticed.add(changed.key)

@@ -102,6 +102,8 @@ class GangScheduling:
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Hold a member whose group is not ready."""
+        if self.gangs.groups.of(pod.metadata.uid) is None and group_of(pod) is None:
+            return None
         text = self.gangs.why_held(pod)
         if not text:
             return None
@@ -114,7 +116,9 @@ class GangScheduling:
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Count the member as placed."""
-        self._touch(self.gangs.groups.reserved(pod.uid))
+        groups = self.gangs.groups
+        if groups.of(pod.metadata.uid) is not None:
+            self._touch(groups.reserved(pod.metadata.uid))
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -139,7 +143,7 @@ class GangScheduling:
 
     def group_to_schedule(self, pod: Pod) -> GroupToSchedule | None:
         """Return the pending members of a group that needs several at once."""
-        group = self.gangs.groups.of(pod.uid)
+        group = self.gangs.groups.of(pod.metadata.uid)
         if group is None or group.terms is None:
             return None
         need, topology = group.need, topology_of(group)
@@ -162,6 +166,7 @@ class GangScheduling:
             alone=not group.need,
             reserve_after=self._args.reserve_after.total_seconds(),
             reserve_for=self._args.reserve_for.total_seconds(),
+            share=self._args.group_share,
         )
 
     def group_name(self, pod: Pod) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from scheduler.api.packed_labels import MAX_PLAIN_LABELS
 from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound
@@ -155,8 +156,8 @@ def _same_template(one: Pod, other: Pod) -> bool:
         one.interned is not None
         and one.interned is other.interned
         and one.pin == other.pin
-        # Packed labels, of which there are many, are not compared one by one.
-        and isinstance(labels, dict)
+        # A pod may have 50,000.
+        and len(labels) <= MAX_PLAIN_LABELS
         and labels == other.metadata.labels
         and one.metadata.namespace == other.metadata.namespace
     )

@@ -61,6 +61,8 @@ class GroupToSchedule:
     #: the first: never.
     reserve_after: float = 0.0
     reserve_for: float = 0.0
+    #: The part of the time that cycles of groups take at most while other pods can be tried.
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

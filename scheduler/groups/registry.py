@@ -8,8 +8,9 @@ Every call is constant time in the number of groups and members.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import POD_GROUPS, NativePodGroup, PodGroup
@@ -34,6 +35,8 @@ class PodGroups:
     def __init__(self) -> None:
         self._groups: dict[GroupKey, Group] = {}
         self._group_of: dict[str, Group] = {}
+        #: Returns the group of a pod, by UID; asked several times for every pod of the cluster.
+        self.of: Final[Callable[[str], Group | None]] = self._group_of.get
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -44,10 +47,6 @@ class PodGroups:
     def get(self, key: GroupKey) -> Group | None:
         """Return a group that has members or an object."""
         return self._groups.get(key)
-
-    def of(self, uid: str) -> Group | None:
-        """Return the group of a pod."""
-        return self._group_of.get(uid)
 
     # -- objects ---------------------------------------------------------------------------------
 

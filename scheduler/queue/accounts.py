@@ -11,6 +11,10 @@ popped first, whatever their priority, because every tenant may use a high prior
   QueueSort's again.
 - A debt is capped at what time pays back within `MAX_DEFERRAL`.
 
+Cycles of pod groups are long whatever they cost a member, so pods in groups have an account of
+their own beside those of namespaces: after a cycle they are deferred for a time in proportion to
+its length.
+
 Bounded: a namespace without debt has no account, and beyond `MAX_ACCOUNTS` the smallest debt is
 dropped. Times are monotonic seconds; the clock is injected.
 """
@@ -32,6 +36,9 @@ MAX_DEFERRAL: Final = 30.0
 """Seconds for which a namespace is deferred at most, unless it is charged again."""
 MAX_ACCOUNTS: Final = 256
 
+GROUPS: Final = "/groups"
+"""The account of pods in groups; no namespace has a slash."""
+
 
 class NamespaceAccounts:
     """The debts of namespaces, and the namespaces over the limit."""
@@ -45,6 +52,8 @@ class NamespaceAccounts:
         self._settled = -math.inf
         #: Namespaces over the limit -> when each no longer is.
         self._over: dict[str, float] = {}
+        #: Until when pods in groups are deferred.
+        self._groups_until = -math.inf
 
     def __len__(self) -> int:
         return len(self._debts)
@@ -74,8 +83,20 @@ class NamespaceAccounts:
         }
         return namespace in self._over and not before
 
+    def defer_groups(self, seconds: float) -> None:
+        """Have other pods go before those in groups for so long from now on."""
+        self._groups_until = max(self._groups_until, self._monotonic() + seconds)
+
     def over_limit(self) -> Collection[str]:
-        """Return the namespaces whose pods are popped after all others now; usually none."""
+        """Return the accounts whose pods are popped after all others now; usually none."""
+        if self._groups_until > -math.inf:
+            if self._groups_until > self._monotonic():
+                return {*self.namespaces_over_limit(), GROUPS}
+            self._groups_until = -math.inf
+        return self.namespaces_over_limit()
+
+    def namespaces_over_limit(self) -> Collection[str]:
+        """Return the namespaces among `over_limit`."""
         if not self._over:
             return ()
         now = self._monotonic()

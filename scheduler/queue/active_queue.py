@@ -1,7 +1,8 @@
 """The active queue: pods that may be scheduled now, in the order of the QueueSort plugin.
 
-Pods of deferred namespaces (`accounts`) are popped after all others, in QueueSort order among
-themselves. While no namespace is deferred, there is one heap in exactly QueueSort's order.
+Pods of deferred accounts (`accounts`), which are namespaces and all pods in groups, are popped
+after all others, in QueueSort order among themselves. While no account is deferred, there is one
+heap in exactly QueueSort's order.
 
 Invariant: no pod here is gated. The sort key is computed when a pod enters or its object changes,
 never while popping; ties leave first in, first out, whichever heap a pod is in.
@@ -13,7 +14,9 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Final
 
+from scheduler.api.pod import Pod
 from scheduler.framework.queued import QueuedPodInfo
+from scheduler.queue.accounts import GROUPS
 from scheduler.queue.backoff_queue import SortKey
 from scheduler.queue.heap import ITEM, Entry, KeyedHeap
 
@@ -25,12 +28,14 @@ class ActiveQueue:
     """Pods by UID, smallest sort key first."""
 
     def __init__(self, sort_key: SortKey, over_limit: Callable[[], Collection[str]]) -> None:
-        """`over_limit` returns the namespaces whose pods are popped after all others."""
+        """`over_limit` returns the accounts whose pods are popped after all others."""
+        #: Whether a pod belongs to the account of groups, in constant time.
+        self.in_group: Callable[[Pod], bool] = lambda _pod: False
         self._sort_key = sort_key
         self._over_limit = over_limit
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        #: Pods by namespace that reached the top while their namespace was deferred. They keep
-        #: their turn, so that the first of all heads is the first of all pods.
+        #: Pods by account that reached the top while their account was deferred. They keep their
+        #: turn, so that the first of all heads is the first of all pods.
         self._deferred: dict[str, KeyedHeap[QueuedPodInfo]] = {}
         #: The last `pop` returned None because it has set `MAX_MOVES` pods aside: call it again.
         self.pop_again = False
@@ -53,7 +58,9 @@ class ActiveQueue:
         """Insert or reorder a pod. If the sort key raises, nothing changes."""
         heap = self._heap
         if self._deferred and info.uid not in heap:
-            heap = self._deferred.get(info.pod.metadata.namespace, heap)
+            namespace = self._deferred.get(info.pod.metadata.namespace, heap)
+            known = (each for each in self._deferred.values() if info.uid in each)
+            heap = next(known, namespace)
         heap.push(info.uid, self._sort_key(info), info)
 
     def sort_by(self, sort_key: SortKey) -> None:
@@ -88,7 +95,7 @@ class ActiveQueue:
         if not over and not self._deferred:
             return self._heap.ordered(limit)
         entries = chain.from_iterable(heap.entries() for heap in self._heaps())
-        return [entry[ITEM] for _, entry in sorted(_turn(e, over) for e in entries)][:limit]
+        return [entry[ITEM] for _, entry in sorted(self._turn(e, over) for e in entries)][:limit]
 
     def rank(self, uid: str) -> int | None:
         """Count the pods that are popped before this one; None when it is not here."""
@@ -96,8 +103,8 @@ class ActiveQueue:
         if not over and not self._deferred:
             return self._heap.rank(uid)
         entries = list(chain.from_iterable(heap.entries() for heap in self._heaps()))
-        mine = next((_turn(e, over) for e in entries if e[ITEM].uid == uid), None)
-        return None if mine is None else sum(1 for e in entries if _turn(e, over) < mine)
+        mine = next((self._turn(e, over) for e in entries if e[ITEM].uid == uid), None)
+        return None if mine is None else sum(1 for e in entries if self._turn(e, over) < mine)
 
     def deferred(self, info: QueuedPodInfo) -> bool:
         """Whether the pod is popped after those of other namespaces."""
@@ -108,13 +115,13 @@ class ActiveQueue:
         found = [f"active queue: {text}" for heap in self._heaps() for text in heap.violations()]
         found += [f"gated pod {info.key} is in the active queue" for info in self if info.gated]
         found += [
-            f"pod {info.key} is set aside with those of namespace {namespace}"
-            for namespace, heap in self._deferred.items()
+            f"pod {info.key} is set aside with those of {account}"
+            for account, heap in self._deferred.items()
             for info in heap.items()
-            if info.pod.metadata.namespace != namespace
+            if account not in (info.pod.metadata.namespace, GROUPS)
         ]
         if not all(map(len, self._deferred.values())):
-            found.append("active queue: a heap of a deferred namespace is empty")
+            found.append("active queue: a heap of a deferred account is empty")
         return found
 
     def _heaps(self) -> Iterator[KeyedHeap[QueuedPodInfo]]:
@@ -122,50 +129,52 @@ class ActiveQueue:
         yield from self._deferred.values()
 
     def _pop_fairly(self, over: Collection[str]) -> QueuedPodInfo | None:
-        """Pop while some namespace is deferred or has pods that were set aside."""
+        """Pop while some account is deferred or has pods that were set aside."""
         for _ in range(MAX_MOVES):
             head = self._heap.head()
-            if head is None or _namespace(head) not in over:
+            account = None if head is None else self._deferred_account(head, over)
+            if account is None:
                 return self._pop_first(over)
-            namespace = _namespace(head)
-            deferred_heap = self._deferred.get(namespace)
+            deferred_heap = self._deferred.get(account)
             if deferred_heap is None:
-                deferred_heap = self._deferred[namespace] = KeyedHeap(self._heap.stamps)
+                deferred_heap = self._deferred[account] = KeyedHeap(self._heap.stamps)
             try:
                 self._heap.move_head(deferred_heap)
             except Exception:  # noqa: BLE001 - boundary: QueueSort; its keys cannot be compared
-                self._drop_if_empty(namespace)
+                self._drop_if_empty(account)
                 return self._heap.pop()
         self.pop_again = True
         return None
 
     def _pop_first(self, over: Collection[str]) -> QueuedPodInfo | None:
         first: tuple[bool, Entry] | None = None
-        heap = self._heap
-        for each in self._heaps():
-            head = each.head()
+        found: tuple[str, KeyedHeap[QueuedPodInfo]] = ("", self._heap)
+        for each in (("", self._heap), *self._deferred.items()):
+            head = each[1].head()
             if head is None:
                 continue
-            turn = _turn(head, over)
+            turn = self._turn(head, over)
             if first is None or _precedes(turn, first):
-                first, heap = turn, each
+                first, found = turn, each
+        account, heap = found
         info = heap.pop()
-        if info is not None and heap is not self._heap:
-            self._drop_if_empty(info.pod.metadata.namespace)
+        if info is not None and account:
+            self._drop_if_empty(account)
         return info
 
-    def _drop_if_empty(self, namespace: str) -> None:
-        if not self._deferred[namespace]:
-            del self._deferred[namespace]
+    def _drop_if_empty(self, account: str) -> None:
+        if not self._deferred[account]:
+            del self._deferred[account]
 
+    def _deferred_account(self, entry: Entry, over: Collection[str]) -> str | None:
+        """Return the account because of which a pod is popped after others; None if it is not."""
+        pod: Pod = entry[ITEM].pod
+        if pod.metadata.namespace in over:
+            return pod.metadata.namespace
+        return GROUPS if GROUPS in over and self.in_group(pod) else None
 
-def _namespace(entry: Entry) -> str:
-    namespace: str = entry[ITEM].pod.metadata.namespace
-    return namespace
-
-
-def _turn(entry: Entry, over: Collection[str]) -> tuple[bool, Entry]:
-    return _namespace(entry) in over, entry
+    def _turn(self, entry: Entry, over: Collection[str]) -> tuple[bool, Entry]:
+        return self._deferred_account(entry, over) is not None, entry
 
 
 def _precedes(one: tuple[bool, Entry], other: tuple[bool, Entry]) -> bool:

@@ -72,7 +72,7 @@ class QueueIntrospection(QueueParts):
             clock_jumps=self._clock.jumps,
             closed=self._closed,
             wakeups_left=self._wakeups.backlog,
-            deferred_namespaces=tuple(sorted(self._accounts.over_limit())),
+            deferred_namespaces=tuple(sorted(self._accounts.namespaces_over_limit())),
         )
 
     def view(self, namespace: str, name: str) -> PodView | None:

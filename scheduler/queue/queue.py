@@ -255,6 +255,14 @@ class SchedulingQueue(QueueSnapshots):
         """
         return self._accounts.charge(namespace, seconds)
 
+    def defer_groups(self, seconds: float) -> None:
+        """Have pods outside of groups go before those in groups for so long; see `accounts`."""
+        self._accounts.defer_groups(seconds)
+
+    def recognize_groups(self, in_group: Callable[[Pod], bool]) -> None:
+        """Have `in_group` tell, in constant time, which pods `defer_groups` concerns."""
+        self._sub_queues.active.in_group = in_group
+
     # ---------------------------------------------------------- events that move unschedulable pods
 
     def move_all_to_active_or_backoff(

@@ -91,6 +91,8 @@ class GroupReservations:
             return
         if profile.name == group.name:
             self._end(profile, info)
+            # The next group may have its turn.
+            self._look_at(profile, max(self._clock.monotonic(), profile.not_before))
 
     def failed(self, info: QueuedPodInfo, group: GroupToSchedule, *, evicting: bool) -> None:
         """Take note of a cycle that failed; with evictions under way the group has its room."""

@@ -9,10 +9,11 @@ however large the waiting groups are.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from scheduler.api.pod import Pod
 from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
 from scheduler.engine.failure import (
@@ -24,7 +25,7 @@ from scheduler.engine.failure import (
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
-from scheduler.queue import QueueState, SchedulingQueue
+from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.group_evictions import GroupEvictions
 from scheduler.service.group_reservations import GroupReservations
@@ -49,16 +50,19 @@ class GroupScheduling:
         binding: BindingCycle,
         decisions: DecisionRecorder,
         clock: Clock,
-        schedule: Callable[[QueuedPodInfo], Attempt | None],
+        attempt: Callable[[QueuedPodInfo], Attempt | None],
         outcome: Callable[[Attempt], Attempt | None],
     ) -> None:
-        """Wire it; `schedule` attempts a single pod, `outcome` handles an ended attempt."""
+        """Wire it; `attempt` attempts a single pod, `outcome` handles an ended attempt.
+
+        The former returns None for a pod that needs no scheduling, the latter for one that failed.
+        """
         self._engine = engine
         self._queue = queue
         self._binding = binding
         self._decisions = decisions
         self._clock = clock
-        self._schedule = schedule
+        self._attempt = attempt
         self._outcome = outcome
         #: Groups that wait for their bound to rise.
         self.waiting = WaitingGroups(queue, clock)
@@ -67,10 +71,12 @@ class GroupScheduling:
         #: Room that is kept for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
+        queue.recognize_groups(self._in_group)
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
-        grouping = self._grouping(info)
+        framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
+        grouping: GroupingPlugin | None = None if framework is None else framework.grouping
         return None if grouping is None else grouping.group_to_schedule(info.pod)
 
     def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
@@ -106,6 +112,8 @@ class GroupScheduling:
         grouping = self._grouping(info)
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)
+        if group.share < 1:
+            self._queue.defer_groups(result.outcome.seconds * (1 / group.share - 1))
         if not result.outcome.scheduled:
             self._failed(result, nominated=self.evictions.under_way(_preemptor(info, group)))
             if result.plan is not None:
@@ -128,26 +136,54 @@ class GroupScheduling:
         for member in result.untried:
             self._take(member)
             rest.append(member)
+        refused: dict[Hashable, Failure] = {}
         for each in rest:
-            placed += self._schedule_alone(each)
+            placed += self._schedule_alone(each, refused)
         return placed
 
-    def _schedule_alone(self, info: QueuedPodInfo) -> list[Attempt]:
-        """Try a member beyond the minimum; return its attempt if its binding cycle is next."""
+    def _schedule_alone(
+        self, info: QueuedPodInfo, refused: dict[Hashable, Failure]
+    ) -> list[Attempt]:
+        """Try a member beyond the minimum; return its attempt if its binding cycle is next.
+
+        What no plugin can tell from one that was `refused` is refused as well: those placed since
+        have only taken room. One for which others are evicted is not among them.
+        """
         group = self.group_of(info)
-        if group is None:
-            attempt = self._schedule(info)
-            if attempt is None:
-                return []
+        if group is not None:
+            # It must be where the others are; the bound of such pods keeps those that are alike
+            # from being tried in vain.
+            return self._schedule_near_others(info, group)
+        kind = identity(info.pod)
+        why = None if kind is None else refused.get(kind)
+        if why is not None:
+            self._refuse(info, why)
+            return []
+        attempt = self._attempt(info)
+        if attempt is None:
+            return []
+        if self._outcome(attempt) is not None:
             self.follow(attempt)
             return [attempt]
+        failed = attempt.failure
+        if kind is not None and failed is not None and failed.rejected and not failed.victims:
+            refused[kind] = failed
+        return []
+
+    def _schedule_near_others(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
         if not self._engine.suspends(info.pod):
             return self.schedule(info, group)
         # Its cycle may wait, so it needs a turn of its own.
-        later = self._engine.untried(info, of_group(LATER.format(group=group.name), group.plugin))
-        self._outcome(later)
+        later = of_group(LATER.format(group=group.name), group.plugin)
+        self._outcome(self._engine.untried(info, later))
         self._queue.wake((info.uid,), group.plugin, GROUP_PLACED)
         return []
+
+    def _refuse(self, info: QueuedPodInfo, why: Failure) -> None:
+        """Record the failure of a member that is not tried."""
+        attempt = self._engine.untried(info, why)
+        self._decisions.record(attempt)
+        self._outcome(attempt)
 
     def follow(self, attempt: Attempt) -> None:
         """Have a member beyond the minimum wait for those that are bound together."""
@@ -155,6 +191,10 @@ class GroupScheduling:
         name = None if grouping is None else grouping.group_name(attempt.info.pod)
         if name is not None:
             self._binding.follow(name, attempt)
+
+    def _in_group(self, pod: Pod) -> bool:
+        grouping = self._grouping_of(pod)
+        return grouping is not None and grouping.group_name(pod) is not None
 
     def _failed(self, result: GroupResult, *, nominated: bool) -> None:
         """Handle the failures; members keep nominations of an earlier plan while `nominated`."""
@@ -185,9 +225,7 @@ class GroupScheduling:
                 # It waits already, for a member of its group.
                 continue
             self._take(info)
-            attempt = self._engine.untried(info, reserved(why, info))
-            decisions.record(attempt)
-            self._outcome(attempt)
+            self._refuse(info, reserved(why, info))
 
     def _take(self, info: QueuedPodInfo) -> None:
         """Put a member in flight, unless it is the one that was popped."""
@@ -195,7 +233,10 @@ class GroupScheduling:
             self._queue.pop_member(info)
 
     def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
-        framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
+        return self._grouping_of(info.pod)
+
+    def _grouping_of(self, pod: Pod) -> GroupingPlugin | None:
+        framework = self._engine.frameworks.get(pod.spec.scheduler_name)
         return None if framework is None else framework.grouping
 
 

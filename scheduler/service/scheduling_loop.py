@@ -79,7 +79,7 @@ class SchedulingLoop:
         self._steady.set()
         self._stopping = False
         self._groups = GroupScheduling(
-            engine, queue, binding, decisions, clock, self.schedule, self._outcome
+            engine, queue, binding, decisions, clock, self._attempt, self._outcome
         )
         self._groups.waiting.on_timer = self._groups.reservations.on_timer = wake.set
         self._deciding: asyncio.Task[Any] | None = None
@@ -307,6 +307,11 @@ class SchedulingLoop:
 
     def schedule(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a popped pod; return the attempt if its binding cycle is next."""
+        attempt = self._attempt(info)
+        return None if attempt is None else self._outcome(attempt)
+
+    def _attempt(self, info: QueuedPodInfo) -> Attempt | None:
+        """Attempt a popped pod; None if it needs no scheduling. `_outcome` is next."""
         if self._skip(info, info.pod):
             return None
         journal = self.journal
@@ -316,7 +321,7 @@ class SchedulingLoop:
         if journal is not None:
             journal.attempt_ended(attempt)
         self._decisions.record(attempt)
-        return self._outcome(attempt)
+        return attempt
 
     async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
         """Attempt a pod whose cycle may wait for an extender or an async plugin.

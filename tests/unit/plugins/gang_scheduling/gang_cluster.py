@@ -15,7 +15,7 @@ class GangCluster(Cluster):
     """Nodes of 4 CPU, and members of 2 CPU unless a test says otherwise."""
 
     def __init__(
-        self, nodes: int = 2, *others: Any, seed: int = 0, args: Mapping[str, str] | None = None
+        self, nodes: int = 2, *others: Any, seed: int = 0, args: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(seed=seed)
         self._numbers: Counter[str] = Counter()

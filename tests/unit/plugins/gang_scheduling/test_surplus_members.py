@@ -1,0 +1,64 @@
+"""Members beyond the minimum of a gang: how many of them are tried, and what they wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.engine import Engine
+from scheduler.testing import node, pod
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that were attempted."""
+    tried: list[str] = []
+    attempt = Engine.attempt
+
+    def counted(engine: Engine, info: Any, **options: Any) -> Any:
+        tried.append(info.key)
+        return attempt(engine, info, **options)
+
+    monkeypatch.setattr(Engine, "attempt", counted)
+    return tried
+
+
+def test_of_those_that_are_alike_one_is_refused_by_an_attempt(
+    cluster: GangCluster, attempts: list[str]
+) -> None:
+    cluster.add_group(2)
+    keys = cluster.add_members(40)
+    bound = cluster.bound()
+    assert len(bound) == 4
+    # Four and one in the cycle of the group, and one for itself.
+    assert len(attempts) == 6
+    waiting = [cluster.message(key) for key in keys if key not in bound]
+    assert len(waiting) == 36
+    assert len(set(waiting)) == 1
+    assert "Insufficient cpu" in waiting[0]
+    cluster.add_node(node("n2", cpu=6))
+    cluster.tick(20)
+    assert len(cluster.bound()) == 7
+
+
+def test_one_is_tried_of_each_template(cluster: GangCluster, attempts: list[str]) -> None:
+    cluster.add_group(2)
+    cluster.add_members(2)
+    cluster.add_members(20, name="large", cpu=3)
+    cluster.add_members(20, name="small", cpu=1)
+    assert len(cluster.bound()) >= 2
+    refused = set(attempts) - set(cluster.bound())
+    assert len(refused) <= 4
+    cluster.validate()
+
+
+def test_each_evicts_for_itself(cluster: GangCluster) -> None:
+    for number in range(3):
+        cluster.add_pods(pod(f"low-{number}", cpu=2, priority=-1))
+    cluster.tick(1)
+    cluster.add_group(1)
+    cluster.add_members(4, priority=10)
+    cluster.tick(60)
+    assert len(cluster.bound("g")) == 4
