@@ -73,7 +73,8 @@ class Run:
     def has_results(self, engine: Engine) -> bool:
         """Whether results of such a pod are kept, with which an attempt at it costs little."""
         pod = self.infos[0].pod
-        return engine.algorithms[pod.spec.scheduler_name].search.has_results(pod)
+        results = engine.algorithms[pod.spec.scheduler_name].search.results
+        return results.get(pod.signature.id, pod.uid) is not None
 
     def again(self) -> Run:
         """Return the run as it was before any member was tried."""

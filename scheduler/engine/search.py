@@ -187,10 +187,6 @@ class Search:
         entry = self.results.get(pod.signature.id, pod.uid) if self._reusable(pod) else None
         return None if entry is None or entry.sequence < since else entry.feasible_within(within)
 
-    def has_results(self, pod: Pod) -> bool:
-        """Whether results of the pod's signature are kept."""
-        return self._reusable(pod) and self.results.get(pod.signature.id, pod.uid) is not None
-
     def repeatable(self, state: CycleState) -> bool:
         """Whether the rows of `_filter_cached` are those of the reusable filters."""
         return self._complete and not self.filtering.has_uncacheable(state)
