@@ -28,11 +28,17 @@ from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
 from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
-from scheduler.engine.group_run import Run, rejectors, runs_of
+from scheduler.engine.group_run import (
+    MAX_ROOMS,
+    Run,
+    learn_little_room,
+    rejectors,
+    runs_of,
+)
 from scheduler.engine.placements import GroupPlacements, Placement
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound
-from scheduler.framework import Int64Column, QueuedPodInfo, Rows
+from scheduler.framework import QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 
 MAX_PASSES: Final = 3
@@ -45,13 +51,6 @@ NO_PROOF: Final = (
 KEPT_BY_POLICY: Final = (
     "; it might fit if pods of lower priority went, but a member has preemptionPolicy=Never"
 )
-
-MAX_ROOMS: Final = 64
-"""Templates of a group with topology that domains are chosen by."""
-
-MIN_NEED_TO_LOOK: Final = 16
-"""Members that a group needs at once, from which on the room for them is looked at first. That
-costs a PreFilter and half a millisecond for 5,000 nodes; to try few members costs little more."""
 
 MAX_BUDGETS: Final = 10
 """CPU time that all members may use together, in budgets of an ordinary cycle."""
@@ -254,30 +253,9 @@ class GroupCycle:
         return True
 
     async def _shown_not_to_fit(self) -> bool:
-        """Look at all nodes; whether they have too little room for members not seen before.
-
-        A member whose template was tried before is tried at little cost. So is one alone, and one
-        that no node has room for: the attempt tells why.
-        """
-        if self._group.need < MIN_NEED_TO_LOOK:
-            return False
-        rooms: list[tuple[Run, Int64Column]] = []
-        fit = 0
-        for index, run in enumerate(self._runs):
-            count, room = len(run.infos), None
-            if count > 1 and index < MAX_ROOMS and not run.has_results(self._engine):
-                room = await run.room(self._engine)
-            if room is not None:
-                count = min(count, int(room.sum()))
-                rooms.append((run, room))
-                if not count:
-                    return False
-            fit += count
-        if fit >= self._group.need:
-            return False
-        for run, room in rooms:
-            run.learn_room(self._engine, room)
-        return self._known_not_to_fit()
+        """Whether a look at all nodes says so, where the bounds do not know the members yet."""
+        learnt = await learn_little_room(self._runs, self._group.need, self._engine)
+        return learnt and self._known_not_to_fit()
 
     def _bound(self) -> GroupBound:
         """Return the bound of the group, as far as its templates are known."""

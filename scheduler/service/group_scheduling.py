@@ -151,8 +151,7 @@ class GroupScheduling:
         """
         group = self.group_of(info)
         if group is not None:
-            # It must be where the others are; the bound of such pods keeps those that are alike
-            # from being tried in vain.
+            # It must be where the others are, and is a group of one.
             return self._schedule_near_others(info, group)
         kind = identity(info.pod)
         why = None if kind is None else refused.get(kind)
