@@ -155,15 +155,19 @@ class DynamicResources:
         """Whether the pod has no claims, on which all else depends."""
         return not pod.signature.resource_claims
 
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod has claims, or asks for an extended resource that a class serves."""
+        signature = pod.signature
+        if signature.resource_claims:
+            return True
+        classes = self._devices.by_resource
+        return bool(classes) and any(name in classes for name in considered(pod))
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Look the claims up; skip a pod that needs no devices."""
         earlier: PodClaims | None = state.get(_STATE)
         # Written at once: PostFilter tells by it that PreFilter of this plugin ran.
         state.write(_STATE, _NONE)
-        if not pod.signature.resource_claims and not self._devices.by_resource and earlier is None:
-            # Most pods; this costs them little.
-            state.skip_score.add(self.name)
-            return SKIP
         named: Sequence[ResourceClaim] = ()
         if pod.signature.resource_claims:
             denied = unreadable(self._handle)
@@ -311,7 +315,7 @@ class DynamicResources:
         background; if it fails, the pod is tried again.
         """
         try:
-            claims: PodClaims = state.read(_STATE)
+            claims: PodClaims = _NONE if self.name in state.skip_filter else state.read(_STATE)
         except StateNotFoundError as missing:
             return PostFilterResult(error(str(missing)))
         if not claims:

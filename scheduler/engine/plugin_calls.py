@@ -126,6 +126,7 @@ NORMALIZE_SCORES: Final = PluginMethod(
     _anything,
     attributed=False,
 )
+CONCERNS: Final = PluginMethod("concerns", 'running Concerns plugin "{plugin}": {why}', bool)
 RESERVE: Final = PluginMethod("reserve", 'running Reserve plugin "{plugin}": {why}')
 PERMIT: Final = PluginMethod("permit", 'running Permit plugin "{plugin}": {why}', _permit_result)
 PRE_BIND_PRE_FLIGHT: Final = PluginMethod(

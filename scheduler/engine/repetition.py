@@ -54,6 +54,7 @@ class Repetition:
         state.data = dict(first.data)
         state.skip_filter, state.skip_score = set(first.skip_filter), set(first.skip_score)
         state.skip_pre_bind = set(first.skip_pre_bind)
+        state.absent = first.absent
         result = self._algorithm.choose_again(state, attempt.pod, self._entry)
         if result is None:
             state.data = {}

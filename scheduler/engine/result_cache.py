@@ -59,6 +59,10 @@ class CachedResult:
     pre_filter: dict[str, Recorded] = field(default_factory=dict)
     pre_score: dict[str, Recorded] = field(default_factory=dict)
 
+    #: Names of the plugins that the signature does not concern, as of a revision of the node table.
+    absent: frozenset[str] = frozenset()
+    absent_revision: int = -1
+
     #: As `sequence`, of the scores.
     score_sequence: int = -1
     #: Per score plugin: raw scores, or None when all are 0.

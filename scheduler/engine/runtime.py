@@ -17,6 +17,7 @@ from typing import Any
 from config import ResolvedProfile
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
+from scheduler.engine.attendance import NOBODY, Attendance
 from scheduler.engine.cycle_budget import CycleBudgetError
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.nominated_pods_fit import nominated_pods
@@ -39,7 +40,7 @@ from scheduler.engine.plugin_calls import (
     late,
     timeout_of,
 )
-from scheduler.engine.pre_filter import PreFilterNodes, pre_filter_slots
+from scheduler.engine.pre_filter import PreFilterNodes
 from scheduler.engine.profile import instantiate_plugins
 from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
@@ -113,12 +114,9 @@ class Framework:
         self.post_bind = self._at(profile, points.POST_BIND)
         #: The plugin that puts pods into groups (`GroupingPlugin`), if there is one.
         self.grouping = next(filter(_groups_pods, self.plugins.values()), None)
-        self._pre_filter_slots = pre_filter_slots(self.pre_filter)
-        self._synchronous = tuple(slot for slot in self._pre_filter_slots if not slot.awaited)
+        self.attendance = Attendance(self.plugins.values(), self.pre_filter, self.reserve)
         #: Names of the plugins whose PreFilter is async.
-        self.async_pre_filters = frozenset(
-            slot.name for slot in self._pre_filter_slots if slot.awaited
-        )
+        self.async_pre_filters = self.attendance.asynchronous
         #: Whether any PreFilter or PostFilter is async.
         self.asynchronous = bool(self.async_pre_filters) or any(
             inspect.iscoroutinefunction(plugin.post_filter) for plugin in self.post_filter
@@ -146,6 +144,7 @@ class Framework:
         stopwatch: Stopwatch | None = None,
         transport: ExtenderTransport | None = None,
         again: bool = False,
+        absent: frozenset[str] = NOBODY,
     ) -> PreFilterNodes:
         """Run the PreFilter plugins (RunPreFilterPlugins), up to one that ends the attempt.
 
@@ -160,10 +159,12 @@ class Framework:
             stopwatch: has the budget of the cycle; None: no budget.
             transport: awaits async plugins within their timeouts.
             again: leave async plugins out, because what they wrote to `state` before still holds.
+            absent: plugins to leave out, see `Attendance`.
         """
         nodes = PreFilterNodes()
+        attendance, state.absent = self.attendance, absent
         worked = False
-        for slot in self._synchronous if again else self._pre_filter_slots:
+        for slot in attendance.synchronous if again else attendance.pre_filter[absent]:
             if worked and stopwatch is not None:
                 # Not after the last plugin, so that its result is not lost.
                 stopwatch.cycle.check()
@@ -184,7 +185,11 @@ class Framework:
                 # The usual result; spares a call for each plugin.
                 state.skip_filter.add(slot.name)
             elif result is not None and nodes.merge(slot.name, result, state):
-                break
+                attendance.skip_before(slot.name, state)
+                return nodes
+        if absent:
+            state.skip_filter |= absent
+            state.skip_score |= absent
         return nodes
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
@@ -356,11 +361,8 @@ class Framework:
             state.skip_score.add(plugin.name)
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Run the Reserve plugins (RunReservePluginsReserve), up to one that rejects the pod.
-
-        Raises AttemptError.
-        """
-        for plugin in self.reserve:
+        """Run Reserve plugins (RunReservePluginsReserve) up to a rejection. Raises AttemptError."""
+        for plugin in self.attendance.reserve[state.absent]:
             status: Status | None = call(RESERVE, plugin, state, pod, node_name)
             if status is not None and not status.success:
                 return _rejection(RESERVE, plugin, status)
@@ -377,7 +379,7 @@ class Framework:
 
         An exception goes to `on_error(plugin, point, pod, exception)`, and the others still run.
         """
-        for plugin in reversed(self.reserve):
+        for plugin in reversed(self.attendance.reserve[state.absent]):
             unreserve: Callable[..., None] | None = getattr(plugin, "unreserve", None)
             if unreserve is None:
                 continue

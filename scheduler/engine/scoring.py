@@ -59,6 +59,7 @@ class Scoring:
         #: Plugins whose raw scores are kept for the signature.
         self.reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)
+        self._uncacheable_names = frozenset(slot.name for slot in self._uncacheable)
         #: (plugin, raw, normalised) of each of the rows scored last, for plugins without reuse.
         self.fresh: Sequence[tuple[ScoreSlot, Int64Column, Int64Column]] = ()
         self.all_columnar = all(slot.columnar for slot in self.slots)
@@ -88,8 +89,8 @@ class Scoring:
     def _uncacheable_of(self, state: CycleState) -> tuple[ScoreSlot, ...]:
         """Return the plugins without reuse that score the pod."""
         slots, skipped = self._uncacheable, state.skip_score
-        if skipped.isdisjoint([slot.name for slot in slots]):
-            return slots
+        if self._uncacheable_names <= skipped:
+            return ()
         return tuple([slot for slot in slots if slot.name not in skipped])
 
     def _reusable_total(self, entry: CachedResult, feasible: Rows) -> Int64Column:

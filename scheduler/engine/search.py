@@ -14,6 +14,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeOverlay, NodeTable
+from scheduler.engine.attendance import NOBODY
 from scheduler.engine.diagnosis import Diagnosis, FitError, RejectedRows, TableStatuses
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.filtering import Filtering
@@ -108,15 +109,19 @@ class Search:
         `transport`. Raises FitError with the diagnosis when there is no feasible row, AttemptError
         when a plugin or an extender fails.
         """
-        entry = self._entry(pod)
+        entry, framework = self._entry(pod), self._framework
         with self._stopwatch.points["PreFilter"] as point:
-            pre_filtered = await self._framework.run_pre_filter(
+            revision = self._table.revision
+            if entry is not None and entry.absent_revision != revision:
+                framework.attendance.find_absent(entry, pod, revision)
+            pre_filtered = await framework.run_pre_filter(
                 state,
                 pod,
                 self._table,
                 recorded=None if entry is None else entry.pre_filter,
                 stopwatch=self._stopwatch,
                 transport=transport,
+                absent=NOBODY if entry is None else entry.absent,
             )
             if pre_filtered.rejections:
                 point.status = pre_filtered.rejections[-1].code.label
@@ -447,10 +452,8 @@ class Search:
             statuses.reject(row, self._index_of(status), status)
 
     def _index_of(self, status: Status) -> int:
-        for slot in self.filtering.slots:
-            if slot.name == status.plugin:
-                return slot.index + 1
-        return len(self.filtering.slots)
+        slots = self.filtering.slots
+        return next((each.index + 1 for each in slots if each.name == status.plugin), len(slots))
 
     # -- diagnosis -------------------------------------------------------------------------------
 

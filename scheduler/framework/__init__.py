@@ -92,6 +92,7 @@ from scheduler.framework.plugin import (
     ReservePlugin,
     ReuseRule,
     ScorePlugin,
+    SelectivePlugin,
 )
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.registry import NoArgs, Registry
@@ -193,6 +194,7 @@ __all__ = [
     "ReuseRule",
     "Rows",
     "ScorePlugin",
+    "SelectivePlugin",
     "StateNotFoundError",
     "Status",
     "Subscriptions",

@@ -139,6 +139,22 @@ class PreFilterPlugin(Plugin, Protocol):
         ...
 
 
+class SelectivePlugin(PreFilterPlugin, Protocol):
+    """A PreFilter plugin that can tell by a pod's signature that it skips the pod. Not upstream.
+
+    It costs pods that it does not concern nothing: their attempts do not call it at all.
+    """
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether PreFilter may return anything but `SKIP` for pods of this signature.
+
+        May also depend on objects that in-tree filters read, such as DeviceClasses: the answer is
+        kept for the signature until one of them changes. If it is False, PreFilter counts as
+        `SKIP`, and neither Filter, Score nor Reserve of this plugin are called.
+        """
+        ...
+
+
 class AsyncPreFilterPlugin(Plugin, Protocol):
     """A PreFilter plugin that does I/O: it suspends the scheduling cycle. Not upstream.
 

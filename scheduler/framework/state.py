@@ -52,6 +52,8 @@ class CycleState(msgspec.Struct, eq=False):
     variant: tuple[tuple[str, Hashable], ...] | None = None
     #: Rows, ascending, that the search is limited to: a topology domain of a group; None: all.
     within: Rows | None = None
+    #: Plugins that the pod's signature does not concern (`SelectivePlugin`).
+    absent: frozenset[str] = frozenset()
     #: Annotations that go onto the pod with its binding; see `annotate_binding`.
     binding_annotations: dict[str, str] | None = None
     #: Plugins that rejected nodes even without the victims, after a preemption without result.
@@ -159,6 +161,7 @@ class CycleState(msgspec.Struct, eq=False):
         copy.skip_post_filter = self.skip_post_filter
         copy.record_plugin_metrics = self.record_plugin_metrics
         copy.check_time = self.check_time
+        copy.absent = self.absent
         copy.pods_to_activate = self.pods_to_activate
         copy.info = self.info
         copy.variant = self.variant

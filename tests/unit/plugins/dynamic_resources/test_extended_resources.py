@@ -6,12 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plugins import NodeResourcesFit
-from plugins.dynamic_resources.extended_resources import claim_requests, classes_by_resource
+from plugins.dynamic_resources.extended_resources import (
+    IMPLICIT_PREFIX,
+    claim_requests,
+    classes_by_resource,
+)
 from plugins.node_resources.arguments import NodeResourcesFitArgs
 from scheduler.api import Pod
 from scheduler.api.devices import DeviceClass
+from scheduler.framework import SKIP
 from tests.unit.plugins.clusters import node, raw_scores
 from tests.unit.plugins.dynamic_resources.objects import DeviceCluster, device
 from tests.unit.plugins.dynamic_resources.worlds import decoded
@@ -146,3 +153,26 @@ def test_requests_are_sorted_as_texts() -> None:
         "container-1-request-1",
         "container-10-request-1",
     ]
+
+
+@given(
+    served=st.sets(st.sampled_from(["gpu", "nic"])),
+    asked=st.sets(st.sampled_from([GPU, f"{IMPLICIT_PREFIX}nic", "example.com/other", "cpu"])),
+    claims=st.booleans(),
+    enabled=st.booleans(),
+)
+@settings(deadline=None)
+def test_prefilter_skips_the_pods_that_the_plugin_says_it_is_not_concerned_with(
+    served: set[str], asked: set[str], claims: bool, enabled: bool
+) -> None:
+    world = DeviceCluster("n1", DRAExtendedResource=enabled)
+    for name in served:
+        world.add_class(name, **({"extendedResourceName": GPU} if name == "gpu" else {}))
+    world.add_slice("n1", device("d0"))
+    world.add_claim()
+    containers = [{"name": "main", "resources": {"requests": dict.fromkeys(sorted(asked), "1")}}]
+    subject = world.pod(*(["c"] if claims else []), containers=containers)
+    state = world.state(subject)
+    skipped = world.plugin.pre_filter(state, subject, world.cluster.table) is SKIP
+    assert world.plugin.concerns(subject) is not skipped
+    assert (world.plugin.name in state.skip_score) >= skipped
