@@ -21,6 +21,7 @@ from plugins.dynamic_resources.errors import AllocationError, TooManyDevicesErro
 from plugins.dynamic_resources.features import Features
 from plugins.dynamic_resources.pools import Pool
 from plugins.dynamic_resources.requests import MAX_DEVICES, ClaimView, RequestView, Selects
+from plugins.dynamic_resources.shortage import is_short
 from scheduler.api.quantity import Quantity
 from scheduler.api.tolerations import tolerates
 
@@ -95,6 +96,8 @@ class Search:
 
     def run(self) -> bool:
         """Whether there are devices for all claims; raises `AllocationError`, as `check` may."""
+        if not (self._exhaustive or self._has_counters) and self._is_short():
+            return False
         stack = [self._claim(0, 0)]
         result: bool | None = None
         failure: BaseException | None = None
@@ -118,6 +121,26 @@ class Search:
         if failure is not None:
             raise failure
         return bool(result)
+
+    def _is_short(self) -> bool:
+        devices = [device for _, device in self._candidates]
+        return is_short(self.claims, devices, self._may_serve, self._is_shareable)
+
+    def _may_serve(self, request: RequestView, device: DeviceView) -> bool:
+        """Whether a device may serve a request, if nothing else is taken."""
+        features = self._features
+        if self._check is not None:
+            self._check()
+        if not request.admin_access and device.id in self._allocated.exclusive:
+            return False
+        if not request.is_all and not self._selects(request, device):
+            return False
+        if features.consumable_capacity and self._capacity(request, device) is None:
+            return False
+        return not features.device_taints or _tolerated(request, device)
+
+    def _is_shareable(self, device: DeviceView) -> bool:
+        return self._features.consumable_capacity and device.shareable
 
     def _count(self) -> None:
         self.steps += 1
@@ -229,8 +252,7 @@ class Search:
 
     def _take(self, claim: int, request: RequestView, pool: Pool, device: DeviceView) -> bool:
         """Take a device for a request if it can be used; see the class for the order of checks."""
-        features = self._features
-        is_shared = features.consumable_capacity and device.shareable
+        features, is_shared = self._features, self._is_shareable(device)
         if self._in_use(claim, request, device):
             return False
         if not request.is_all and not self._selects(request, device):
