@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simulator.objects import JsonObject
-from simulator.strategic import MergeRule
+from simulator.strategic import CLAIM_RULES, MergeRule
 
 STANDARD_VERBS: Final = (
     "create",
@@ -362,7 +362,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
         "resourceclaims",
         "ResourceClaim",
         subresources=("status",),
-        merge_rules={"reservedFor": MergeRule("uid")},
+        merge_rules=CLAIM_RULES,
     ),
     Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
     Resource(

@@ -56,6 +56,9 @@ MERGE_RULES: Final[Mapping[str, MergeRule]] = {
 }
 """The merge keys of the built-in types. A resource's row may add or override some."""
 
+CLAIM_RULES: Final[Mapping[str, MergeRule]] = {"reservedFor": MergeRule("uid")}
+"""Those of ResourceClaims."""
+
 _ORDER: Final = "$setElementOrder/"
 _DELETE_SCALARS: Final = "$deleteFromPrimitiveList/"
 _RETAIN: Final = "$retainKeys"

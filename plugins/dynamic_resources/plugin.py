@@ -38,8 +38,8 @@ from plugins.dynamic_resources.permissions import (
     RESOURCES,
     unreadable,
 )
+from plugins.dynamic_resources.readiness import METRICS as WAIT_METRICS
 from plugins.dynamic_resources.readiness import (
-    METRICS,
     NotReadyError,
     is_broken,
     wait_until_ready,
@@ -47,8 +47,8 @@ from plugins.dynamic_resources.readiness import (
 from plugins.dynamic_resources.requeueing import device_events
 from plugins.dynamic_resources.taint_rules import RULES
 from plugins.dynamic_resources.verdicts import KeptVerdicts
+from plugins.dynamic_resources.writing import METRICS as WRITE_METRICS
 from plugins.dynamic_resources.writing import (
-    CREATES,
     ClaimWriter,
     PreBindError,
     deallocate,
@@ -110,10 +110,7 @@ class DynamicResources:
     resource_types: Mapping[str, type[Named]] = MappingProxyType({})
     optional_resources: ClassVar[Mapping[str, str]] = OPTIONAL_RESOURCES
     permissions: ClassVar[tuple[Permission, ...]] = PERMISSIONS
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric(CREATES, "counter", "Number of ResourceClaims that were created.", ("status",)),
-        *METRICS,
-    )
+    metrics: ClassVar[tuple[Metric, ...]] = (*WRITE_METRICS, *WAIT_METRICS)
     # Claims are objects of their own, so none of this follows from the signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
     filter_depends_only_on_table: ClassVar[bool] = False

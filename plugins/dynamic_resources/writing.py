@@ -1,8 +1,9 @@
 """Writes of PreBind: the allocation and the reservation of each claim of a pod.
 
-Upstream: `dynamicresources.go: bindClaim`. Every write names uid and resourceVersion, so that it is
-refused if anybody changed the claim since. A write without response is looked up before anything
-else; as long as nobody knows whether it was stored, its devices stay taken.
+Upstream: `dynamicresources.go: bindClaim`. An allocation names uid and resourceVersion, so that it
+is refused if anybody changed the claim since. A reservation of an allocated claim names the uid
+alone: many pods may reserve a claim at the same time. A write without response is looked up before
+anything else; as long as nobody knows whether it was stored, its devices stay taken.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from scheduler.api.pod import Pod
 from scheduler.framework import (
     ApiWriter,
     Handle,
+    Metric,
     ObjectKey,
     OutcomeUnknownError,
     WriteConflictError,
@@ -99,6 +101,8 @@ class ClaimWriter:
         The watch may not show a claim yet that `is_new`.
         """
         uid = claim.metadata.uid
+        if allocation is None and self._has_whole_allocation(claim):
+            return await self._reserve(claim)
         is_certain = False
         try:
             written = await self._stored(claim, allocation)
@@ -120,6 +124,46 @@ class ClaimWriter:
         if is_new:
             self._devices.end(uid)
         return written
+
+    def _has_whole_allocation(self, claim: ResourceClaim) -> bool:
+        """Whether a claim has an allocation to which nothing is to be added."""
+        stored = claim.status.allocation
+        if stored is None:
+            return False
+        timed = stored.allocation_timestamp is not None
+        return timed or not self._devices.features.binding_conditions
+
+    async def _reserve(self, claim: ResourceClaim) -> ResourceClaim:
+        """Reserve a claim that is allocated, and check that it still has the same allocation."""
+        metadata, key = claim.metadata, claim_key(claim)
+        body = {"metadata": {"uid": metadata.uid}, STATUS: {"reservedFor": [self._consumer()]}}
+        for tries_left in reversed(range(TRIES)):
+            try:
+                written: ResourceClaim = await self._api.patch(
+                    CLAIMS, metadata.name, metadata.namespace, body, STATUS, strategic=True
+                )
+                break
+            except Exception as error:
+                self._count_conflict(error)
+                if not (tries_left and _is_worth_another_try(error)):
+                    raise self._failed(key, None, error) from error
+        # From here on Unreserve takes the reservation back.
+        self._attempt.claims.written[metadata.uid] = written
+        self._devices.claims.assume(written)
+        if written.metadata.deletion_timestamp is not None:
+            raise PreBindError(f"claim {key} got deleted in the meantime")
+        old, new = claim.status.allocation, written.status.allocation
+        if old is None or new is None or not _same(old, new):
+            raise PreBindError(f"claim {key} got allocated elsewhere in the meantime")
+        return written
+
+    def _consumer(self) -> dict[str, str]:
+        metadata = self._pod.metadata
+        return {"resource": "pods", "name": metadata.name, "uid": metadata.uid}
+
+    def _count_conflict(self, error: Exception) -> None:
+        if isinstance(error, WriteConflictError) and error.status != _NOT_FOUND:
+            self._handle.metrics.count(CONFLICTS)
 
     async def _stored(
         self, claim: ResourceClaim, allocation: AllocationResult | None
@@ -164,15 +208,12 @@ class ClaimWriter:
         """Return the written claim, or the failure after which another try makes sense."""
         try:
             return await self._write_once(claim, allocation)
-        except OutcomeUnknownError as error:
-            return error
-        except WriteConflictError as error:
-            if error.status != _NOT_FOUND:
-                return error
-            raise self._failed(claim_key(claim), allocation, error) from error
         except PreBindError:
             raise
         except Exception as error:
+            self._count_conflict(error)
+            if _is_worth_another_try(error):
+                return error
             raise self._failed(claim_key(claim), allocation, error) from error
 
     async def _write_once(
@@ -199,8 +240,7 @@ class ClaimWriter:
             changes["allocationTimestamp"] = timestamp(self._handle.clock.now())
         consumers = [plain(each) for each in claim.status.reserved_for]
         if not is_reserved_for(claim, self._pod):
-            metadata = self._pod.metadata
-            consumers.append({"resource": "pods", "name": metadata.name, "uid": metadata.uid})
+            consumers.append(self._consumer())
         status: dict[str, Any] = {"reservedFor": consumers}
         if changes:
             status["allocation"] = changes
@@ -283,6 +323,7 @@ class ClaimWriter:
             try:
                 written = await self._patch(claim, {**_head(claim), STATUS: DEALLOCATED}, STATUS)
             except (WriteConflictError, OutcomeUnknownError) as error:
+                self._count_conflict(error)
                 if not tries_left:
                     raise
                 claim = await self._read_again(claim, error, is_pending=False)
@@ -359,6 +400,15 @@ class ClaimWriter:
 
 
 CREATES: Final = "scheduler_resourceclaim_creates_total"
+CONFLICTS: Final = "kubestow_resourceclaim_conflicts_total"
+METRICS: Final = (
+    Metric(CREATES, "counter", "Number of ResourceClaims that were created.", ("status",)),
+    Metric(
+        CONFLICTS,
+        "counter",
+        "Writes of ResourceClaims that were refused, because the claim had changed, and repeated.",
+    ),
+)
 _NOT_FOUND: Final = 404
 
 
@@ -407,6 +457,13 @@ async def delete_extra(api: ApiWriter, claim: ResourceClaim) -> None:
     body = {"metadata": {"uid": metadata.uid, "finalizers": left}}
     await api.patch(CLAIMS, metadata.name, metadata.namespace, body)
     await api.delete(CLAIMS, metadata.name, metadata.namespace, metadata.uid)
+
+
+def _is_worth_another_try(error: Exception) -> bool:
+    """Whether the claim has changed since it was read, or nobody knows what became of a write."""
+    if isinstance(error, WriteConflictError):
+        return error.status != _NOT_FOUND
+    return isinstance(error, OutcomeUnknownError)
 
 
 def plain(item: Any) -> Any:

@@ -6,7 +6,7 @@ end in the world release claims: in a dump the pods of a reservation may be miss
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -27,8 +27,6 @@ TEMPLATES: Final = "resourceclaimtemplates"
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-
-_PATCH: Final = "$patch"
 
 
 class ResourceClaimController:
@@ -138,18 +136,3 @@ def _claim_names(pod: Pod) -> Iterator[str]:
     extended = msgspec.to_builtins(pod.status.extended_resource_claim_status) or {}
     if extended.get("resourceClaimName"):
         yield extended["resourceClaimName"]
-
-
-def without_removed_consumers(item: ResourceClaim, patch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a JSON merge patch for a strategic one that removes consumers of a claim.
-
-    The scheduler sends no other strategic patch of claims.
-    """
-    status = patch.get("status") or {}
-    removed = {
-        each["uid"] for each in status.get("reservedFor") or () if each.get(_PATCH) == "delete"
-    }
-    left = [
-        msgspec.to_builtins(each) for each in item.status.reserved_for if each.uid not in removed
-    ]
-    return {**patch, "status": {**status, "reservedFor": left}}

@@ -22,14 +22,12 @@ from scheduler.client.custom_resources import resource_of
 from scheduler.client.errors import ApiError, StatusBody
 from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS, Resource
-from simulator.offline.device_claims import (
-    CLAIMS,
-    ResourceClaimController,
-    without_removed_consumers,
-)
+from simulator.offline.device_claims import CLAIMS, ResourceClaimController
 from simulator.offline.tables import Tables, bound
 from simulator.offline.virtual_time import VirtualClock, VirtualLoop
 from simulator.offline.volumes import VolumeControllers
+from simulator.patch import merge_patch
+from simulator.strategic import CLAIM_RULES, Merger
 
 GRACE_PERIOD: Final = 30.0
 """Seconds that a pod runs on after its deletion unless it says otherwise, as in a cluster."""
@@ -119,7 +117,7 @@ class OfflineServer:
         patch_type: str = "",
         subresource: str = "",
     ) -> Any:
-        """Apply a JSON merge patch; of claims also a strategic one, which removes consumers."""
+        """Apply a JSON merge patch, or of a claim a strategic one."""
         plural = resource.plural
         if resource is PODS:
             pod = self._pod(namespace, name, (body.get("metadata") or {}).get("uid", ""))
@@ -136,13 +134,13 @@ class OfflineServer:
         if (uid := (body.get("metadata") or {}).get("uid")) not in (None, item.metadata.uid):
             text = f"{plural} {name}: the UID in the precondition ({uid}) is another one"
             raise _refused("PATCH", name, 409, "Conflict", text)
-        if plural == CLAIMS and patch_type == STRATEGIC_MERGE_PATCH:
-            body = without_removed_consumers(item, body)
         # Through JSON, since parameters of drivers are kept as such.
         known = msgspec.json.decode(msgspec.json.encode(item))
         # A plugin may have declared a type, which its name does not say.
         typed = resource_of(plural, type(item))
-        changed = typed.decode(msgspec.json.encode(merged(known, body)))
+        strategic = plural == CLAIMS and patch_type == STRATEGIC_MERGE_PATCH
+        merge = Merger(CLAIM_RULES).merge if strategic else merge_patch
+        changed = typed.decode(msgspec.json.encode(merge(known, body)))
         self._tables.put(plural, changed)
         self._volumes.written(plural, changed)
         return changed
@@ -248,7 +246,7 @@ class OfflineServer:
 
     def _change_metadata(self, pod: Pod, patch: Mapping[str, Any]) -> Pod:
         own = {key: value for key, value in patch.items() if key != "uid"}
-        metadata = merged(msgspec.to_builtins(pod.metadata), own)
+        metadata = merge_patch(msgspec.to_builtins(pod.metadata), own)
         changed = msgspec.structs.replace(pod, metadata=msgspec.convert(metadata, ObjectMeta))
         self._tables.put("pods", changed)
         return changed
@@ -261,19 +259,6 @@ class OfflineServer:
             text = f"the UID in the precondition ({uid}) does not match {pod.metadata.uid}"
             raise _refused("PATCH", pod.key, 409, "Conflict", text)
         return pod
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """Return `target` with a JSON merge patch (RFC 7386) applied."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 def _not_found(method: str, resource: Resource[Any], name: str, namespace: str) -> ApiError:

@@ -17,6 +17,8 @@ from scheduler.api import Pod
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import CycleState, Handle, ObjectKey
 from scheduler.framework.plugin_names import DYNAMIC_RESOURCES
+from simulator.patch import merge_patch
+from simulator.strategic import CLAIM_RULES, Merger
 from testing.conformance.world import World
 
 Record = dict[str, Any]
@@ -65,12 +67,15 @@ class RecordingApi:
     ) -> Any:
         """Record a patch."""
         below = {"subresource": subresource} if subresource else {}
-        if plural != "resourceclaims" or strategic:
+        given = (body.get("status") or {}).get("reservedFor") or ()
+        if plural != "resourceclaims" or any("$patch" in each for each in given):
             self._record("patch", plural, **below, name=name, patch=body)
             return None
         claim = self._claims[name]
         part = "status" if subresource else "metadata"
-        claim[part] = merged(claim.get(part, {}), body[part])
+        # As in an update, which is what kube-scheduler sends, new consumers come last.
+        merge = Merger(CLAIM_RULES, new_first=False).merge if strategic else merge_patch
+        claim.update(merge({part: claim.get(part, {})}, {part: body[part]}))
         if subresource:
             written = {"status": _without_time(claim["status"], body["status"])}
         else:
@@ -219,16 +224,3 @@ def _without_time(status: Record, patch: Mapping[str, Any]) -> Record:
     if "allocationTimestamp" not in (patch.get("allocation") or {}):
         return status
     return {**status, "allocation": {**status["allocation"], "allocationTimestamp": "<now>"}}
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """Return the result of a JSON merge patch (RFC 7396)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result

@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from plugins import DynamicResources
 from scheduler.client.metrics import ClientMetrics
 from scheduler.engine.metrics import EngineMetrics
 from scheduler.framework import PluginMetrics, QueueingHint
@@ -127,6 +128,8 @@ KEP_METRICS = ("scheduler_pod_topology_spread_fallback_", "scheduler_resource_qu
 def test_every_metric_of_upstream_is_served_or_its_absence_explained() -> None:
     served = {each.name for each in DEFINITIONS if not each.name.startswith(KEP_METRICS)}
     known = {f"scheduler_{name}" for name in [*UPSTREAM, *UPSTREAM_NOT_SERVED.split()]}
+    of_plugins = {each.name for each in DynamicResources.metrics}
+    served = served | of_plugins
     assert {name for name in served if name.startswith("scheduler_")} | set(NOT_SERVED) == known
     assert not served & set(NOT_SERVED)
     assert all(NOT_SERVED.values())

@@ -19,7 +19,8 @@ from scheduler.api import Pod
 from scheduler.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.framework import CycleState, ObjectKey, QueuedPodInfo, WriteConflictError
 from scheduler.framework.status import Status
-from testing.conformance.devices import merged
+from simulator.patch import merge_patch
+from simulator.strategic import CLAIM_RULES, Merger
 from tests.unit.plugins.clusters import Cluster, node
 from tests.unit.plugins.clusters import pod as plain_pod
 from tests.unit.plugins.dynamic_resources.worlds import DRIVER, decoded, request
@@ -114,16 +115,10 @@ class Api:
         for key in ("uid", "resourceVersion"):
             if key in metadata and raw["metadata"][key] != metadata[key]:
                 raise WriteConflictError("the object has been modified", 409)
-        if strategic:
-            gone = {each["uid"] for each in body["status"]["reservedFor"]}
-            kept = [
-                each
-                for each in raw.get("status", {}).get("reservedFor", ())
-                if each["uid"] not in gone
-            ]
-            raw["status"]["reservedFor"] = kept
-        else:
-            raw = merged(raw, body)
+        raw = (Merger(CLAIM_RULES).merge if strategic else merge_patch)(raw, dict(body))
+        status = raw.get("status", {})
+        if status.get("reservedFor") and not status.get("allocation"):
+            raise ValueError("reservedFor may not be specified when `allocated` is not set")
         self.put(raw)
         if failure is not None:
             raise failure[1]
