@@ -234,7 +234,7 @@ def additions(documents: list[Any], namespace: str, source: str) -> list[Change]
         if not isinstance(metadata, dict) or not name or not each.get("kind"):
             text = f"{source}: an object has no kind or no metadata.name"
             raise click.BadParameter(text, param_hint="'--add'")
-        if each["kind"] in ("Pod", "PersistentVolumeClaim"):
+        if each["kind"] in ("Pod", "PersistentVolumeClaim", "ResourceClaim"):
             metadata = {"namespace": namespace, **metadata}
         own = metadata.get("namespace")
         key = f"{own}/{name}" if own else str(name)

@@ -59,11 +59,11 @@ def write(folder: Path) -> None:
     (folder / "plugins" / "reloaded_plugin.py").write_text(PLUGIN)
 
 
-async def held(world: Running, point: str) -> Any:
+async def held(world: Running, point: str, **spec: Any) -> Any:
     """Let a pod be held at the point, and return the plugin that holds it."""
     plugin = world.plugin("Slow")
     plugin.hold = point
-    world.pod("held")
+    world.pod("held", **spec)
     await until(lambda: plugin.cycles)
     if point == "Permit":
         await until(lambda: list(plugin.handle.waiting_pods()))

@@ -55,10 +55,12 @@ def test_an_object_to_add_must_have_a_kind_and_a_name(
 
 def test_all_objects_of_a_file_are_added_in_their_namespaces() -> None:
     claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "c"}}
+    devices = {"kind": "ResourceClaim", "metadata": {"name": "d"}}
     pool = {"kind": "Pool", "metadata": {"name": "a", "namespace": "b"}}
-    made = additions([claim, pool], "team", "f")
+    made = additions([claim, devices, pool], "team", "f")
     assert [(each.kind, each.name) for each in made] == [
         ("PersistentVolumeClaim", "team/c"),
+        ("ResourceClaim", "team/d"),
         ("Pool", "b/a"),
     ]
     assert made[0].value["metadata"] == {"name": "c", "namespace": "team"}
