@@ -62,7 +62,6 @@ from scheduler.framework.plugin import (
     CLEAR_NOMINATION,
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
-    NEVER,
     BindPlugin,
     ColumnarFilterPlugin,
     ColumnarScorePlugin,
@@ -90,12 +89,12 @@ from scheduler.framework.plugin import (
     QueueSortPlugin,
     RelaxingPlugin,
     ReservePlugin,
-    ReuseRule,
     ScorePlugin,
     SelectivePlugin,
 )
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.framework.registry import NoArgs, Registry
+from scheduler.framework.reuse import NEVER, ReuseRule
 from scheduler.framework.state import CycleState, StateNotFoundError
 from scheduler.framework.status import (
     SKIP,

@@ -16,8 +16,8 @@ import msgspec
 from scheduler.api.meta import Named
 from scheduler.framework.metric import Metric
 from scheduler.framework.permissions import Permission
-from scheduler.framework.plugin import NEVER, ReuseRule
 from scheduler.framework.registry import NoArgs
+from scheduler.framework.reuse import NEVER, ReuseRule
 
 
 class BasePlugin:

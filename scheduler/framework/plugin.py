@@ -28,7 +28,6 @@ from scheduler.framework.node_status import NodeToStatus, RejectedNodes
 from scheduler.framework.nodes import (
     BoolColumn,
     Codes,
-    Columns,
     Int64Column,
     NodeInfo,
     NodeTableView,
@@ -37,6 +36,7 @@ from scheduler.framework.nodes import (
 )
 from scheduler.framework.preemption import Candidate
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
+from scheduler.framework.reuse import NEVER, ReuseRule
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
@@ -54,23 +54,6 @@ class Plugin(Protocol):
 
     # Optional class attributes are read with getattr, so that a plugin without them stays short:
     # `base_plugin.BasePlugin` has them all, with their defaults.
-
-
-@dataclass(frozen=True, slots=True)
-class ReuseRule:
-    """The inputs of a columnar result besides the pod's signature.
-
-    `ReuseRule()` without arguments fits a result that depends on anything in its own row.
-    """
-
-    #: Rows that changed in these groups are evaluated again; the others keep their result.
-    columns: Columns = Columns.ALL
-    #: Named versions (`NodeTableView.version`); a change of one makes all rows be evaluated again.
-    versions: tuple[str, ...] = ()
-
-
-NEVER: None = None
-"""Instead of a ReuseRule: evaluate every row for every pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +123,14 @@ class PreFilterPlugin(Plugin, Protocol):
 
 
 class SelectivePlugin(PreFilterPlugin, Protocol):
-    """A PreFilter plugin that can tell by a pod's signature that it skips the pod. Not upstream.
-
-    It costs pods that it does not concern nothing: their attempts do not call it at all.
-    """
+    """A PreFilter plugin that tells by a pod's signature that it skips the pod. Not upstream."""
 
     def concerns(self, pod: Pod) -> bool:
         """Whether PreFilter may return anything but `SKIP` for pods of this signature.
 
-        May also depend on objects that in-tree filters read, such as DeviceClasses: the answer is
-        kept for the signature until one of them changes. If it is False, PreFilter counts as
-        `SKIP`, and neither Filter, Score nor Reserve of this plugin are called.
+        If it is False, PreFilter counts as `SKIP`, and neither Filter, Score nor Reserve are
+        called. It may depend on objects that in-tree filters read, such as DeviceClasses: the
+        answer is kept for the signature until one of them changes.
         """
         ...
 

@@ -20,7 +20,7 @@ from scheduler.framework import plugin as protocols
 from scheduler.framework.extension_points import EXTENSION_POINTS
 from scheduler.framework.metric import metric_problems
 from scheduler.framework.permissions import Permission
-from scheduler.framework.plugin import ReuseRule
+from scheduler.framework.reuse import ReuseRule
 
 SIMILAR: Final = 0.8
 """Ratio of `difflib` from which a name counts as misspelt: about one letter of five."""

@@ -28,9 +28,10 @@ from scheduler.framework import extension_points as points
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.extension_points import EVENT_POINTS, EXTENSION_POINTS
 from scheduler.framework.nodes import NodeTableView, Rows
-from scheduler.framework.plugin import MAX_NODE_SCORE, MIN_NODE_SCORE, PreFilterResult, ReuseRule
+from scheduler.framework.plugin import MAX_NODE_SCORE, MIN_NODE_SCORE, PreFilterResult
 from scheduler.framework.registry import args_type
 from scheduler.framework.results import ResultError, rows_result, score_result, status_result
+from scheduler.framework.reuse import ReuseRule
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 

@@ -1,4 +1,4 @@
-"""What-if questions about devices, asked of a running scheduler."""
+"""Questions about devices that a manifest adds, asked of a running scheduler."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_it_is_asked_again_when_an_object_changed_that_filters_read() -> None:
 
 
 def test_a_pod_with_a_node_name_of_its_own_is_attempted_with_all_plugins() -> None:
-    """Nothing is kept for such a pod, so to ask would cost as much as PreFilter."""
+    """Answers are not kept for such a pod, so to ask would cost as much as PreFilter."""
     calls = Calls()
     world = world_of(selective(calls, pre_filter=calls("PreFilter", SKIP)))
     pin = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
