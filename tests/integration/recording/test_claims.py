@@ -1,0 +1,112 @@
+"""Bundles and recordings of a scheduler that allocates devices to claims."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.bundle.reading import open_bundle
+from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
+from simulator.offline import World
+from testing.embedded_service import bound_to, node, pod, until
+from tests.integration.explain.conftest import Open, Site
+from tests.integration.explain.devices import (
+    claim,
+    device_class,
+    device_slice,
+    status_of,
+    uses,
+)
+
+NODES = ("node-a", "node-b")
+DEVICES = 2
+"""Of each node."""
+
+
+def fill(cluster: EmbeddedCluster) -> None:
+    """Create nodes with devices, a pod that gets one, and a pod that wants too many."""
+    cluster.create(device_class())
+    for name in NODES:
+        cluster.create(node(name))
+        cluster.create(device_slice(name, DEVICES))
+    for name, count in (("small", 1), ("large", DEVICES + 1)):
+        cluster.create(claim(name, count))
+        cluster.create(pod(name, "10m", resourceClaims=uses(name)))
+
+
+def objects(path: Path) -> dict[str, list[Any]]:
+    """Return the objects of a bundle by kind."""
+    found: dict[str, list[Any]] = {}
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        decoded = json.loads(line)
+        if decoded["section"] == "object":
+            found.setdefault(decoded["data"]["kind"], []).append(decoded["data"])
+    return found
+
+
+async def settled(site: Site) -> None:
+    """Wait until both pods were decided about, and the claim is seen as allocated."""
+    await until(lambda: bound_to(site.cluster, "small"), "the small pod")
+    await until(lambda: "reservedFor" in status_of(site, "small"), "the claim")
+
+
+async def test_a_bundle_has_the_devices_and_the_pod_is_explained_offline(
+    scheduling: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "b"
+    async with scheduling(before=fill) as site:
+        await settled(site)
+        online = await site.output("explain", "large")
+        await site.output("bundle", "-o", str(path))
+    assert {"DeviceClass", "ResourceClaim", "ResourceSlice"} <= objects(path).keys()
+    with World.load(path) as world:
+        answer = world.explain("default/large")
+        assert "cannot allocate all claims" in str(answer)
+        placed = world.placements()["default/small"]
+        (waiting,) = world.waiting()
+        # The device of the small pod is taken in the world, too.
+        assert waiting.pod == "default/large"
+        taken = claim("taken", DEVICES)
+        world.add(taken)
+        world.add_pods(pod("taken", "10m", resourceClaims=uses("taken")))
+        world.schedule()
+        assert world.placements()["default/taken"] != placed
+    assert "2 of 2 devices" in online or "1 of 2 devices" in online, online
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+async def test_a_recording_with_claims_is_replayed(
+    scheduling: Open, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = tmp_path / "r"
+    async with scheduling(before=fill) as site:
+        await settled(site)
+        output = site.output("record", "--for", "1s", "-o", str(path), *options)
+        task, number = asyncio.create_task(output), 0
+        while not task.done():
+            name = f"late-{number}"
+            site.cluster.create(claim(name))
+            site.cluster.create(pod(name, "10m", resourceClaims=uses(name)))
+            await site.get("/debug/statistics")
+            number += 1
+        await task
+        replayed = await site.run("replay", str(path), "-o", "json")
+    assert (replayed.code, replayed.err) == (0, "")
+    results = [_result(each) for each in replayed.out.splitlines() if each.strip()]
+    assert set(filter(None, results)) == {"reproduced"}, replayed.out
+    if options:
+        assert open_bundle(path).header.redacted
+        text = gzip.decompress(path.read_bytes()).decode()
+        names = ("node-a", "late-", "gpu.example.com")
+        assert [each for each in names if each in text] == []
+
+
+def _result(line: str) -> str:
+    decoded: JsonObject = json.loads(line)
+    return str(decoded.get("result", ""))
