@@ -149,7 +149,6 @@ COUNTED_IN_TROUBLE: Final = {
     "kubestow_extender_circuit_open",
     "kubestow_gang_groups",
     'kubestow_gang_groups{state=~"Pending|Unschedulable|Reserved"}',
-    "kubestow_gang_partial_groups",
     'kubestow_gang_wait_seconds_bucket{result="bound"}',
     "kubestow_handler_errors_total",
     "kubestow_malformed_objects_total",
