@@ -25,6 +25,7 @@ from plugins.dynamic_resources.extended_resources import (
     claim_requests,
     with_requests,
 )
+from plugins.dynamic_resources.group_claims import GroupClaim
 from plugins.dynamic_resources.verdicts import KeptVerdicts, NodeVerdicts, Verdict, content_of
 from plugins.node_matching import node_selector_mask
 from plugins.row_selection import all_pass, no_scores, selector
@@ -67,7 +68,7 @@ _MAX_BITS: Final = 62
 class PodClaims:
     """The claims of a pod in one attempt."""
 
-    #: Those of the spec, in order.
+    #: Those of the spec, in order. With the allocation, where a member of the group has made it.
     named: tuple[ResourceClaim, ...] = ()
     #: The claim for extended resources: one that exists, or one that would be created.
     extra: ResourceClaim | None = None
@@ -86,6 +87,8 @@ class PodClaims:
     #: Reserved allocations by UID, and the claims as PreBind wrote them.
     reserved: dict[str, AllocationResult] = field(default_factory=dict)
     written: dict[str, ResourceClaim] = field(default_factory=dict)
+    #: Claims that are used together with other members of the group, by UID.
+    joined: dict[str, GroupClaim] = field(default_factory=dict)
     #: The claim for extended resources, once PreBind has created it.
     created: ResourceClaim | None = None
 

@@ -100,9 +100,10 @@ def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     return any(each.uid == pod.metadata.uid for each in claim.status.reserved_for)
 
 
-def only_used_by(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether no other pod uses a claim, so that its devices may be given back."""
-    return all(each.uid == pod.metadata.uid for each in claim.status.reserved_for)
+def only_used_by(claim: ResourceClaim, *pods: Pod) -> bool:
+    """Whether no other pods use a claim, so that its devices may be given back."""
+    users = {pod.metadata.uid for pod in pods}
+    return all(each.uid in users for each in claim.status.reserved_for)
 
 
 def rejection(

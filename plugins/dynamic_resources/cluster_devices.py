@@ -17,6 +17,7 @@ from plugins.dynamic_resources.claim_cache import ClaimCache
 from plugins.dynamic_resources.devices import SliceView
 from plugins.dynamic_resources.extended_resources import classes_by_resource, owner_of_extra_claim
 from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.group_claims import GroupClaims
 from plugins.dynamic_resources.permissions import CLAIMS, CLASSES, SLICES
 from plugins.dynamic_resources.pools import Pool, PoolKey, Reach, SliceIndex, gather_pools
 from plugins.dynamic_resources.precedence import Precedence
@@ -27,7 +28,6 @@ from scheduler.api.devices import AllocationResult, DeviceClass, ResourceClaim, 
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.framework import Handle, plugin_names
-from scheduler.groups import group_of
 
 EVERY_NODE: Final = ""
 MAX_CHANGES: Final = 1 << 14
@@ -78,6 +78,7 @@ class ClusterDevices:
         self.allocated = AllocatedDevices(features, self._pool_changed)
         self.claims = ClaimCache(self._watched_claim, self.allocated.claim_changed)
         self.sharers = Sharers(handle)
+        self.group_claims = GroupClaims()
         self._handle = handle
         self._listers = handle.listers
         #: UIDs of pods that were rejected while allocations were in flight.
@@ -143,6 +144,8 @@ class ClusterDevices:
         if uid in self.unsettled or not self.allocated.is_in_flight(uid):
             return
         self.allocated.end(uid)
+        if self.group_claims.is_unseen(uid):
+            return
         self.sharers.release(uid)
         if self._rejected and uid not in self.allocated.stored():
             self._handle.wake(self._rejected, plugin_names.DYNAMIC_RESOURCES)
@@ -150,15 +153,15 @@ class ClusterDevices:
         elif not self.allocated.any_in_flight:
             self._rejected.clear()
 
-    def rejected(self, pod: Pod) -> None:
+    def rejected(self, pod: Pod, group: str = "") -> None:
         """Note a rejection, which an allocation in flight may have caused.
 
-        Not of a member of a group: the allocation may be that of another member, which ends with
-        the failed cycle of both, and the group would be tried without end.
+        Not one that other members of a `group` caused, which end with the same cycle: the group
+        would be tried without end.
         """
-        if group_of(pod) is not None:
+        if not self.allocated.any_in_flight or len(self._rejected) >= MAX_REJECTED:
             return
-        if self.allocated.any_in_flight and len(self._rejected) < MAX_REJECTED:
+        if not self.group_claims or self.group_claims.keep_out(group, self.allocated.in_flight()):
             self._rejected.add(pod.metadata.uid)
 
     def _begin_trial(self) -> Callable[[], None]:

@@ -14,6 +14,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+import msgspec
+
 from plugins.arguments import require_valid
 from plugins.dynamic_resources.arguments import DynamicResourcesArgs, argument_problems
 from plugins.dynamic_resources.attempt import REASONS, Attempt, PodClaims
@@ -32,6 +34,7 @@ from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.explaining import explain
 from plugins.dynamic_resources.extended_resources import UNNAMED, considered, unnamed_claim
 from plugins.dynamic_resources.features import Features
+from plugins.dynamic_resources.giving_back import deallocate, delete_extra, unreserve
 from plugins.dynamic_resources.permissions import (
     OPTIONAL_RESOURCES,
     PERMISSIONS,
@@ -48,13 +51,7 @@ from plugins.dynamic_resources.requeueing import device_events
 from plugins.dynamic_resources.taint_rules import RULES
 from plugins.dynamic_resources.verdicts import KeptVerdicts
 from plugins.dynamic_resources.writing import METRICS as WRITE_METRICS
-from plugins.dynamic_resources.writing import (
-    ClaimWriter,
-    PreBindError,
-    deallocate,
-    delete_extra,
-    unreserve,
-)
+from plugins.dynamic_resources.writing import ClaimWriter, PreBindError
 from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
 from scheduler.api.devices import AllocationResult, DeviceTaintRule, ResourceClaim
@@ -145,6 +142,7 @@ class DynamicResources:
             if claim.status.allocation is None:
                 devices.sharers.add(claim, pod.metadata.uid)
                 if status is None and devices.allocated.is_in_flight(claim.metadata.uid):
+                    devices.group_claims.keep_out("", (claim.metadata.uid,))
                     status = unresolvable(IN_FLIGHT.format(claim=claim_key(claim)))
         return status
 
@@ -187,7 +185,7 @@ class DynamicResources:
         claims, problem_status = self._classify(state, pod, named, resources)
         if problem_status is not None:
             if state.info is not None:
-                self._devices.rejected(pod)
+                self._devices.rejected(pod, state.group)
             return problem_status
         state.write(_STATE, claims)
         attempt = self._attempt(state, pod, claims)
@@ -213,6 +211,8 @@ class DynamicResources:
         resources: Mapping[str, str],
     ) -> tuple[PodClaims, Status | None]:
         """Sort the claims by what Filter does with them, or return why no node can serve them."""
+        if state.group:
+            named = [self._as_allocated(state, each) for each in named]
         claims = PodClaims(named=tuple(named), resources=resources)
         if resources:
             claims.extra = self._devices.extra_claim(pod) or unnamed_claim(
@@ -244,6 +244,15 @@ class DynamicResources:
                 broken.append(claim)
         claims.open, claims.reach, claims.broken = tuple(waiting), tuple(reach), tuple(broken)
         return claims, None
+
+    def _as_allocated(self, state: CycleState, claim: ResourceClaim) -> ResourceClaim:
+        """Return a claim with the allocation that another member of the group has just made."""
+        used = self._devices.group_claims.of(claim, state.group)
+        if used is None or used.allocation is None:
+            return claim
+        state.tied_to = (*state.tied_to, used.writer)
+        status = msgspec.structs.replace(claim.status, allocation=used.allocation)
+        return msgspec.structs.replace(claim, status=status)
 
     def _attempt(self, state: CycleState, pod: Pod, claims: PodClaims) -> Attempt:
         monotonic, seconds = self._handle.clock.monotonic, self._filter_timeout
@@ -318,7 +327,7 @@ class DynamicResources:
         if not claims:
             return PostFilterResult(NO_CLAIMS)
         if state.info is not None:
-            self._devices.rejected(pod)
+            self._devices.rejected(pod, state.group)
         given_up = self.claim_to_give_up(state, pod)
         if given_up is None:
             return PostFilterResult(STILL_UNSCHEDULABLE)
@@ -336,7 +345,9 @@ class DynamicResources:
         """
         claims: PodClaims = state.get(_STATE) or _NONE
         for claim in claims.named:
-            if claim.metadata.uid in claims.unavailable and only_used_by(claim, pod):
+            uid = claim.metadata.uid
+            is_stored = not self._devices.allocated.is_in_flight(uid)
+            if uid in claims.unavailable and is_stored and only_used_by(claim, pod):
                 return claim
         extra = claims.extra
         return None if extra is None or extra.metadata.name == UNNAMED else extra
@@ -387,21 +398,34 @@ class DynamicResources:
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Take the devices of the node for the open claims."""
         claims: PodClaims | None = state.get(_STATE)
-        if claims is None or (not claims.open and claims.extra is None):
+        if claims is None:
             return None
-        node = self._node(node_name)
-        try:
-            found = None if node is None else self.allocations(state, node)
-        except AllocationError as failure:
-            return error(failure)
-        if found is None:
-            return error(NO_ALLOCATION)
-        for claim, allocation in found:
-            claims.reserved[claim.metadata.uid] = allocation
-            self._devices.begin(claim.metadata.uid, allocation)
-            if state.info is not None:
-                self._devices.sharers.hold(claim.metadata.uid, pod.metadata.uid)
+        if claims.open or claims.extra is not None:
+            node = self._node(node_name)
+            try:
+                found = None if node is None else self.allocations(state, node)
+            except AllocationError as failure:
+                return error(failure)
+            if found is None:
+                return error(NO_ALLOCATION)
+            for claim, allocation in found:
+                claims.reserved[claim.metadata.uid] = allocation
+                self._devices.begin(claim.metadata.uid, allocation)
+                if state.info is not None and not state.group:
+                    self._devices.sharers.hold(claim.metadata.uid, pod.metadata.uid)
+        if state.group:
+            self._join(state.group, pod, claims)
         return None
+
+    def _join(self, group: str, pod: Pod, claims: PodClaims) -> None:
+        """Use the claims together with other members of the group."""
+        for claim in claims.named:
+            uid = claim.metadata.uid
+            if is_reserved_for(claim, pod):
+                continue
+            used = self._devices.group_claims.join(claim, group, pod, claims.reserved.get(uid))
+            if used is not None:
+                claims.joined[uid] = used
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Give back what is not stored; stored allocations stay, without the reservation."""
@@ -411,6 +435,11 @@ class DynamicResources:
         for uid in claims.reserved:
             self._devices.end(uid)
         claims.reserved.clear()
+        for uid, used in claims.joined.items():
+            self._devices.group_claims.leave(uid, used, pod)
+            if used.written is not None:
+                claims.written.setdefault(uid, used.written)
+        claims.joined.clear()
         api = self._handle.api
         for claim in claims.named:
             newest = claims.written.pop(claim.metadata.uid, claim)

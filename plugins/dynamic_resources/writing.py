@@ -19,6 +19,16 @@ from plugins.dynamic_resources.claim_cache import is_at_least
 from plugins.dynamic_resources.claims import claim_key, is_reserved_for, only_used_by
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.extended_resources import UNNAMED, RequestMapping
+from plugins.dynamic_resources.giving_back import (
+    DEALLOCATED,
+    FINALIZER,
+    STATUS,
+    consumer,
+    head,
+    settle,
+    unreserve,
+)
+from plugins.dynamic_resources.group_claims import GroupClaim
 from plugins.dynamic_resources.permissions import CLAIMS
 from scheduler.api.devices import (
     AllocationResult,
@@ -36,19 +46,17 @@ from scheduler.framework import (
     WriteConflictError,
 )
 
-FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-STATUS: Final = "status"
-
 TRIES: Final = 5
 """Of one claim, each after the first with the claim as the API server has it."""
+GIVEN_UP_SECONDS: Final = 1.0
+"""After which a member of a group looks whether the one that writes their claim was undone."""
 SEEN_SECONDS: Final = 120.0
 """Wait for the watch to show a claim that was created."""
 LATE: Final = (
     "claim {claim}: another scheduler allocated the same devices or capacity at the same time"
 )
+NOT_SHARED: Final = "claim {claim}: another member of the group has not stored its allocation"
 NOT_SEEN: Final = "claim {claim}: the watch has not shown its allocation for {seconds:g}s"
-DEALLOCATED: Final = {"allocation": None, "reservedFor": None, "devices": None}
-"""Status of a claim that gives its devices back."""
 
 
 class PreBindError(Exception):
@@ -79,13 +87,58 @@ class ClaimWriter:
         claims = self._attempt.claims
         for claim in claims.named:
             written = claim
-            if not is_reserved_for(claim, self._pod):
-                written = await self._write(claim, claims.reserved.get(claim.metadata.uid))
+            used = claims.joined.get(claim.metadata.uid)
+            if used is not None and used.writer != self._pod.metadata.uid:
+                written = await self._written_by_another(claim, used)
+            elif not is_reserved_for(claim, self._pod):
+                written = await self._write_for_all(claim, used)
             # Also of a claim that was allocated before: by a process that was killed since.
             await self._check_precedence(written)
         extra, mappings = self._attempt.extra_claim(self._attempt.served(self._node))
         if extra is not None:
             await self._write_extra(extra, mappings)
+
+    # -- claims of a group -----------------------------------------------------------------------
+
+    async def _write_for_all(self, claim: ResourceClaim, used: GroupClaim | None) -> ResourceClaim:
+        """Store a claim with the reservations of all members that use it, if it is of a group."""
+        uid = claim.metadata.uid
+        allocation = self._attempt.claims.reserved.get(uid)
+        if used is None:
+            return await self._write(claim, allocation)
+        self._devices.group_claims.begin_write(uid)
+        if allocation is not None:
+            self._devices.sharers.hold(uid, self._pod.metadata.uid)
+        used.written = written = await self._write(claim, allocation)
+        for each in written.status.reserved_for:
+            pod = used.left.get(each.uid)
+            if pod is not None:
+                self._handle.run_in_background(
+                    unreserve(self._api, pod, written), f"unreserve {claim_key(written)}"
+                )
+        return written
+
+    async def _written_by_another(self, claim: ResourceClaim, used: GroupClaim) -> ResourceClaim:
+        """Wait until the member that came first has stored the reservation of this one."""
+        metadata, claims = claim.metadata, self._devices.claims
+        key = ObjectKey(CLAIMS, metadata.namespace, metadata.name)
+        found: ResourceClaim | None = None
+
+        def look() -> tuple[ObjectKey, ...]:
+            nonlocal found
+            known = claims.get(metadata.name, metadata.namespace)
+            if known is not None and known.metadata.uid == metadata.uid:
+                found = known if is_reserved_for(known, self._pod) else None
+            return () if found is not None or used.given_up else (key,)
+
+        # No event shows that the other one gave up: it is looked at between the waits.
+        waits = int(SEEN_SECONDS / GIVEN_UP_SECONDS)
+        while waits and not await self._api.wait_for(look, GIVEN_UP_SECONDS):
+            waits -= 1
+        if found is None:
+            raise PreBindError(NOT_SHARED.format(claim=claim_key(claim)))
+        self._attempt.claims.written[metadata.uid] = found
+        return found
 
     # -- one claim -------------------------------------------------------------------------------
 
@@ -136,7 +189,8 @@ class ClaimWriter:
     async def _reserve(self, claim: ResourceClaim) -> ResourceClaim:
         """Reserve a claim that is allocated, and check that it still has the same allocation."""
         metadata, key = claim.metadata, claim_key(claim)
-        body = {"metadata": {"uid": metadata.uid}, STATUS: {"reservedFor": [self._consumer()]}}
+        users = [consumer(pod) for pod in self._users(claim)]
+        body = {"metadata": {"uid": metadata.uid}, STATUS: {"reservedFor": users}}
         for tries_left in reversed(range(TRIES)):
             try:
                 written: ResourceClaim = await self._api.patch(
@@ -156,10 +210,6 @@ class ClaimWriter:
         if old is None or new is None or not _same(old, new):
             raise PreBindError(f"claim {key} got allocated elsewhere in the meantime")
         return written
-
-    def _consumer(self) -> dict[str, str]:
-        metadata = self._pod.metadata
-        return {"resource": "pods", "name": metadata.name, "uid": metadata.uid}
 
     def _count_conflict(self, error: Exception) -> None:
         if isinstance(error, WriteConflictError) and error.status != _NOT_FOUND:
@@ -221,7 +271,7 @@ class ClaimWriter:
     ) -> ResourceClaim:
         finalizers = claim.metadata.finalizers
         if allocation is not None and FINALIZER not in finalizers:
-            body = _head(claim, finalizers=[*finalizers, FINALIZER])
+            body = head(claim, finalizers=[*finalizers, FINALIZER])
             try:
                 claim = await self._patch(claim, body)
             except (WriteConflictError, OutcomeUnknownError):
@@ -239,12 +289,19 @@ class ClaimWriter:
         if self._devices.features.binding_conditions and stored.allocation_timestamp is None:
             changes["allocationTimestamp"] = timestamp(self._handle.clock.now())
         consumers = [plain(each) for each in claim.status.reserved_for]
-        if not is_reserved_for(claim, self._pod):
-            consumers.append(self._consumer())
+        users = self._users(claim)
+        consumers += [consumer(pod) for pod in users if not is_reserved_for(claim, pod)]
         status: dict[str, Any] = {"reservedFor": consumers}
         if changes:
             status["allocation"] = changes
-        return await self._patch(claim, {**_head(claim), STATUS: status}, STATUS)
+        return await self._patch(claim, {**head(claim), STATUS: status}, STATUS)
+
+    def _users(self, claim: ResourceClaim) -> tuple[Pod, ...]:
+        """Return the pods whose reservations this one writes."""
+        used = self._attempt.claims.joined.get(claim.metadata.uid)
+        if used is None or used.writer != self._pod.metadata.uid:
+            return (self._pod,)
+        return (self._pod, *(pod for pod in used.users.values() if pod is not self._pod))
 
     async def _read_again(
         self, claim: ResourceClaim, problem: Exception | None, *, is_pending: bool
@@ -318,10 +375,10 @@ class ClaimWriter:
         uid = claim.metadata.uid
         for tries_left in reversed(range(TRIES)):
             self._attempt.claims.written[uid] = claim
-            if claim.status.allocation is None or not only_used_by(claim, self._pod):
+            if claim.status.allocation is None or not only_used_by(claim, *self._users(claim)):
                 return
             try:
-                written = await self._patch(claim, {**_head(claim), STATUS: DEALLOCATED}, STATUS)
+                written = await self._patch(claim, {**head(claim), STATUS: DEALLOCATED}, STATUS)
             except (WriteConflictError, OutcomeUnknownError) as error:
                 self._count_conflict(error)
                 if not tries_left:
@@ -412,53 +469,6 @@ METRICS: Final = (
 _NOT_FOUND: Final = 404
 
 
-async def settle(api: ApiWriter, devices: ClusterDevices, claim: ResourceClaim) -> None:
-    """Find out whether an allocation was stored, however long that takes; then forget it.
-
-    If it was stored, the watch shows it, and its devices stay taken by the claim.
-    """
-    metadata = claim.metadata
-    key = ObjectKey(CLAIMS, metadata.namespace, metadata.name)
-    while True:
-        # Nothing satisfies this wait: it is the pause between two tries.
-        await api.wait_for(lambda: (key,), 5.0)
-        try:
-            found = await api.get(CLAIMS, metadata.name, metadata.namespace)
-        except Exception:  # noqa: BLE001, S112 - boundary: no answer is what is waited out
-            continue
-        if found is not None and found.metadata.uid == metadata.uid:
-            devices.claims.assume(found)
-        devices.unsettled.discard(metadata.uid)
-        devices.end(metadata.uid)
-        return
-
-
-async def unreserve(api: ApiWriter, pod: Pod, claim: ResourceClaim) -> None:
-    """Remove the reservation of a pod; the allocation stays, as upstream."""
-    metadata = claim.metadata
-    body = {
-        "metadata": {"uid": metadata.uid},
-        STATUS: {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
-    }
-    await api.patch(CLAIMS, metadata.name, metadata.namespace, body, STATUS, strategic=True)
-
-
-async def deallocate(api: ApiWriter, claim: ResourceClaim) -> None:
-    """Give the devices of a claim back; refused if the claim has changed since."""
-    metadata = claim.metadata
-    body = {**_head(claim), STATUS: DEALLOCATED}
-    await api.patch(CLAIMS, metadata.name, metadata.namespace, body, STATUS)
-
-
-async def delete_extra(api: ApiWriter, claim: ResourceClaim) -> None:
-    """Delete a claim that was made for extended resources."""
-    metadata = claim.metadata
-    left = [each for each in metadata.finalizers if each != FINALIZER]
-    body = {"metadata": {"uid": metadata.uid, "finalizers": left}}
-    await api.patch(CLAIMS, metadata.name, metadata.namespace, body)
-    await api.delete(CLAIMS, metadata.name, metadata.namespace, metadata.uid)
-
-
 def _is_worth_another_try(error: Exception) -> bool:
     """Whether the claim has changed since it was read, or nobody knows what became of a write."""
     if isinstance(error, WriteConflictError):
@@ -478,12 +488,6 @@ def timestamp(now: float) -> str:
     '1970-01-01T00:00:00Z'
     """
     return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _head(claim: ResourceClaim, **fields: Any) -> dict[str, Any]:
-    metadata = claim.metadata
-    names = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
-    return {"metadata": {**names, **fields}}
 
 
 def _same(stored: AllocationResult, allocation: AllocationResult) -> bool:

@@ -48,6 +48,7 @@ from scheduler.framework import (
     RandomSource,
     Rows,
 )
+from scheduler.framework.grouping import GroupToSchedule
 from scheduler.text.exceptions import error_repr
 
 _METRICS_SAMPLE = 10
@@ -189,16 +190,16 @@ class Engine:
         self,
         info: QueuedPodInfo,
         *,
-        member: bool = False,
+        group: GroupToSchedule | None = None,
         repetition: Repetition | None = None,
         within: Rows | None = None,
     ) -> Attempt:
         """Run the whole scheduling cycle: search, score, assume, reserve, permit.
 
-        Of a `member` of a group without PostFilter and Permit, see `GroupCycle`; `repetition` is
+        Of a member of a `group` without PostFilter and Permit, see `GroupCycle`; `repetition` is
         that of a member before it. `within` limits it to some rows, ascending.
         """
-        attempt = self._begin(info, member=member)
+        attempt = self._begin(info, group)
         attempt.state.within = within
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
@@ -238,15 +239,17 @@ class Engine:
         else:
             attempt.result = attempt.chosen = outcome
 
-    def _begin(self, info: QueuedPodInfo, *, member: bool = False) -> Attempt:
+    def _begin(self, info: QueuedPodInfo, group: GroupToSchedule | None = None) -> Attempt:
         clock, pod = self._clock, info.pod
         framework = self.frameworks[pod.spec.scheduler_name]
         state = CycleState(clock.now())
-        state.info, state.skip_post_filter = info, member
+        state.info, state.skip_post_filter = info, group is not None
+        if group is not None and not group.alone:
+            state.group = group.name
         state.check_time = self._budget.check
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), pod)
-        attempt.seen, attempt.member = self.cache.external_changes, member
+        attempt.seen, attempt.member = self.cache.external_changes, group is not None
         attempt.sequence = self.cache.table.sequence
         attempt.algorithm = self.algorithms[framework.profile_name]
         attempt.algorithm.stopwatch.begin()
@@ -350,14 +353,18 @@ class Engine:
         return algorithm is not None and algorithm.suspends(pod)
 
     async def decide(
-        self, info: QueuedPodInfo, *, member: bool = False, within: Rows | None = None
+        self,
+        info: QueuedPodInfo,
+        *,
+        group: GroupToSchedule | None = None,
+        within: Rows | None = None,
     ) -> Attempt:
         """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
 
         Nothing is assumed yet. The owner holds back every change of its state until the end of
         `decide`, then applies all of them, and calls `commit` if there is no failure.
         """
-        attempt = self._begin(info, member=member)
+        attempt = self._begin(info, group)
         attempt.state.within = within
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:

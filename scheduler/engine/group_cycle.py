@@ -44,6 +44,9 @@ from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSch
 MAX_PASSES: Final = 3
 """Orders in which the members of a mixed group are tried."""
 
+MAX_ELSEWHERE: Final = 8
+"""Further passes if an allocation of one member limits the others to nodes without room."""
+
 EVEN_EMPTY: Final = "; even an empty cluster takes {most} at most"
 NO_PROOF: Final = (
     "; found no place in {orders} orders, which is no proof for pods of several templates"
@@ -122,6 +125,8 @@ class GroupCycle:
         self._pass_orders = 0
         #: The plugins that rejected members on other placements.
         self._rejectors: frozenset[str] = frozenset()
+        #: Rows that are left out of a pass.
+        self._left_out: set[int] = set()
 
     async def run(self) -> GroupResult:
         """Decide; suspends where the cycle of a member does."""
@@ -158,7 +163,7 @@ class GroupCycle:
             blocking = await self._try_orders()
             if blocking is None or self._error is not None:
                 return blocking
-            fit = sum(run.possible for run in self._runs)
+            fit = self._possible
             self._rejectors |= rejectors(self._runs)
             # Of equal ones the first of the widest label, which demands least.
             if best is None or (fit, placement.level) > (best[0], best[1].level):
@@ -212,6 +217,33 @@ class GroupCycle:
             self._runs = [blocking.again(), *others]
             self._pass_orders += 1
             blocking = await self._pass()
+        return blocking if blocking is None else await self._try_elsewhere(blocking)
+
+    async def _try_elsewhere(self, blocking: Run) -> Run | None:
+        """Try again without the nodes where one member took what limits the others to them."""
+        best = self._runs, blocking
+        for _ in range(MAX_ELSEWHERE):
+            if not blocking.tied_to or self._error is not None:
+                break
+            self._left_out |= {
+                attempt.result.row
+                for run in self._runs
+                for attempt in run.placed
+                if attempt.info.uid in blocking.tied_to and attempt.result is not None
+            }
+            self._undo()
+            self._runs = [run.again() for run in self._runs]
+            following = await self._pass()
+            if following is None:
+                self._left_out.clear()
+                return None
+            blocking = following
+            if self._possible > sum(run.possible for run in best[0]):
+                best = self._runs, blocking
+        self._left_out.clear()
+        if self._error is None:
+            self._undo()
+            self._runs, blocking = best
         return blocking
 
     async def _pass(self) -> Run | None:
@@ -271,7 +303,12 @@ class GroupCycle:
         return GroupBound(self._group.need, parts, unlimited, one)
 
     def _hopeless(self) -> bool:
-        return sum(run.possible for run in self._runs) < self._group.need
+        return self._possible < self._group.need
+
+    @property
+    def _possible(self) -> int:
+        """Members that fit, or may fit as far as is known."""
+        return sum(run.possible for run in self._runs)
 
     async def _try_parts(
         self, run: Run, info: QueuedPodInfo, repetition: Repetition | None
@@ -294,15 +331,18 @@ class GroupCycle:
         self, info: QueuedPodInfo, repetition: Repetition | None, within: Rows | None
     ) -> Attempt:
         engine = self._engine
+        if self._left_out:
+            rows = engine.cache.table.rows if within is None else within
+            within = np.setdiff1d(rows, np.fromiter(self._left_out, np.intp))
         if info.uid not in self._taken:
             self._taken.add(info.uid)
             self._take(info)
         if engine.suspends(info.pod):
-            attempt = await engine.decide(info, member=True, within=within)
+            attempt = await engine.decide(info, group=self._group, within=within)
             if attempt.failure is None:
                 engine.commit(attempt)
         else:
-            attempt = engine.attempt(info, member=True, repetition=repetition, within=within)
+            attempt = engine.attempt(info, group=self._group, repetition=repetition, within=within)
         self._cost += attempt.cost
         limit = MAX_BUDGETS * engine.cycle_seconds
         if attempt.failure is None and self._cost > limit:

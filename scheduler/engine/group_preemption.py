@@ -251,7 +251,7 @@ class GroupPreemption:
 
     def _place(self, plugin: GroupPreemptionPlugin, info: QueuedPodInfo) -> bool:
         within = self._within
-        attempt = self._engine.attempt(info, member=True, within=within)
+        attempt = self._engine.attempt(info, group=self._group, within=within)
         if attempt.failure is not None and attempt.failure.rejected:
             victims = self._find_victims(plugin, attempt)
             if not victims:
@@ -259,7 +259,7 @@ class GroupPreemption:
             for victim in victims:
                 if self._engine.cache.set_aside(victim.metadata.uid):
                     self._victims[victim.metadata.uid] = victim
-            attempt = self._engine.attempt(info, member=True, within=within)
+            attempt = self._engine.attempt(info, group=self._group, within=within)
         if attempt.failure is not None:
             return False
         self._placed.append(attempt)

@@ -99,6 +99,11 @@ class Run:
                 engine.waiting_pods.remove(attempt.info.uid)
 
     @property
+    def tied_to(self) -> tuple[str, ...]:
+        """UIDs of the members whose allocations may be why one did not fit."""
+        return () if self.failed is None else self.failed.state.tied_to
+
+    @property
     def untried(self) -> list[QueuedPodInfo]:
         """The members that were not tried."""
         return self.infos[len(self.placed) + (self.failed is not None) :]

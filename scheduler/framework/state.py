@@ -45,6 +45,11 @@ class CycleState(msgspec.Struct, eq=False):
     #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests), in
     #: which a plugin must leave no trace outside this state.
     info: QueuedPodInfo | None = None
+    #: The name of the group that is decided as a whole in this cycle, if the pod is one of its
+    #: members; empty: the pod is tried alone.
+    group: str = ""
+    #: UIDs of members of that group, placed before, whose allocations limit the nodes of this one.
+    tied_to: tuple[str, ...] = ()
     #: In a trial: plugins whose demands (`framework.demands`) count as met.
     granted: frozenset[str] = frozenset()
     #: Difference from attempts at other pods of the same signature and labels; None: there is none.
@@ -164,6 +169,7 @@ class CycleState(msgspec.Struct, eq=False):
         copy.absent = self.absent
         copy.pods_to_activate = self.pods_to_activate
         copy.info = self.info
+        copy.group = self.group
         copy.variant = self.variant
         return copy
 
