@@ -16,7 +16,7 @@ from config import upstream
 from config.decoding import Decoder, described
 from config.document import Document, Entries, Node, Scalar, plain
 from config.feature_gates import FeatureGates
-from config.go_plugins import advice
+from config.go_plugins import COSCHEDULING, COSCHEDULING_ARGS, advice, argument_advice
 from config.merging import Catalogue
 from config.types import API_VERSION, KubeSchedulerProfile, PluginConfig
 from scheduler.framework.field_errors import (
@@ -78,6 +78,8 @@ class ArgumentsReader:
         declared = args_type(factory)
         if isinstance(node, Entries):
             self._check_gates(name, node, args_path)
+            if COSCHEDULING in getattr(factory, "aliases", ()):
+                node = self._without_former(node, args_path)
             node = self._without_type(name, declared, node, args_path)
         args = Decoder(self._errors).struct(declared, node, args_path)
         if args is not None:
@@ -95,6 +97,16 @@ class ArgumentsReader:
             hint = advice(name, self._catalogue.names())
             self._errors.add(name_path, f'plugin "{name}" does not exist{hint}')
         return None
+
+    def _without_former(self, node: Entries, path: str) -> Entries:
+        """Return the arguments without those of Coscheduling, which are reported."""
+        left = {}
+        for argument, value in node.nodes.items():
+            if argument in COSCHEDULING_ARGS:
+                self._errors.add(child(path, argument), argument_advice(argument))
+            elif argument != "kind" or plain(value) != f"{COSCHEDULING}Args":
+                left[argument] = value
+        return Entries(left)
 
     def _without_type(
         self, name: str, declared: type[msgspec.Struct], node: Entries, path: str

@@ -29,10 +29,6 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
         "limit namespaces with deferred quotas (feature gate ResourceQuotaDeferredEnforcement), or "
         "share capacity between them with Kueue"
     ),
-    "Coscheduling": (
-        "enable GangScheduling, which reads the same PodGroups (docs/gang-scheduling.md), or let "
-        "Kueue admit pods that must start together"
-    ),
     "CrossNodePreemption": "use DefaultPreemption, which takes victims from one node",
     "LoadVariationRiskBalancing": _RISK,
     "LowRiskOverCommitment": _RISK,
@@ -52,6 +48,35 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
     "TopologicalSort": "use PrioritySort, and give pods a PriorityClass",
 }
 """By name, what takes its place."""
+
+COSCHEDULING: Final = "Coscheduling"
+"""Another name of GangScheduling under multiPoint, which reads the same objects."""
+
+COSCHEDULING_ARGS: Final[Mapping[str, str]] = {
+    "deniedPGExpirationTimeSeconds": "a group that failed waits for a change that may help it",
+    "permitWaitingTimeSeconds": "nobody waits at Permit, so there is no timeout",
+    "podGroupBackoffSeconds": "a group that failed waits for a change that may help it",
+    "podGroupRejectPercentage": "all members that the minimum needs are placed, or none is",
+}
+"""Arguments that GangScheduling does not have, and why nothing takes their place."""
+
+_MIGRATION: Final = "(docs/gang-scheduling.md)"
+
+
+def argument_advice(argument: str) -> str:
+    """Return what to do with an argument of Coscheduling."""
+    why = COSCHEDULING_ARGS[argument]
+    return f"is an argument of {COSCHEDULING}: remove it; {why} {_MIGRATION}"
+
+
+def point_advice(point: str) -> str:
+    """Return what to do where a profile enables Coscheduling for a single extension point."""
+    instead = "enable PrioritySort instead" if point == "queueSort" else "remove the entry"
+    return (
+        f"{COSCHEDULING} is GangScheduling here, which is enabled under multiPoint and does not "
+        f"order the queue: {instead} {_MIGRATION}"
+    )
+
 
 _WRITE: Final = "or write it in Python and name it module:Class (docs/plugins.md)"
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from config import upstream
 from config.feature_gates import FeatureGates
-from config.go_plugins import advice
+from config.go_plugins import COSCHEDULING, advice, point_advice
 from config.types import MULTI_POINT, POINTS, PluginReference, Plugins, PluginSet
 from scheduler.framework.extension_points import (
     BIND,
@@ -130,12 +130,15 @@ class NameResolver:
 
     def listed(self, plugins: Plugins, path: str) -> dict[str, MergedSet]:
         """Resolve the names of the user's sets; entries that cannot be resolved are left out."""
-        return {point: self._set(plugins.at(point), f"{path}.{point}") for point in POINTS}
+        return {point: self._set(plugins.at(point), point, f"{path}.{point}") for point in POINTS}
 
-    def _set(self, given: PluginSet, path: str) -> MergedSet:
+    def _set(self, given: PluginSet, point: str, path: str) -> MergedSet:
         enabled = []
         for index, entry in enumerate(given.enabled):
             below = f"{item(f'{path}.enabled', index)}.name"
+            if entry.name == COSCHEDULING and entry.name in self._aliases and point != MULTI_POINT:
+                self._errors.add(below, point_advice(point))
+                continue
             name = self.name(entry.name, below)
             if name is not None:
                 enabled.append(Listed(name, entry.weight, below))

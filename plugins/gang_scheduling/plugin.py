@@ -67,6 +67,8 @@ class GangScheduling:
     """Idle for pods without the label."""
 
     name: ClassVar[str] = plugin_names.GANG_SCHEDULING
+    #: The plugin of scheduler-plugins that reads the same objects.
+    aliases: ClassVar[tuple[str, ...]] = ("Coscheduling",)
     #: Which members are assumed is known to this instance only.
     restart_on_change: ClassVar[bool] = True
     required_resources: ClassVar[tuple[str, ...]] = (POD_GROUPS, *NATIVE_POD_GROUPS)

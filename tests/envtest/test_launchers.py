@@ -236,9 +236,10 @@ def test_the_default_plugins_of_scheduler_plugins_are_refused_with_what_to_use(
         env={"PATH": os.defpath, "PYTHONPATH": str(Path.cwd())},
     )  # fmt: skip
     assert done.returncode == 1
-    for name in DEFAULT_PLUGINS:
+    for name in DEFAULT_PLUGINS[1:]:
         assert (
             f'plugin "{name}" does not exist: it is a Go plugin of scheduler-plugins' in done.stderr
         )
+    assert "permitWaitingTimeSeconds: is an argument of Coscheduling: remove it" in done.stderr
     assert "enable PrioritySort" in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from config.go_plugins import GO_PLUGINS, advice
+from config.go_plugins import COSCHEDULING_ARGS, GO_PLUGINS, advice
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.status import ConfigurationError
+from scheduler.service.options import RunOptions, read_configuration
 from tests.unit.config.doubles import HEADER, load
 
 
@@ -30,13 +31,62 @@ def test_a_plugin_that_is_enabled_is_reported_once_with_what_to_use(name: str) -
 @pytest.mark.parametrize(
     "profile",
     [
-        "plugins: {score: {disabled: [{name: Coscheduling}]}}",
-        "pluginConfig: [{name: Coscheduling, args: {permitWaitingTimeSeconds: 10}}]",
+        "plugins: {score: {disabled: [{name: CapacityScheduling}]}}",
+        "pluginConfig: [{name: CapacityScheduling, args: {some: 10}}]",
     ],
 )
 def test_the_same_where_it_is_disabled_or_has_arguments(profile: str) -> None:
     (found,) = problems(profile)
-    assert "let Kueue admit pods" in found
+    assert "share capacity between them with Kueue" in found
+
+
+def options_with(directory: Path, profile: str) -> RunOptions:
+    """Return options with a configuration file."""
+    file = directory / "config.yaml"
+    file.write_text(f"{HEADER}profiles: [{{schedulerName: kubestow, {profile}}}]")
+    return RunOptions(config_file=str(file))
+
+
+def test_coscheduling_is_another_name_of_gang_scheduling(tmp_path: Path) -> None:
+    enabled = "plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}"
+    args = "pluginConfig: [{name: Coscheduling, args: {kind: CoschedulingArgs, reserveAfter: 1m}}]"
+    (profile,) = read_configuration(options_with(tmp_path, f"{enabled}, {args}")).profiles
+    assert "GangScheduling" in profile.plugins
+    assert profile.args["GangScheduling"].reserve_after.total_seconds() == 60  # type: ignore[union-attr]
+    assert profile.points["queueSort"] == ("PrioritySort",)
+
+
+@pytest.mark.parametrize("argument", COSCHEDULING_ARGS)
+def test_each_argument_of_coscheduling_is_refused_with_the_reason(
+    argument: str, tmp_path: Path
+) -> None:
+    profile = f"pluginConfig: [{{name: Coscheduling, args: {{{argument}: 10}}}}]"
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration(options_with(tmp_path, profile))
+    (found,) = caught.value.problems
+    assert found.startswith(f"profiles[0].pluginConfig[0].args.{argument}: ")
+    assert COSCHEDULING_ARGS[argument] in found
+
+
+@pytest.mark.parametrize(
+    ("point", "advised"),
+    [("queueSort", "enable PrioritySort instead"), ("permit", "remove the entry")],
+)
+def test_coscheduling_at_a_single_point_is_refused_with_what_to_do(
+    point: str, advised: str, tmp_path: Path
+) -> None:
+    profile = f"plugins: {{{point}: {{enabled: [{{name: Coscheduling}}]}}}}"
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration(options_with(tmp_path, profile))
+    (found,) = caught.value.problems
+    assert found.startswith(f"profiles[0].plugins.{point}.enabled[0].name: ")
+    assert advised in found
+
+
+def test_the_migration_page_has_every_argument_of_coscheduling() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "gang-scheduling.md").read_text()
+    _, _, section = page.partition("\n## From Coscheduling\n")
+    assert [each for each in COSCHEDULING_ARGS if f"`{each}`" not in section] == []
 
 
 def test_a_plugin_that_nobody_knows() -> None:
