@@ -88,6 +88,15 @@ def test_g40_a_job_whose_group_the_job_controller_makes(plane: ControlPlane) -> 
 
 
 @pytest.mark.usefixtures("scheduler")
+def test_g40_the_example_of_a_job(plane: ControlPlane) -> None:
+    with Workload(plane, "native-example") as work:
+        work.node("native-0", cpu="4")
+        plane.kubectl("apply", "-n", work.namespace, "-f", "examples/gang/native-job.yaml")
+        until(lambda: len(work.bound()) == 4, "all four are bound")
+        until(lambda: standing(work).get("PodGroupScheduled") == "True", "the group says so")
+
+
+@pytest.mark.usefixtures("scheduler")
 def test_g3_members_wait_for_their_object(plane: ControlPlane) -> None:
     with Workload(plane, "native-late") as work:
         work.node("native-0", cpu="4")
