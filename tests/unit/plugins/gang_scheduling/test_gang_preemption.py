@@ -49,11 +49,17 @@ def add_singles(cluster: GangCluster, count: int, **fields: Any) -> list[str]:
 
 
 def test_g29_a_gang_evicts_as_many_as_it_needs(cluster: GangCluster) -> None:
-    low = add_singles(cluster, 4)
+    low = add_singles(cluster, 4, spec={"terminationGracePeriodSeconds": 20})
     cluster.add_group(3)
-    cluster.add_members(3, priority=100)
+    keys = cluster.add_members(3, priority=100)
+    cluster.tick(3)
+    victims = gone(cluster, low)
+    assert len(victims) == 3
+    assert not cluster.bound("g-pod"), "their room is not free yet"
+    nominated = [cluster.world.pod(key).status.nominated_node_name for key in keys]
+    assert sorted(nominated) == sorted(cluster.world.placements()[key] for key in victims)
     cluster.tick(40)
-    assert len(gone(cluster, low)) == 3
+    assert gone(cluster, low) == victims
     assert len(cluster.bound("g-pod")) == 3
 
 
@@ -119,10 +125,13 @@ def test_g31_a_thief_does_not_get_the_room_and_nobody_else_is_evicted(
     cluster.add_members(3, priority=100)
     cluster.tick(1)
     assert len(gone(cluster, low)) == 3
-    cluster.add_pods(pod("thief", cpu=2, priority=50), 2)
+    victims = gone(cluster, low)
+    never = {"preemptionPolicy": "Never"}
+    cluster.add_pods(pod("thief", cpu=2, priority=50, spec=never), 2)
     cluster.tick(60)
     assert len(cluster.bound("g-pod")) == 3
-    assert len(gone(cluster, low)) == 3 or len(cluster.bound("thief")) <= 1
+    assert not cluster.bound("thief")
+    assert gone(cluster, low) == victims
 
 
 def test_g32_single_pods_are_evicted_before_a_gang_is_broken(cluster: GangCluster) -> None:
@@ -218,6 +227,7 @@ def test_g35_a_single_pod_evicts_a_gang_as_a_whole(cluster: GangCluster) -> None
     (single,) = cluster.add_pods(pod("single", cpu=2, priority=100))
     cluster.tick(1)
     assert gone(cluster, old) == set(old)
+    assert [each.reason for each in cluster.events].count("Preempted") == len(old)
     cluster.tick(40)
     assert single in cluster.bound()
 

@@ -6,9 +6,11 @@ import itertools
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from scheduler.api.pod import Pod, PodStatus
+from scheduler.api.pod_groups import POD_GROUPS
 from scheduler.framework import Code, CycleState, Handle, NoArgs, NodeInfo, Status
 from scheduler.testing import node
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
@@ -24,6 +26,12 @@ def test_g1_a_complete_gang_is_bound_in_one_cycle(cluster: GangCluster, cycles: 
     cluster.add_members(4)
     assert len(cluster.bound()) == 4
     assert cycles == [True]
+    reasons = {each.reason for each in cluster.events}
+    assert reasons == {"GangScheduled", "Scheduled"}, "nobody waited or failed in between"
+    groups = cluster.world.scheduler.state.listers[POD_GROUPS]
+    cluster.tick(2)
+    stored: Any = groups.get("g", "default")
+    assert stored.status.phase == "Scheduling"
 
 
 def test_g2_an_incomplete_gang_is_not_tried(cluster: GangCluster, cycles: list[bool]) -> None:
@@ -64,14 +72,15 @@ def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
     assert len(cluster.bound()) == 2
 
 
-def test_g5_a_gated_member_is_named(cluster: GangCluster) -> None:
+def test_g5_a_gated_member_is_named(cluster: GangCluster, cycles: list[bool]) -> None:
     cluster.add_group(3)
     cluster.add_members(2)
     (gated,) = cluster.add_members(1, spec={"schedulingGates": [{"name": "example.com/wait"}]})
-    waiting = next(key for key in ("default/g-pod-0", "default/g-pod-1"))
-    assert cluster.message(waiting) == (
-        "pod group default/g: 3 of 3 pods exist, 1 of them with scheduling gates"
-    )
+    for waiting in ("default/g-pod-0", "default/g-pod-1"):
+        assert cluster.message(waiting) == (
+            "pod group default/g: 3 of 3 pods exist, 1 of them with scheduling gates"
+        )
+    assert cycles == []
     cluster.world.add(without_gates(cluster, gated))
     assert len(cluster.bound()) == 3
 
@@ -94,6 +103,28 @@ def test_g7_members_that_succeeded_are_looked_up_when_a_replacement_waits(
     for name in ("g-pod-0", "g-pod-1", "g-pod-2"):
         cluster.world.remove("Pod", name, "default")
     (replacement,) = cluster.add_members(1)
+    assert replacement in cluster.bound()
+
+
+def test_g8_members_whose_end_cannot_be_looked_up_are_waited_for_thirty_seconds(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_group(4)
+    cluster.add_members(4)
+    assert len(cluster.bound()) == 4
+    asked: list[str] = []
+
+    async def get(_self: Any, _resource: Any, name: str, namespace: str = "", **_: Any) -> Pod:
+        asked.append(name)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(type(cluster.world.scheduler.server), "get", get)
+    for name in ("g-pod-0", "g-pod-1", "g-pod-2"):
+        cluster.world.remove("Pod", name, "default")
+    (replacement,) = cluster.add_members(1)
+    assert cluster.message(replacement) == "pod group default/g: 2 of 4 pods exist"
+    assert asked
+    cluster.tick(31)
     assert replacement in cluster.bound()
 
 
@@ -130,10 +161,12 @@ def test_g9_replacements_start_together() -> None:
 
 def test_g10_a_changed_minimum_counts_at_once(cluster: GangCluster) -> None:
     cluster.add_group(5)
-    cluster.add_members(5)
+    first, *_ = cluster.add_members(5)
     assert not cluster.bound()
+    assert "needs 5 pods" in cluster.message(first)
     cluster.add_group(6)
     assert not cluster.bound()
+    assert cluster.message(first) == "pod group default/g: 5 of 6 pods exist"
     cluster.add_group(2)
     cluster.tick(20)
     assert len(cluster.bound()) == 4
@@ -219,13 +252,18 @@ def test_g15_of_two_gangs_that_fill_the_cluster_one_is_whole(seed: int) -> None:
         cluster.validate()
 
 
-def test_g16_anti_affinity_between_members_is_kept(cluster: GangCluster) -> None:
+def test_g16_anti_affinity_between_members_is_kept(
+    cluster: GangCluster, cycles: list[bool]
+) -> None:
     cluster.add_group(3)
     cluster.add_members(3, cpu=1, labels={"app": "x"}, spec=apart({"app": "x"}))
     assert not cluster.bound()
+    cluster.tick(60)
+    assert cycles == [False], "no attempt without an event"
     cluster.add_node(node("n2", cpu=4))
     cluster.tick(20)
     assert sorted(cluster.bound().values()) == ["n0", "n1", "n2"]
+    assert cycles == [False, True]
 
 
 def test_g16_anti_affinity_that_only_the_first_member_has_is_kept() -> None:
@@ -258,14 +296,20 @@ def test_g19_an_undone_trial_leaves_no_trace(cluster: GangCluster) -> None:
     cluster.add_members(1, "h", cpu=1)
     cluster.add_group(1, "h")
     assert len(cluster.bound()) == 1
-    before = table.requested.copy(), table.pod_count.copy(), table.non_zero_requested.copy()
+    before = columns(table)
+    assert {"requested", "pod_count", "non_zero_requested"} <= before.keys()
     cluster.add_group(9)
-    cluster.add_members(4, labels={"app": "x"}, spec=apart({"app": "y"}))
+    port = {"containers": [container(2, ports=port_80())]}
+    cluster.add_members(2, name="port", priority=9, spec=port)
+    cluster.add_members(2, priority=9, labels={"app": "x"}, spec=apart({"app": "y"}))
     cluster.add_members(5, name="big", cpu=3)
     assert len(cluster.bound()) == 1
-    after = table.requested, table.pod_count, table.non_zero_requested
-    for old, new in zip(before, after, strict=True):
-        assert (old == new).all()
+    after = columns(table)
+    assert [name for name, column in before.items() if not (after[name] == column).all()] == []
+    # The ports are free again.
+    cluster.add_group(2, "k")
+    cluster.add_members(2, "k", spec={"containers": [container(1, ports=port_80())]})
+    assert len(cluster.bound("k")) == 2
 
 
 class Fussy:
@@ -319,6 +363,20 @@ def test_g24_a_rejection_at_permit_undoes_all() -> None:
         cluster.validate()
 
 
+def test_g24_a_rejection_while_others_wait_at_permit_undoes_all() -> None:
+    with GangCluster(2, Refuses) as cluster:
+        cluster.add_group(4)
+        cluster.add_members(2, cpu=1)
+        cluster.add_members(2, name="slow", cpu=1, labels={"permit": "wait"})
+        assert not cluster.bound()
+        first, second = cluster.plugin("example.com/Refuses").handle.waiting_pods()
+        first.allow("example.com/Refuses")
+        assert not cluster.bound()
+        second.reject("example.com/Refuses", "not this one")
+        assert not cluster.bound()
+        cluster.validate()
+
+
 def test_g24_nobody_is_bound_while_one_waits_at_permit() -> None:
     with GangCluster(2, Refuses) as cluster:
         cluster.add_group(3)
@@ -357,15 +415,28 @@ class Prepares:
         return None
 
 
-def test_g21_a_failure_at_pre_bind_undoes_all_and_is_retried() -> None:
+def test_g21_a_failure_at_pre_bind_undoes_all_and_is_retried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with GangCluster(2, Prepares) as cluster:
+        binds: list[str] = []
+        server = type(cluster.world.scheduler.server)
+        bind = server.bind
+
+        async def counted(self: Any, pod: Pod, *arguments: Any, **more: Any) -> None:
+            binds.append(pod.key)
+            await bind(self, pod, *arguments, **more)
+
+        monkeypatch.setattr(server, "bind", counted)
         cluster.add_group(3)
         cluster.add_members(2, cpu=1)
         cluster.add_members(1, name="bad", cpu=1, labels={"prebind": "fail"})
         assert not cluster.bound()
+        assert binds == []
         cluster.validate()
         cluster.tick(30)
         assert len(cluster.bound()) == 3
+        assert len(binds) == 3
 
 
 def test_a_member_deleted_while_others_wait_at_permit_undoes_all() -> None:
@@ -389,6 +460,21 @@ def test_a_waiting_gang_that_loses_a_member_falls_back_to_its_gate(cluster: Gang
     cluster.tick(1)
     cluster.world.remove("Pod", "g-pod-0", "default")
     assert cluster.message("default/g-pod-1") == "pod group default/g: 4 of 5 pods exist"
+
+
+def columns(table: Any) -> dict[str, Any]:
+    """Return copies of all columns of a node table."""
+    names = [name for name in dir(table) if not name.startswith("_")]
+    found = {name: getattr(table, name) for name in names}
+    return {name: each.copy() for name, each in found.items() if isinstance(each, np.ndarray)}
+
+
+def port_80() -> list[dict[str, int]]:
+    return [{"containerPort": 80, "hostPort": 80}]
+
+
+def container(cpu: int, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": {"cpu": str(cpu)}}, **more}
 
 
 def apart(labels: dict[str, str]) -> dict[str, Any]:
