@@ -16,6 +16,11 @@ class GangSchedulingArgs(Arguments):
     """Whether the status of PodGroups is written: phase and counts of the custom resource, unless
     another controller writes them, and conditions of the built-in one. Default: true."""
 
+    assemble_for: dt.timedelta = dt.timedelta(milliseconds=500)
+    """Time without a new member after which a group that requires a topology domain is tried for
+    the first time, so that the domain has room for members beyond the minimum, too; four times as
+    long at most. 0s: at once. Default 500ms: controllers create the pods of a Job in less."""
+
     reserve_after: dt.timedelta = dt.timedelta(minutes=5)
     """Time of failing attempts after which nodes are kept for a group, so that smaller pods do not
     starve it; one group of a profile at a time. 0s: never. Default 5m: most waits for room are
@@ -35,6 +40,11 @@ def argument_problems(args: GangSchedulingArgs) -> Iterator[tuple[str, str]]:
     """Require times that are not negative, and a share that is a part of the time."""
     if not 0 < args.group_share <= 1:
         yield "groupShare", invalid(args.group_share, "must be above 0 and at most 1")
-    for name, value in (("reserveAfter", args.reserve_after), ("reserveFor", args.reserve_for)):
+    times = {
+        "assembleFor": args.assemble_for,
+        "reserveAfter": args.reserve_after,
+        "reserveFor": args.reserve_for,
+    }
+    for name, value in times.items():
         if value < dt.timedelta():
             yield name, invalid(f"{value.total_seconds():g}s", "must be zero or positive")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.ended import LOOK_AGAIN_SECONDS, EndedMembers
 from plugins.gang_scheduling.messages import (
+    ASSEMBLING,
     CONFLICT,
     GROUP_CONFLICT,
     IGNORED,
@@ -52,6 +53,9 @@ from scheduler.groups import (
 )
 from scheduler.pages import GroupAttempt
 
+MAX_ASSEMBLING: Final = 4
+"""Times `assemble_seconds` for which a first attempt waits at most."""
+
 RENEW_SECONDS: Final = 1.0
 """Time after which the texts of held members are renewed, for a thousand members or fewer."""
 
@@ -76,6 +80,10 @@ class Gangs:
         self._plugin = plugin
         #: UIDs of members that PreEnqueue rejected, by group.
         self._held: dict[GroupKey, dict[str, None]] = {}
+        #: Seconds without a new member after which a group with a required domain is tried first.
+        self.assemble_seconds = 0.0
+        #: When groups with a required domain had enough members; None: their first attempt was due.
+        self._complete_since: dict[GroupKey, float | None] = {}
         #: Groups in which PreEnqueue saw a new pod that its watch event has not reported yet.
         self._noticed: set[GroupKey] = set()
         #: Groups whose last cycle failed, with its message.
@@ -114,6 +122,8 @@ class Gangs:
             return ""
         text = self._why_without_object(group) if group.terms is None else why_held(group)
         held = self._held.setdefault(group.key, {})
+        if not text and self._assembles(group, is_new=pod.uid not in held):
+            text = ASSEMBLING.format(key=group.key)
         if not text:
             held.pop(pod.uid, None)
             return ""
@@ -121,6 +131,31 @@ class Gangs:
         if group.terms is None:
             self._deadlines.plan(self._renew, group.key, UNSERVED_SECONDS)
         return text
+
+    def _assembles(self, group: Group, *, is_new: bool) -> bool:
+        """Whether the first attempt waits for members that come a moment later.
+
+        The domain is chosen once: it should have room for those beyond the minimum as well.
+        """
+        key, terms, seconds = group.key, group.terms, self.assemble_seconds
+        if terms is None or not terms.required_key or group.started or seconds <= 0:
+            return False
+        now = self._handle.clock.monotonic()
+        since = self._complete_since.setdefault(key, now)
+        if since is None:
+            return False
+        if is_new:
+            self._deadlines.cancel(self._assembled, key)
+            left = max(since + MAX_ASSEMBLING * seconds - now, 0.0)
+            self._deadlines.plan(self._assembled, key, min(seconds, left))
+        return True
+
+    def _assembled(self, key: GroupKey) -> None:
+        """Let the members of a group in for its first attempt."""
+        self._complete_since[key] = None
+        group = self.groups.get(key)
+        if group is not None:
+            self._changed(group)
 
     def _why_without_object(self, group: Group) -> str:
         """Return why a group without an object waits.
@@ -244,7 +279,7 @@ class Gangs:
             self.ended.look_up(key)
         if group.ready:
             self._deadlines.cancel(self._resume, key)
-            if held:
+            if held and self._complete_since.get(key) is None:
                 self._handle.recheck(list(held))
             self._try_again(group)
             return
@@ -267,7 +302,8 @@ class Gangs:
             self._handle.wake([first], self._plugin)
 
     def _forget(self, key: GroupKey) -> None:
-        for each in (self._held, self.failed, self.attempts, self.split):
+        kept = (self._held, self.failed, self.attempts, self.split, self._complete_since)
+        for each in kept:
             each.pop(key, None)
         self.ended.forget(key)
         self.reserved.forget(key)

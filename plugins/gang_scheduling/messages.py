@@ -43,6 +43,7 @@ TWO_PROFILES: Final = (
     "pod group {key}: its pods have the schedulerNames {names}; all of them need the same one"
 )
 TOO_FEW: Final = "pod group {key}: {exist} of {minimum} pods exist"
+ASSEMBLING: Final = "pod group {key}: waits a moment for further pods before its domain is chosen"
 GATED: Final = "{count} of them with scheduling gates"
 FOREIGN: Final = "{count} more belong to other schedulers and have no node yet"
 

@@ -99,6 +99,8 @@ class GangScheduling:
         self.gangs: Gangs = handle.shared(self.name, lambda: Gangs(handle, self.name))
         self.gangs.profiles.add(handle.profile_name)
         self.gangs.statuses.enabled |= args.write_status
+        seconds = args.assemble_for.total_seconds()
+        self.gangs.assemble_seconds = max(self.gangs.assemble_seconds, seconds)
 
     # -- extension points ------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ class GangCluster(Cluster):
     ) -> None:
         super().__init__(seed=seed)
         self._numbers: Counter[str] = Counter()
-        self.enable(GangScheduling, args)
+        # Most tests are about what comes after that.
+        self.enable(GangScheduling, {"assembleFor": "0s", **(args or {})})
         for other in others:
             self.enable(other)
         for number in range(nodes):

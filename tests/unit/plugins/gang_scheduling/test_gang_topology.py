@@ -111,6 +111,57 @@ def test_g26_a_rack_for_all_members_comes_before_one_for_the_minimum(cluster: Ga
     assert racks_of(cluster) == ["r1"] * 4
 
 
+@pytest.fixture
+def patient() -> Any:
+    """A cluster that waits for members that come a moment later."""
+    with GangCluster(0, args={"assembleFor": "500ms"}) as found:
+        racks(found, 2)
+        for number in range(2):
+            found.add(pod(f"old-{number}", cpu=2, node=f"r0-{number}"))
+        found.add_group(2, annotations=required())
+        yield found
+        found.validate()
+
+
+def test_g26_members_that_come_one_after_the_other_belong_together(
+    patient: GangCluster, cycles: list[bool]
+) -> None:
+    for _ in range(4):
+        patient.add_members(1)
+        patient.tick(0.1)
+    assert not patient.bound("g-pod")
+    patient.tick(0.5)
+    assert racks_of(patient) == ["r1"] * 4
+    assert cycles[0]
+    (late,) = patient.add_members(1)
+    patient.tick(0.1)
+    assert "one more pod does not fit" in patient.message(late), "it does not wait again"
+
+
+def test_g26_the_first_attempt_waits_for_two_seconds_at_most(
+    patient: GangCluster, cycles: list[bool]
+) -> None:
+    for _ in range(7):
+        patient.add_members(1)
+        assert cycles == []
+        patient.tick(0.3)
+    patient.tick(0.3)
+    assert cycles[0]
+
+
+def test_g26_a_gang_that_loses_members_meanwhile_falls_back_to_its_gate(
+    patient: GangCluster, cycles: list[bool]
+) -> None:
+    first, second = patient.add_members(2)
+    patient.tick(0.2)
+    delete(patient, first)
+    assert patient.message(second) == "pod group default/g: 1 of 2 pods exist"
+    assert cycles == []
+    patient.add_members(1)
+    patient.tick(1)
+    assert len(patient.bound("g-pod")) == 2
+
+
 def test_g26_members_beyond_the_minimum_stay_in_the_rack(cluster: GangCluster) -> None:
     racks(cluster, 2)
     add_gang(cluster, 2, count=6)
