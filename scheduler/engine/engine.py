@@ -48,7 +48,7 @@ from scheduler.framework import (
     RandomSource,
     Rows,
 )
-from scheduler.framework.grouping import GroupToSchedule
+from scheduler.framework.grouping import GroupToSchedule as Group
 from scheduler.text.exceptions import error_repr
 
 _METRICS_SAMPLE = 10
@@ -190,7 +190,7 @@ class Engine:
         self,
         info: QueuedPodInfo,
         *,
-        group: GroupToSchedule | None = None,
+        group: Group | None = None,
         repetition: Repetition | None = None,
         within: Rows | None = None,
     ) -> Attempt:
@@ -199,8 +199,7 @@ class Engine:
         Of a member of a `group` without PostFilter and Permit, see `GroupCycle`; `repetition` is
         that of a member before it. `within` limits it to some rows, ascending.
         """
-        attempt = self._begin(info, group)
-        attempt.state.within = within
+        attempt = self._begin(info, group, within)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt
@@ -239,16 +238,16 @@ class Engine:
         else:
             attempt.result = attempt.chosen = outcome
 
-    def _begin(self, info: QueuedPodInfo, group: GroupToSchedule | None = None) -> Attempt:
-        clock, pod = self._clock, info.pod
-        framework = self.frameworks[pod.spec.scheduler_name]
+    def _begin(
+        self, info: QueuedPodInfo, group: Group | None = None, within: Rows | None = None
+    ) -> Attempt:
+        clock, framework = self._clock, self.frameworks[info.pod.spec.scheduler_name]
         state = CycleState(clock.now())
-        state.info, state.skip_post_filter = info, group is not None
-        if group is not None and not group.alone:
-            state.group = group.name
+        state.info, state.within, state.skip_post_filter = info, within, group is not None
+        state.group = "" if group is None or group.alone else group.name
         state.check_time = self._budget.check
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
-        attempt = Attempt(info, framework, state, clock.monotonic(), pod)
+        attempt = Attempt(info, framework, state, clock.monotonic(), info.pod)
         attempt.seen, attempt.member = self.cache.external_changes, group is not None
         attempt.sequence = self.cache.table.sequence
         attempt.algorithm = self.algorithms[framework.profile_name]
@@ -353,19 +352,14 @@ class Engine:
         return algorithm is not None and algorithm.suspends(pod)
 
     async def decide(
-        self,
-        info: QueuedPodInfo,
-        *,
-        group: GroupToSchedule | None = None,
-        within: Rows | None = None,
+        self, info: QueuedPodInfo, *, group: Group | None = None, within: Rows | None = None
     ) -> Attempt:
         """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
 
         Nothing is assumed yet. The owner holds back every change of its state until the end of
         `decide`, then applies all of them, and calls `commit` if there is no failure.
         """
-        attempt = self._begin(info, group)
-        attempt.state.within = within
+        attempt = self._begin(info, group, within)
         limit = self._begin_budget(attempt)
         if attempt.failure is not None:
             return attempt

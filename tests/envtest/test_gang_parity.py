@@ -101,7 +101,7 @@ CASES: Final = (
 
 @dataclass
 class Seen:
-    """What became of a gang."""
+    """The fate of a gang."""
 
     bound: int
     racks: list[int]
