@@ -25,7 +25,7 @@ from plugins import GangScheduling
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.engine import GroupCycle
-from scheduler.engine.group_cycle import GroupResult
+from scheduler.engine.group_result import GroupResult
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.grouping import GroupTopology, GroupToSchedule

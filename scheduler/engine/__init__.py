@@ -6,7 +6,8 @@ from scheduler.engine.engine import Engine
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.explain import Explainer
 from scheduler.engine.failure import Failure
-from scheduler.engine.group_cycle import GroupCycle, GroupResult
+from scheduler.engine.group_cycle import GroupCycle
+from scheduler.engine.group_result import GroupResult
 from scheduler.engine.preemption.evaluator import Evaluator
 from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm

@@ -17,7 +17,7 @@ is greedy: if a mixed group does not fit, the run that failed goes first in the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -28,10 +28,13 @@ from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
 from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
+from scheduler.engine.group_result import GroupResult
 from scheduler.engine.group_run import (
     MAX_ROOMS,
     Run,
+    active_filters,
     learn_little_room,
+    possible,
     rejectors,
     runs_of,
 )
@@ -57,26 +60,6 @@ KEPT_BY_POLICY: Final = (
 
 MAX_BUDGETS: Final = 10
 """CPU time that all members may use together, in budgets of an ordinary cycle."""
-
-
-@dataclass(slots=True)
-class GroupResult:
-    """The decision about a group."""
-
-    outcome: GroupOutcome
-    #: Attempts that have a node; empty if the group failed.
-    placed: list[Attempt]
-    #: Attempts that failed; of a scheduled group those of members beyond its minimum.
-    failed: list[Attempt]
-    #: Members that were not tried.
-    untried: list[QueuedPodInfo]
-    #: The failure of those that were not tried.
-    untried_failure: Failure | None = None
-    #: Set if the group failed and cannot fit before this bound has risen; None: it waits for the
-    #: events of the plugins that rejected members.
-    bound: GroupBound | None = None
-    #: Evictions after which the failed group fits.
-    plan: EvictionPlan | None = None
 
 
 class GroupCycle:
@@ -163,7 +146,7 @@ class GroupCycle:
             blocking = await self._try_orders()
             if blocking is None or self._error is not None:
                 return blocking
-            fit = self._possible
+            fit = possible(self._runs)
             self._rejectors |= rejectors(self._runs)
             # Of equal ones the first of the widest label, which demands least.
             if best is None or (fit, placement.level) > (best[0], best[1].level):
@@ -225,12 +208,8 @@ class GroupCycle:
         for _ in range(MAX_ELSEWHERE):
             if not blocking.tied_to or self._error is not None:
                 break
-            self._left_out |= {
-                attempt.result.row
-                for run in self._runs
-                for attempt in run.placed
-                if attempt.info.uid in blocking.tied_to and attempt.result is not None
-            }
+            for run in self._runs:
+                self._left_out |= run.rows_of(blocking.tied_to)
             self._undo()
             self._runs = [run.again() for run in self._runs]
             following = await self._pass()
@@ -238,7 +217,7 @@ class GroupCycle:
                 self._left_out.clear()
                 return None
             blocking = following
-            if self._possible > sum(run.possible for run in best[0]):
+            if possible(self._runs) > possible(best[0]):
                 best = self._runs, blocking
         self._left_out.clear()
         if self._error is None:
@@ -303,12 +282,7 @@ class GroupCycle:
         return GroupBound(self._group.need, parts, unlimited, one)
 
     def _hopeless(self) -> bool:
-        return self._possible < self._group.need
-
-    @property
-    def _possible(self) -> int:
-        """Members that fit, or may fit as far as is known."""
-        return sum(run.possible for run in self._runs)
+        return possible(self._runs) < self._group.need
 
     async def _try_parts(
         self, run: Run, info: QueuedPodInfo, repetition: Repetition | None
@@ -514,7 +488,7 @@ class GroupCycle:
                 placed[0].failure = failure.waiting_for(why, *plugins, plugin)
             elif len(runs) > 1:
                 # If it found another place, its present one might be free for those that failed.
-                placed[0].failure = failure.waiting_for(why, *_active_filters(placed[0]), plugin)
+                placed[0].failure = failure.waiting_for(why, *active_filters(placed[0]), plugin)
         ended = [failed for _, _, failed, _ in runs if failed is not None]
         if self._error is not None and self._error not in ended:
             ended.append(self._error)
@@ -522,8 +496,3 @@ class GroupCycle:
             assert attempt.failure is not None
             attempt.failure = failure.in_group(attempt.failure, prefix, plugin, self._rejectors)
         return [*attempts, *ended]
-
-
-def _active_filters(attempt: Attempt) -> frozenset[str]:
-    names = {plugin.name for plugin in attempt.framework.filter}
-    return frozenset(names - attempt.state.skip_filter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -103,6 +103,11 @@ class Run:
         """UIDs of the members whose allocations may be why one did not fit."""
         return () if self.failed is None else self.failed.state.tied_to
 
+    def rows_of(self, uids: Collection[str]) -> set[int]:
+        """Return the rows of those of the members that are placed."""
+        placed = (attempt for attempt in self.placed if attempt.info.uid in uids)
+        return {attempt.result.row for attempt in placed if attempt.result is not None}
+
     @property
     def untried(self) -> list[QueuedPodInfo]:
         """The members that were not tried."""
@@ -143,6 +148,17 @@ async def learn_little_room(runs: Sequence[Run], need: int, engine: Engine) -> b
     for run, room in rooms:
         run.learn_room(engine, room)
     return True
+
+
+def possible(runs: Iterable[Run]) -> int:
+    """Return how many members fit, or may fit as far as is known."""
+    return sum(run.possible for run in runs)
+
+
+def active_filters(attempt: Attempt) -> frozenset[str]:
+    """Return the names of the filters that looked at the pod of an attempt."""
+    names = {plugin.name for plugin in attempt.framework.filter}
+    return frozenset(names - attempt.state.skip_filter)
 
 
 def rejectors(runs: Sequence[Run]) -> frozenset[str]:
