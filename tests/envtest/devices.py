@@ -99,6 +99,11 @@ class Devices:
         self._request("POST", f"{BASE}/resourceslices", {"metadata": {"name": name}, "spec": body})
         self._slices.append(name)
 
+    def replace_slice(self, node: str, devices: Sequence[Json], pool: Json) -> None:
+        """Update the first slice of a node's pool, as a driver whose devices changed."""
+        path = f"{BASE}/resourceslices/{node}-{self.driver}"
+        self._request("PATCH", path, {"spec": {"pool": pool, "devices": list(devices)}})
+
     def delete_slice(self, node: str, *, number: int = 0) -> None:
         """Delete one of the slices of a node's pool."""
         name = f"{node}-{self.driver}" + (f"-{number}" if number else "")
