@@ -61,6 +61,7 @@ UPSTREAM = {
     "podgroup_scheduling_attempt_duration_seconds": (
         "histogram", "result profile", 0.001, 16.384, 15,
     ),
+    "podgroup_scheduling_algorithm_duration_seconds": ("histogram", "", 0.001, 16.384, 15),
 }  # fmt: skip
 
 UPSTREAM_NOT_SERVED = """
@@ -69,7 +70,7 @@ UPSTREAM_NOT_SERVED = """
     preemption_goroutines_duration_seconds preemption_goroutines_execution_total
     async_api_call_execution_total async_api_call_execution_duration_seconds
     pending_async_api_calls resourceclaim_creates_total dra_bindingconditions_allocations_total
-    dra_bindingconditions_wait_duration_seconds podgroup_scheduling_algorithm_duration_seconds
+    dra_bindingconditions_wait_duration_seconds
     scheduler_volume_binder_cache_requests_total scheduler_volume_scheduling_stage_error_total
 """
 
@@ -142,6 +143,7 @@ def test_names_are_unique_and_ours_carry_our_prefix() -> None:
     assert all(name.startswith(("kubestow_", *KEP_METRICS)) for name in set(names) - upstreams)
 
 
+G = "kubestow_gang_"
 REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
     (lambda m: m.attempt("scheduled", "p", 0.1),
      "scheduler_schedule_attempts_total", {"result": "scheduled", "profile": "p"}, 1),
@@ -339,6 +341,28 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
      {"result": "scheduled", "profile": "p"}, 1.5),
     (lambda m: _plugin(m).count("kubestow_gang_reservation_seconds_total", "p", amount=30.0),
      "kubestow_gang_reservation_seconds_total", {"profile": "p"}, 30),
+    (lambda m: _plugin(m).observe(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds", value=1.5),
+     "scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", {}, 1.5),
+    (lambda m: _plugin(m).gauge("kubestow_gang_groups", "Pending", "CRD", value=2),
+     "kubestow_gang_groups", {"state": "Pending", "source": "CRD"}, 2),
+    (lambda m: _plugin(m).gauge(f"{G}members", "x", value=3), f"{G}members", {"state": "x"}, 3),
+    (lambda m: _plugin(m).gauge(f"{G}partial_groups", value=1), f"{G}partial_groups", {}, 1),
+    (lambda m: _plugin(m).observe("kubestow_gang_cycle_seconds", "error", value=0.5),
+     "kubestow_gang_cycle_seconds_sum", {"result": "error"}, 0.5),
+    (lambda m: _plugin(m).observe(f"{G}cycle_slices", value=3), f"{G}cycle_slices_sum", {}, 3),
+    (lambda m: _plugin(m).observe(f"{G}orders_tried", value=2), f"{G}orders_tried_sum", {}, 2),
+    (lambda m: _plugin(m).observe("kubestow_gang_placements_tried", value=8),
+     "kubestow_gang_placements_tried_sum", {}, 8),
+    (lambda m: _plugin(m).count("kubestow_gang_bound_rejections_total", "event", amount=4),
+     "kubestow_gang_bound_rejections_total", {"at": "event"}, 4),
+    (lambda m: _plugin(m).observe("kubestow_gang_wait_seconds", "bound", value=60),
+     "kubestow_gang_wait_seconds_sum", {"result": "bound"}, 60),
+    (lambda m: _plugin(m).count("kubestow_gang_preemption_plans_total", "none"),
+     "kubestow_gang_preemption_plans_total", {"result": "none"}, 1),
+    (lambda m: _plugin(m).count(f"{G}victims_total", "x"), f"{G}victims_total", {"kind": "x"}, 1),
+    (lambda m: _plugin(m).count("kubestow_gang_succeeded_lookups_total"),
+     "kubestow_gang_succeeded_lookups_total", {}, 1),
     (lambda m: m.quota.written(), "scheduler_resource_quota_writer_writes_total", {}, 1),
     (lambda m: m.quota.failed(), "scheduler_resource_quota_writer_errors_total", {}, 1),
     (lambda m: _plugin(m).gauge("scheduler_resource_quota_ledger_drift", value=2),
