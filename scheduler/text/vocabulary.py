@@ -77,14 +77,14 @@ KNOWN_WORDS: Final = _words(
     limits List list listener Lister Listers log long longer looked looking loses Lost lower
     LowerRequest Lt make malformed many ManyEvents mapping mappings mark match matches
     MatchLabelKeysInPodTopologySpread matter max maxHold maxSkew may mean meantime MeetDemand
-    members Memory memory message metadata method metrics Mi might migrated migrated-plugins
-    millis minCandidateNodesAbsolute minCandidateNodesPercentage minDomains misnumbered missing
-    mode module moment monotonic more MoreOnNode most MostAllocated moved ms msgspec much must
-    MyValue name named names namespace namespaces Native need needed needs negative neither
-    Never never NeverGated new new-node next nil No no no-attempt no-provisioner NoArgs nobody
-    Node node NodeAffinity NodeCheck NodeDeclaredFeatures NodeFill NodeInfo NodeList NodeName
-    NodeNames NodeNameToMetaVictims NodeOverlay NodePage NodePorts NodeProvisioningFailed
-    NodeProvisioningInProgress nodeProvisioningTimeout NodeReport
+    member members Memory memory message metadata method metrics Mi might migrated
+    migrated-plugins millis minCandidateNodesAbsolute minCandidateNodesPercentage minDomains
+    misnumbered missing mode module moment monotonic more MoreOnNode most MostAllocated moved ms
+    msgspec much must MyValue name named names namespace namespaces Native need needed needs
+    negative neither Never never NeverGated new new-node next nil No no no-attempt
+    no-provisioner NoArgs nobody Node node NodeAffinity NodeCheck NodeDeclaredFeatures NodeFill
+    NodeInfo NodeList NodeName NodeNames NodeNameToMetaVictims NodeOverlay NodePage NodePorts
+    NodeProvisioningFailed NodeProvisioningInProgress nodeProvisioningTimeout NodeReport
     NodeResourcesBalancedAllocation NodeResourcesFit NodeRow Nodes nodes NodeScore
     nodeSelectorTerms NodeTable NodeTableView NodeToAdd NodeToStatus NodeUnschedulable
     NodeVolumeLimits NoExecute Nominated nominated nominatedNodeName NominatingInfo nomination
@@ -140,31 +140,32 @@ KNOWN_WORDS: Final = _words(
     spent spread SpreadAnyway stable stamps stands start started starts starve starving state
     StatefulSet statefulsets StateNotFoundError states Status status statuses stays Step step
     still stopped stops stopwatch storage storage-class StorageCapacityScoring StorageClass
-    storageClass storageclasses strict StrictFirst string Struct sub-queue sub-queues subdomain
-    subrequest subrequests Subscriptions Succeeded Success success Successfully such sum Summary
-    SummaryPage sums supported supports supposed suppressed surrogatepass suspended switched
-    synchronous System SZ table TableWithoutVictims taint tainted taints TaintToleration
-    TaintTolerationComparisonOperators takes telling template term Terminating terminating
-    TermKind terms text than that The the their them then there these they this those
-    thousandths Ti Tick Time time timed TimedWork timeout timers times TLS to TolerateTaint
-    tolerations Too too took topology topology-spread-fallback topology-spread-fallback-applied
-    topologyKey TopologyPlacementGenerator topologySpreadConstraints TopologySpreadFallback
-    total totals towards tracked translates treated TrialDecision TrialDecisions tried True true
-    try trying tuple turn twice two type UID uid unavailable unbound UncordonNode under undo
-    unexpected Ungate Unknown unknown Unreserve unreserve unresolvable Unschedulable
-    unschedulable UnschedulablePod UnschedulableReason UnschedulableTimeout Unsupported
-    unsupported until untolerated unusual up Update update updated UpdateNodeAllocatable
-    UpdateNodeAnnotation UpdateNodeCondition UpdateNodeDeclaredFeature UpdateNodeLabel
-    UpdateNodeTaint UpdatePodAnnotation UpdatePodGeneratedResourceClaim UpdatePodLabel
-    UpdatePodScaleDown UpdatePodSchedulingGatesEliminated UpdatePodSchedulingStatus
-    UpdatePodToleration URL urlPrefix urls usage use used uses utilization valid validation
-    value values vanished verbs version victim victims vol volume VolumeAttachment
-    volumeattachments VolumeBinding VolumeBindingMode VolumeLimitScaling VolumeRestrictions
-    volumes VolumeZone vsphere-volume wait waited WaitForFirstConsumer waiting waiting-at-permit
-    WaitingPod WaitingPods waits wake want wants Warning was watch watched way weight well were
-    what what-ifs WhatIf WhatIfQuestion WhatIfResult when whenUnsatisfiable where whether which
-    while whole whose Why why will with within without words work would write wrong wrongly yes
-    yet yield you your zero zone zones
+    storageClass storageclasses stored strict StrictFirst string Struct sub-queue sub-queues
+    subdomain subrequest subrequests Subscriptions Succeeded Success success Successfully such
+    sum Summary SummaryPage sums supported supports supposed suppressed surrogatepass suspended
+    switched synchronous System SZ table TableWithoutVictims taint tainted taints
+    TaintToleration TaintTolerationComparisonOperators takes telling template term Terminating
+    terminating TermKind terms text than that The the their them then there these they this
+    those thousandths Ti Tick Time time timed TimedWork timeout timers times TLS to
+    TolerateTaint tolerations Too too took topology topology-spread-fallback
+    topology-spread-fallback-applied topologyKey TopologyPlacementGenerator
+    topologySpreadConstraints TopologySpreadFallback total totals towards tracked translates
+    treated TrialDecision TrialDecisions tried True true try trying tuple turn twice two type
+    UID uid unavailable unbound UncordonNode under undo unexpected Ungate Unknown unknown
+    Unreserve unreserve unresolvable Unschedulable unschedulable UnschedulablePod
+    UnschedulableReason UnschedulableTimeout Unsupported unsupported until untolerated unusual
+    up Update update updated UpdateNodeAllocatable UpdateNodeAnnotation UpdateNodeCondition
+    UpdateNodeDeclaredFeature UpdateNodeLabel UpdateNodeTaint UpdatePodAnnotation
+    UpdatePodGeneratedResourceClaim UpdatePodLabel UpdatePodScaleDown
+    UpdatePodSchedulingGatesEliminated UpdatePodSchedulingStatus UpdatePodToleration URL
+    urlPrefix urls usage use used uses utilization valid validation value values vanished verbs
+    version victim victims vol volume VolumeAttachment volumeattachments VolumeBinding
+    VolumeBindingMode VolumeLimitScaling VolumeRestrictions volumes VolumeZone vsphere-volume
+    wait waited WaitForFirstConsumer waiting waiting-at-permit WaitingPod WaitingPods waits wake
+    want wants Warning was watch watched way weight well were what what-ifs WhatIf
+    WhatIfQuestion WhatIfResult when whenUnsatisfiable where whether which while whole whose Why
+    why will with within without words work would write wrong wrongly yes yet yield you your
+    zero zone zones
     """
 )
 
