@@ -460,11 +460,6 @@ CREATES: Final = "scheduler_resourceclaim_creates_total"
 CONFLICTS: Final = "kubestow_resourceclaim_conflicts_total"
 METRICS: Final = (
     Metric(CREATES, "counter", "Number of ResourceClaims that were created.", ("status",)),
-    Metric(
-        CONFLICTS,
-        "counter",
-        "Writes of ResourceClaims that were refused, because the claim had changed, and repeated.",
-    ),
 )
 _NOT_FOUND: Final = 404
 
