@@ -141,6 +141,8 @@ class Gangs:
         if terms is None or not terms.required_key or group.started or seconds <= 0:
             return False
         now = self._handle.clock.monotonic()
+        # It may have become complete without a new member, as when its object came after its pods.
+        is_new = is_new or key not in self._complete_since
         since = self._complete_since.setdefault(key, now)
         if since is None:
             return False

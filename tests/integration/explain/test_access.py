@@ -172,7 +172,7 @@ def test_only_loopback_is_this_machine(server: str, here: bool) -> None:
         (["queue", "--token", "a", "--token-file", __file__], "not both"),
         (["queue", "--token", "a\nb"], "characters that no token has"),
         (["queue", "--ca-file", "/nowhere"], "does not exist"),
-        (["explain"], "Missing argument"),
+        (["explain"], "give either a pod or --group"),
         (["explain", "a/b/c"], "write NAMESPACE/POD"),
         (["explain", "/web"], "write NAMESPACE/POD"),
         (["explain", "web", "--nodes", "-1"], "range 0<=x<=1000"),

@@ -138,6 +138,23 @@ def test_g26_members_that_come_one_after_the_other_belong_together(
     assert "one more pod does not fit" in patient.message(late), "it does not wait again"
 
 
+def test_g26_a_gang_whose_object_comes_after_its_pods_waits_no_longer(
+    cycles: list[bool],
+) -> None:
+    with GangCluster(0, args={"assembleFor": "500ms"}) as cluster:
+        racks(cluster, 2)
+        cluster.add_members(4)
+        cluster.tick(3)
+        assert cycles == []
+        cluster.add_group(4, annotations=required())
+        cluster.tick(0.4)
+        assert cycles == []
+        cluster.tick(0.2)
+        assert cycles[0]
+        assert racks_of(cluster) == ["r0"] * 4
+        cluster.validate()
+
+
 def test_g26_the_first_attempt_waits_for_two_seconds_at_most(
     patient: GangCluster, cycles: list[bool]
 ) -> None:
