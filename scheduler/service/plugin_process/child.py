@@ -121,13 +121,30 @@ class ChildProcess:
                 ignored += 1
             if ignored > MAX_IGNORED:
                 raise self.refused("it sent responses to no request", "response")
-            try:
-                chunk = await self._loop.sock_recv(self._socket, 1 << 18)
-            except OSError:
-                chunk = b""
+            chunk = await self._receive()
             if not chunk:
                 raise await self._ended()
             self._received += chunk
+
+    async def _receive(self) -> bytes:
+        """Return bytes that have arrived; none if no more will.
+
+        Nothing is read until the call goes on, so that a call which is cancelled loses nothing;
+        `loop.sock_recv` loses what it has read if its task is cancelled before that runs again.
+        """
+        while True:
+            try:
+                return self._socket.recv(1 << 18)
+            except BlockingIOError:
+                readable: asyncio.Future[None] = self._loop.create_future()
+            except OSError:
+                return b""
+            descriptor = self._socket.fileno()
+            self._loop.add_reader(descriptor, _set, readable)
+            try:
+                await readable
+            finally:
+                self._loop.remove_reader(descriptor)
 
     def kill(self, why: str, label: str = "") -> None:
         """End the process and all that it started, at once; the first reason given counts."""
@@ -206,6 +223,11 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self.exited.set_result(self._process.wait())
         self.output.close()
+
+
+def _set(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 def _started(theirs: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
