@@ -205,7 +205,11 @@ async def explanation_of(site: Site, name: str, summary: str) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             result = await site.query("explain", name, "-o", "json")
-            pod: dict[str, Any] = json.loads(result.out)["pod"] if not result.code else {}
+            try:
+                pod: dict[str, Any] = json.loads(result.out)["pod"]
+            except ValueError:
+                # An error; or the scheduler, which is in this process, logged something meanwhile.
+                continue
             if pod.get("summary", "").startswith(summary):
                 return pod
 
