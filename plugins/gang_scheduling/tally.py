@@ -69,7 +69,11 @@ class Tally:
 
     def forget(self, key: GroupKey) -> None:
         """Take note that a group is gone."""
-        self._changed.add(key)
+        if key in self._counted:
+            self._changed.add(key)
+        else:
+            # Groups that come and go between two reads, or while nobody reads, take no memory.
+            self._changed.discard(key)
         if key in self._waiting:
             self._end_wait(key, "deleted")
 
