@@ -99,7 +99,7 @@ thirdparty-short: envtest-build ## Run the quick ones of these tests: beside Kue
 	$(BIN)/python -m tests.thirdparty.build kueue kwok alertrules
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest -m thirdparty -s \
 	  -k "plain_pods or larger_than_the_quota or test_alert_rules" \
-	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py
+	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py $(PYTEST_ARGS)
 
 .PHONY: chart-build
 chart-build: $(STAMP) ## Build Helm into .helm/bin (once, minutes)
