@@ -171,6 +171,35 @@ def test_a_plan_in_vain_is_counted_and_evicts_nobody() -> None:
     assert not any(name.startswith("victims_total") for name in found)
 
 
+def test_groups_that_are_gone_before_metrics_are_read_leave_nothing_behind() -> None:
+    cluster = GangCluster()
+    tally = cluster.plugin("GangScheduling").gangs.tally
+    for number in range(3):
+        cluster.add_group(2, f"brief-{number}")
+        cluster.add_members(1, f"brief-{number}")
+        cluster.tick(1)
+        cluster.world.remove("Pod", f"brief-{number}-pod-0", "default")
+        cluster.world.remove(POD_GROUP, f"brief-{number}", "default")
+        cluster.tick(1)
+    assert not tally._changed
+    assert not tally._counted
+    assert sampled(cluster).keys() == {"succeeded_lookups_total"}
+
+
+def test_a_group_that_was_counted_is_taken_out_of_the_sums_once_it_is_gone() -> None:
+    cluster = GangCluster()
+    tally = cluster.plugin("GangScheduling").gangs.tally
+    cluster.add_group(2, "counted")
+    cluster.tick(1)
+    assert sampled(cluster) == {'groups{source="CRD",state="WaitingForMembers"}': 1}
+    cluster.world.remove(POD_GROUP, "counted", "default")
+    cluster.tick(1)
+    assert tally._changed, "its state is still in the sums"
+    assert sampled(cluster) == {}
+    assert not tally._changed
+    assert not tally._counted
+
+
 def test_without_groups_nothing_is_measured() -> None:
     cluster = GangCluster()
     cluster.add(pod("single", cpu=1))
