@@ -27,6 +27,7 @@ from plugins.gang_scheduling.messages import (
     OF_GROUP,
     why_held,
 )
+from plugins.gang_scheduling.priority_class import PRIORITY_CLASSES, GroupPriorities
 from plugins.gang_scheduling.reservations import Reservations
 from plugins.gang_scheduling.standing import Standing, standing
 from plugins.gang_scheduling.statuses import GroupStatuses
@@ -39,6 +40,7 @@ from scheduler.api.pod_groups import (
     NativePodGroup,
     PodGroup,
 )
+from scheduler.api.policy import PriorityClass
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import Handle
 from scheduler.groups import (
@@ -96,6 +98,11 @@ class Gangs:
         subscriptions.on_object("pods", self._pod_changed)
         for resource in (POD_GROUPS, *NATIVE_POD_GROUPS):
             subscriptions.on_object(resource, partial(self._object_changed, resource))
+        subscriptions.on_object(PRIORITY_CLASSES, self._class_changed)
+        subscriptions.on_synced(self._synced)
+        self.priorities = GroupPriorities(handle)
+        #: Whether all PriorityClasses are known: before that, one that is missing may come.
+        self._classes_known = False
         self._deadlines = Deadlines(handle.clock)
         subscriptions.on_time(self._deadlines)
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing, self._deadlines)
@@ -247,6 +254,32 @@ class Gangs:
         for fault in terms.ignored:
             if before is None or fault not in before.ignored:
                 self.record(group, "Warning", INVALID_ANNOTATION, IGNORED.format(fault=fault))
+        if before is None or before.priority_class != terms.priority_class:
+            self._report_class(group)
+
+    def _report_class(self, group: Group) -> None:
+        """Record in an Event that the PriorityClass of a group does not count."""
+        if self._classes_known and group.terms is not None:
+            fault = self.priorities.fault(group.terms)
+            if fault:
+                self.record(group, "Warning", INVALID_ANNOTATION, IGNORED.format(fault=fault))
+
+    def _synced(self) -> None:
+        """Report the PriorityClasses that were not among the first objects."""
+        self._classes_known = True
+        for group in self.groups:
+            self._report_class(group)
+
+    def _class_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
+        """Have the groups that name a PriorityClass tried with what it is now."""
+        changed = old if new is None else new
+        assert changed is not None
+        for group in self.groups:
+            if group.terms is None or group.terms.priority_class != changed.metadata.name:
+                continue
+            if new is None:
+                self._report_class(group)
+            self._try_again(group)
 
     def _report_conflict(self, pod: Pod, group: Group) -> None:
         """Record an Event on a pod whose field and label name different groups."""

@@ -26,6 +26,7 @@ from plugins.gang_scheduling.messages import (
     TOPOLOGY_SPLIT,
     WAITING,
 )
+from plugins.gang_scheduling.priority_class import PRIORITY_CLASSES
 from plugins.gang_scheduling.reservations import note_of
 from plugins.gang_scheduling.standing import Stage
 from plugins.gang_scheduling.tally import REJECTIONS, result_of
@@ -48,7 +49,7 @@ from scheduler.framework.grouping import (
     GroupReservation,
     GroupToSchedule,
 )
-from scheduler.groups import Group, GroupKey, MemberState, Source, group_of
+from scheduler.groups import PRIORITY_CLASS, Group, GroupKey, MemberState, Source, group_of
 from scheduler.pages import GroupAttempt, GroupView
 from scheduler.pages.wording import counted
 
@@ -71,10 +72,15 @@ class GangScheduling:
     aliases: ClassVar[tuple[str, ...]] = ("Coscheduling",)
     #: Which members are assumed is known to this instance only.
     restart_on_change: ClassVar[bool] = True
-    required_resources: ClassVar[tuple[str, ...]] = (POD_GROUPS, *NATIVE_POD_GROUPS)
-    optional_resources: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        NATIVE_POD_GROUPS, "pods with spec.schedulingGroup wait"
+    required_resources: ClassVar[tuple[str, ...]] = (
+        POD_GROUPS,
+        *NATIVE_POD_GROUPS,
+        PRIORITY_CLASSES,
     )
+    optional_resources: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(NATIVE_POD_GROUPS, "pods with spec.schedulingGroup wait"),
+        PRIORITY_CLASSES: f"the annotation {PRIORITY_CLASS} of PodGroups has no effect",
+    }
     resource_types: ClassVar[Mapping[str, type[Named]]] = {
         POD_GROUPS: PodGroup,
         **dict.fromkeys(NATIVE_POD_GROUPS, NativePodGroup),
@@ -164,8 +170,8 @@ class GangScheduling:
             need + group.have,
             need,
             members,
-            group.terms.priority,
-            not group.terms.never_preempts,
+            self.gangs.priorities.priority(group.terms),
+            not self.gangs.priorities.never_preempts(group.terms),
             topology,
             alone=not group.need,
             reserve_after=self._args.reserve_after.total_seconds(),

@@ -9,6 +9,7 @@ from typing import Final
 
 from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import why_held
+from plugins.gang_scheduling.priority_class import GroupPriorities
 from plugins.gang_scheduling.standing import SATISFIED
 from scheduler.framework.grouping import GroupDetails, GroupTopology
 from scheduler.groups import MAX_MEMBERS, Group, GroupTerms, MemberState
@@ -61,7 +62,7 @@ def group_details(gangs: Gangs, group: Group) -> GroupDetails:
         name=name_of(group),
         view=_view(gangs, group),
         need=group.need,
-        rules=None if group.terms is None else _rules(group.terms),
+        rules=None if group.terms is None else _rules(group.terms, gangs.priorities),
         attempt=gangs.attempts.get(key),
         members=tuple(_members(group)),
         pending=tuple(islice(group.members(MemberState.PENDING), MAX_MEMBERS)),
@@ -85,15 +86,16 @@ def topology_of(group: Group) -> GroupTopology | None:
     return GroupTopology(terms.required_key, terms.preferred_keys, placed)
 
 
-def _rules(terms: GroupTerms) -> GroupRules:
+def _rules(terms: GroupTerms, priorities: GroupPriorities) -> GroupRules:
+    fault = priorities.fault(terms)
     return GroupRules(
         resource=terms.resource,
-        priority=terms.priority,
-        preempts=not terms.never_preempts,
+        priority=priorities.priority(terms),
+        preempts=not priorities.never_preempts(terms),
         required_key=terms.required_key,
         preferred_keys=terms.preferred_keys,
         disruption="PodGroup" if terms.whole else "Pod",
-        ignored=terms.ignored,
+        ignored=(*terms.ignored, fault) if fault else terms.ignored,
     )
 
 

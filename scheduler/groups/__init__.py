@@ -11,6 +11,7 @@ from scheduler.groups.members import MEMBER_TRANSITIONS, MemberEvent, MemberStat
 from scheduler.groups.registry import PodGroups
 from scheduler.groups.terms import (
     MAX_MEMBERS,
+    PRIORITY_CLASS,
     GroupKey,
     GroupTerms,
     Source,
@@ -22,6 +23,7 @@ from scheduler.groups.terms import (
 __all__ = [
     "MAX_MEMBERS",
     "MEMBER_TRANSITIONS",
+    "PRIORITY_CLASS",
     "Counts",
     "Group",
     "GroupKey",

@@ -22,7 +22,7 @@ from scheduler.api.pod_groups import (
     NativePodGroupSpec,
     PodGroup,
 )
-from scheduler.text.names import is_qualified_name
+from scheduler.text.names import is_object_name, is_qualified_name
 
 MAX_MEMBERS: Final = 10_000
 """Pods that one decision may be about: it holds up all others meanwhile."""
@@ -33,6 +33,7 @@ MAX_LEVELS: Final = 8
 TOPOLOGY_REQUIRED: Final = "kubestow.io/topology-required"
 TOPOLOGY_PREFERRED: Final = "kubestow.io/topology-preferred"
 DISRUPTION: Final = "kubestow.io/disruption"
+PRIORITY_CLASS: Final = "kubestow.io/priority-class"
 
 TOO_MANY: Final = "{field} is {minimum}; at most {limit} pods can start together"
 NO_POLICY: Final = "spec.schedulingPolicy has neither basic nor gang"
@@ -43,6 +44,8 @@ TWO_KEYS: Final = (
 NO_LABEL_KEY: Final = 'annotation {name}: "{value}" is not the key of a node label'
 TOO_MANY_LEVELS: Final = "annotation {name} has more than {limit} keys"
 NO_DISRUPTION: Final = 'annotation {name}: "{value}" is neither PodGroup nor Pod'
+NO_CLASS_NAME: Final = 'annotation {name}: "{value}" is not the name of a PriorityClass'
+FIELD_COUNTS: Final = "annotation {name}: the object has spec.priority, which counts"
 SHOWN: Final = 100
 """Characters of an unreadable annotation in texts."""
 
@@ -82,6 +85,8 @@ class GroupTerms:
     resource: str = POD_GROUPS
     #: The priority of the group; None: that of its members.
     priority: int | None = None
+    #: The PriorityClass that has it, if the object names one in an annotation.
+    priority_class: str = ""
     #: Whether the group must not preempt, whatever its members may.
     never_preempts: bool = False
     #: Node label of which all members must be in one domain; empty: anywhere.
@@ -102,6 +107,8 @@ def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Gr
     read = _Annotations(group.metadata.annotations)
     required, preferred = read.required(), read.preferred()
     whole = read.whole()
+    field = None if isinstance(group, PodGroup) else group.spec.priority
+    priority_class = read.priority_class(field)
     uid = group.metadata.uid
     if isinstance(group, PodGroup):
         return GroupTerms(
@@ -109,6 +116,7 @@ def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Gr
             uid=uid,
             refused=_too_many("spec.minMember", group.spec.min_member),
             resource=resource,
+            priority_class=priority_class,
             required_key=required,
             preferred_keys=preferred,
             whole=True if whole is None else whole,
@@ -125,6 +133,7 @@ def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Gr
         refused=_refused(spec, keys),
         resource=resource,
         priority=spec.priority,
+        priority_class=priority_class,
         never_preempts=spec.preemption_policy == "Never",
         required_key=keys[0] if keys else "",
         preferred_keys=preferred,
@@ -188,6 +197,19 @@ class _Annotations:
             return value == "PodGroup" if value else None
         self.faults.append(NO_DISRUPTION.format(name=DISRUPTION, value=value[:SHOWN]))
         return None
+
+    def priority_class(self, field: int | None) -> str:
+        """Return the name of the class; `field` is the priority that the object has without it."""
+        value = self._annotations.get(PRIORITY_CLASS, "").strip()
+        if not value:
+            return ""
+        if field is not None:
+            self.faults.append(FIELD_COUNTS.format(name=PRIORITY_CLASS))
+            return ""
+        if not is_object_name(value):
+            self.faults.append(NO_CLASS_NAME.format(name=PRIORITY_CLASS, value=value[:SHOWN]))
+            return ""
+        return value
 
     def _is_key(self, name: str, value: str) -> bool:
         if is_qualified_name(value):

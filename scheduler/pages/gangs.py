@@ -54,7 +54,7 @@ class GroupRules:
     resource: str
     """`group/version/plural` of the object."""
     priority: int | None
-    """None: the lowest one of its members."""
+    """None: the lowest one of its members, above which it is never."""
     preempts: bool
     """False if the object rules out preemption; its members may do so as well."""
     required_key: str
@@ -64,7 +64,7 @@ class GroupRules:
     disruption: str
     """`PodGroup` if its members are evicted together, else `Pod`."""
     ignored: tuple[str, ...] = ()
-    """Annotations that could not be read."""
+    """Annotations that do not count, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,12 @@ import pytest
 
 from scheduler.api.pod_groups import NATIVE_POD_GROUPS
 from scheduler.groups import GroupKey, PodGroups, Source, group_of, terms_of
-from scheduler.groups.terms import DISRUPTION, TOPOLOGY_PREFERRED, TOPOLOGY_REQUIRED
+from scheduler.groups.terms import (
+    DISRUPTION,
+    PRIORITY_CLASS,
+    TOPOLOGY_PREFERRED,
+    TOPOLOGY_REQUIRED,
+)
 from tests.unit.groups.objects import member, native_group, pod_group
 
 ALPHA, BETA = NATIVE_POD_GROUPS
@@ -98,11 +103,12 @@ def test_annotations_say_what_the_custom_resource_cannot() -> None:
         TOPOLOGY_REQUIRED: "zone",
         TOPOLOGY_PREFERRED: "example.com/rack, row",
         DISRUPTION: "Pod",
+        PRIORITY_CLASS: " batch ",
     }
     terms = terms_of(pod_group(2, annotations=annotations))
     assert terms.required_key == "zone"
     assert terms.preferred_keys == ("example.com/rack", "row")
-    assert (terms.whole, terms.ignored) == (False, ())
+    assert (terms.whole, terms.priority_class, terms.ignored) == (False, "batch", ())
     assert terms_of(pod_group(2)).whole, "one member less makes the others wait"
 
 
@@ -114,6 +120,7 @@ def test_annotations_say_what_the_custom_resource_cannot() -> None:
         (TOPOLOGY_PREFERRED, ",".join("abcdefghi"), "has more than 8 keys"),
         (TOPOLOGY_PREFERRED, "x," * 100_000, "has more than 8 keys"),
         (DISRUPTION, "All", '"All" is neither PodGroup nor Pod'),
+        (PRIORITY_CLASS, "Batch", '"Batch" is not the name of a PriorityClass'),
         (TOPOLOGY_REQUIRED, "x" * 100_000, "is not the key of a node label"),
     ],
 )
@@ -122,6 +129,7 @@ def test_an_unreadable_annotation_is_left_out_whole_and_named(
 ) -> None:
     terms = terms_of(pod_group(2, annotations={name: value}))
     assert (terms.required_key, terms.preferred_keys, terms.whole) == ("", (), True)
+    assert terms.priority_class == ""
     (text,) = terms.ignored
     assert name in text
     assert fault in text

@@ -38,7 +38,13 @@ class GangCluster(Cluster):
         )
 
     def add_native_group(
-        self, minimum: int, name: str = "g", *, version: str = "v1alpha2", **spec: Any
+        self,
+        minimum: int,
+        name: str = "g",
+        *,
+        version: str = "v1alpha2",
+        metadata: Mapping[str, Any] | None = None,
+        **spec: Any,
     ) -> None:
         """Add or replace a PodGroup of the built-in API; a minimum of 0 makes a basic group."""
         policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
@@ -46,7 +52,7 @@ class GangCluster(Cluster):
             {
                 "apiVersion": f"scheduling.k8s.io/{version}",
                 "kind": "PodGroup",
-                "metadata": {"name": name, "namespace": "default"},
+                "metadata": {"name": name, "namespace": "default", **(metadata or {})},
                 "spec": {"schedulingPolicy": policy, **spec},
             }
         )
