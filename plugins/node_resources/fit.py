@@ -221,16 +221,27 @@ class NodeResourcesFit:
             capacity[which] = np.minimum(capacity[which], free // amounts)
         return capacity
 
-    def scarcest(self, pod: Pod, table: NodeTableView, rows: Rows) -> str:
-        """Return the resource of which the fewest pods like this find enough."""
-        slots = int(np.maximum(table.pod_limit[rows] - table.pod_count[rows], 0).sum())
-        fits = {"pod slots": slots}
+    def limits_by_rows(
+        self, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Sequence[tuple[str, int]]:
+        """Return the resources of which rows take the fewest pods like this, with their numbers.
+
+        Resources that devices serve are left out. Of equal numbers the resource comes first of
+        which the fewest pods find enough.
+        """
+        slots = np.maximum(table.pod_limit[rows] - table.pod_count[rows], 0)
+        rooms = {"pod slots": slots}
         for name, amount, _, is_served in self._needs(pod.signature.requests).demands:
-            if is_served:
-                continue
-            allocatable, used = amounts_in(table, name, rows)
-            fits[name] = int((np.maximum(allocatable - used, 0) // amount).sum())
-        return min(fits, key=lambda name: fits[name])
+            if not is_served:
+                allocatable, used = amounts_in(table, name, rows)
+                rooms[name] = np.maximum(allocatable - used, 0) // amount
+        least = np.minimum.reduce(list(rooms.values()))
+        found = [
+            (name, int(np.count_nonzero(room == least)), int(room.sum()))
+            for name, room in rooms.items()
+        ]
+        found.sort(key=lambda each: (-each[1], each[2]))
+        return [(name, count) for name, count, _ in found if count]
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
         """Return a status with every shortage of the mask, in order."""

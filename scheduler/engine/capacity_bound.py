@@ -23,8 +23,6 @@ class CapacityBound:
     """The number of further pods like one that was just placed, at most."""
 
     more: int
-    #: What limits them, in words.
-    scarce: str
     #: The names of the plugins that limit them.
     plugins: frozenset[str]
 
@@ -51,11 +49,7 @@ def bound_after(attempt: Attempt, within: Rows | None = None) -> CapacityBound |
         return None
     table = attempt.framework.handle.table
     capacities = [plugin.capacity_rows(pod, table, rows) for plugin in limiting]
-    totals = [int(each.sum()) for each in capacities]
-    tightest = limiting[totals.index(min(totals))]
-    scarcest = getattr(tightest, "scarcest", None)
     return CapacityBound(
         int(np.minimum.reduce(capacities).sum()),
-        "" if scarcest is None else scarcest(pod, table, rows),
         frozenset(plugin.name for plugin in limiting),
     )

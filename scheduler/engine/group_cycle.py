@@ -43,6 +43,7 @@ from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework import QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
+from scheduler.pages.wording import counted
 
 MAX_PASSES: Final = 3
 """Orders in which the members of a mixed group are tried."""
@@ -55,7 +56,8 @@ NO_PROOF: Final = (
     "; found no place in {orders} orders, which is no proof for pods of several templates"
 )
 KEPT_BY_POLICY: Final = (
-    "; it might fit if pods of lower priority went, but a member has preemptionPolicy=Never"
+    "; it might fit if some of {victims} of lower priority went, but a member has "
+    "preemptionPolicy=Never"
 )
 
 MAX_BUDGETS: Final = 10
@@ -170,10 +172,8 @@ class GroupCycle:
         for run, (_, by_row) in zip(self._runs, placements.rooms, strict=True):
             if by_row is None:
                 continue
-            scarce, plugins = run.capacities(self._engine).limits(
-                run.infos[0].pod, run.state, best.rows
-            )
-            run.bound = CapacityBound(int(by_row[best.rows].sum()) - 1, scarce, plugins)
+            plugins = run.capacities(self._engine).limiting(run.infos[0].pod, run.state)
+            run.bound = CapacityBound(int(by_row[best.rows].sum()) - 1, plugins)
             self._rejectors |= plugins
 
     def _place(self) -> str:
@@ -260,7 +260,7 @@ class GroupCycle:
         for run in self._runs:
             if run.template is not None:
                 total = run.capacities(self._engine).total(run.template, exact=True)
-                run.bound = CapacityBound(total - 1, run.template.scarce, frozenset())
+                run.bound = CapacityBound(total - 1, frozenset())
         return True
 
     async def _shown_not_to_fit(self) -> bool:
@@ -439,9 +439,10 @@ class GroupCycle:
             if run.failed is not None and run.failed.failure is not None:
                 return f"{text}{others}: {run.failed.failure.message}"
             if run.bound is not None and run.possible < len(run.infos):
-                short = f": short of {run.bound.scarce}" if run.bound.scarce else ""
-                text = self._fits(fit, " at most")
-                return f"{text}{others}{short}"
+                within = None if self._placement is None else self._placement.rows
+                shortage = run.shortage(self._engine, within)
+                text = f"{self._fits(fit, ' at most')}{others}"
+                return f"{text}: {shortage}" if shortage else text
         return text
 
     def _prospects(self) -> str:
@@ -461,7 +462,8 @@ class GroupCycle:
             return EVEN_EMPTY.format(most=most)
         if len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None:
             text = NO_PROOF.format(orders=self._pass_orders)
-        return text + (KEPT_BY_POLICY if search.is_kept_by_policy() else "")
+        victims = search.kept_by_policy()
+        return text + KEPT_BY_POLICY.format(victims=counted(victims, "pod")) if victims else text
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
         """Undo all assumptions, and give each attempt its failure.
@@ -475,7 +477,7 @@ class GroupCycle:
         attempts: list[Attempt] = []
         for run, placed, failed, bound in runs:
             first = placed[0] if placed else failed
-            run.learn(self._engine, first, "" if bound is None else bound.scarce)
+            run.learn(self._engine, first)
             for attempt in placed:
                 if attempt is self._error:
                     continue

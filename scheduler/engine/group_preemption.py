@@ -152,20 +152,23 @@ class GroupPreemption:
             return int(possible(required, rooms, required.labelled).max(initial=0))
         return sum(min(count, int(by_row.sum())) for count, by_row in rooms)
 
-    def is_kept_by_policy(self) -> bool:
-        """Whether preemption might help, and the preemptionPolicy of a member rules it out."""
+    def kept_by_policy(self) -> int:
+        """Return how many pods only the preemptionPolicy of a member saves from being victims.
+
+        0 where it does not, or where the group would not fit without them either.
+        """
         plugin = self._plugin
         if plugin is None or not self._group.may_preempt:
-            return False
+            return 0
         if not any(info.pod.spec.preemption_policy == _NEVER for info in self._infos):
-            return False
+            return 0
+        victims = self._without_victims(plugin).potential_victims
         required = None if self._placements is None else self._placements.required
         if required is not None:
-            return bool(self._domains(plugin, required)) and self._has_victims(plugin)
-        return not self._hopeless(plugin)
-
-    def _has_victims(self, plugin: GroupPreemptionPlugin) -> bool:
-        return bool(self._without_victims(plugin).potential_victims.any())
+            return max(
+                (int(victims[each].sum()) for each in self._domains(plugin, required)), default=0
+            )
+        return 0 if self._hopeless(plugin) else int(victims.sum())
 
     # -- may it ----------------------------------------------------------------------------------
 

@@ -6,15 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from scheduler.api.packed_labels import MAX_PLAIN_LABELS
 from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound
 from scheduler.engine.engine import Engine
 from scheduler.engine.template_capacity import Template, TemplateCapacities
-from scheduler.framework import CycleState, Int64Column, QueuedPodInfo
+from scheduler.framework import CycleState, Int64Column, QueuedPodInfo, Rows
 from scheduler.queue import identity
 
 MAX_ROOMS: Final = 64
@@ -50,16 +48,13 @@ class Run:
         """Return the templates of the profile."""
         return engine.algorithms[self.infos[0].pod.spec.scheduler_name].capacities
 
-    def learn(self, engine: Engine, attempt: Attempt | None, scarce: str) -> None:
+    def learn(self, engine: Engine, attempt: Attempt | None) -> None:
         """Have a template follow the nodes from now on, if an attempt passed PreFilter."""
         state = self.state
         if attempt is not None and not attempt.ended_before_filter:
             state = attempt.state
-        if state is None:
-            return
-        template = self.capacities(engine).add(self.infos[0].pod, state)
-        if template is not None and scarce:
-            template.scarce = scarce
+        if state is not None:
+            self.capacities(engine).add(self.infos[0].pod, state)
 
     async def room(self, engine: Engine) -> Int64Column | None:
         """Return int64[capacity]: how many members each row takes at most; None: not known."""
@@ -71,12 +66,16 @@ class Run:
 
     def learn_room(self, engine: Engine, room: Int64Column) -> None:
         """Have a template follow the nodes from now on, of which `room` was just returned."""
-        pod, capacities = self.infos[0].pod, self.capacities(engine)
-        if self.state is None:
-            return
-        template = capacities.add(pod, self.state, room)
-        if template is not None:
-            template.scarce, _ = capacities.limits(pod, self.state, np.flatnonzero(room))
+        if self.state is not None:
+            self.capacities(engine).add(self.infos[0].pod, self.state, room)
+
+    def shortage(self, engine: Engine, within: Rows | None) -> str:
+        """Return why no more members fit on some rows (None: all), for people; empty: unknown."""
+        state = self.placed[0].state if self.placed else self.state
+        capacities = self.capacities(engine)
+        rows = engine.cache.table.rows if within is None else within
+        found = capacities.shortage(self.infos[0].pod, state, rows)
+        return "" if found is None else found.text
 
     def has_results(self, engine: Engine) -> bool:
         """Whether results of such a pod are kept, with which an attempt at it costs little."""

@@ -16,10 +16,10 @@ would give, and equal to that where `_loose` is False.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,16 @@ from scheduler.engine.domain_sums import DomainSums
 from scheduler.engine.domains import OneDomain
 from scheduler.engine.plugin_slots import FilterSlot, named_versions
 from scheduler.framework import CycleState, Int64Column, Rows
+from scheduler.pages.wording import counted
 
 MAX_TEMPLATES: Final = 512
 """Templates of waiting groups; of any more, a group counts as one that may fit."""
 
 MAX_LABELS: Final = 4
 """Labels whose domains are summed up; beyond that, those of one are dropped for another."""
+
+MAX_SHORT: Final = 3
+"""Resources, and filters, that a text names."""
 
 _NO_LIMIT: Final = int(np.iinfo(np.int32).max)
 _NOTHING: Final[Mapping[Template, int]] = MappingProxyType({})
@@ -57,10 +61,29 @@ class Template:
     #: The sum over all nodes, and whether some of it is an estimate.
     total: int = 0
     loose: bool = True
-    #: What limits them, in words, when it was last looked at.
-    scarce: str = ""
     #: Number of waiting groups with such pods.
     groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Reasons why some nodes take no more pods of a template."""
+
+    #: What limits them, in words, and on how many nodes; the most nodes first.
+    short: Sequence[tuple[str, int]]
+    #: Filters, and how many nodes each excludes, whatever pods are there.
+    excluded: Sequence[tuple[str, int]]
+
+    @property
+    def text(self) -> str:
+        """Sentence for people; empty if nothing is known."""
+        limits = [f"{name} on {counted(each, 'node')}" for name, each in self.short[:MAX_SHORT]]
+        parts = [f"short of {', '.join(limits)}"] if limits else []
+        if self.excluded:
+            first, *others = sorted(self.excluded, key=lambda each: -each[1])[:MAX_SHORT]
+            more = "".join(f", {count} by {name}" for name, count in others)
+            parts.append(f"{counted(first[1], 'node')} excluded by {first[0]}{more}")
+        return "; ".join(parts)
 
 
 class TemplateCapacities:
@@ -220,24 +243,45 @@ class TemplateCapacities:
             found = self._by_label[key] = DomainSums(self._table, key)
         return found
 
-    def limits(self, pod: Pod, state: CycleState | None, rows: Rows) -> tuple[str, frozenset[str]]:
-        """Return what limits pods like one on some rows most, in words, and the filters that do.
-
-        `state` as in `by_row`.
-        """
+    def limiting(self, pod: Pod, state: CycleState | None) -> frozenset[str]:
+        """Return the names of the filters that limit pods like one; `state` as in `by_row`."""
         template = self.of(pod)
         skipped: Collection[str] = () if state is None else state.skip_filter
         if template is not None:
             skipped = template.skipped
-        limiting = [slot for slot in self._limiting if slot.name not in skipped]
-        names = frozenset(slot.name for slot in limiting)
-        totals: list[tuple[int, str]] = []
-        for slot in limiting:
-            plugin = slot.plugin
-            scarcest = getattr(plugin, "scarcest", None)
-            total = int(plugin.capacity_rows(pod, self._table, rows).sum())
-            totals.append((total, "" if scarcest is None else scarcest(pod, self._table, rows)))
-        return (min(totals)[1] if totals else ""), names
+        return frozenset(slot.name for slot in self._limiting if slot.name not in skipped)
+
+    def shortage(self, pod: Pod, state: CycleState | None, rows: Rows) -> Shortage | None:
+        """Return why no more pods like one fit on some rows; None: not known.
+
+        `state` as in `by_row`. Looks at each row once for each filter, so it is for people.
+        """
+        template = self.of(pod)
+        if template is None:
+            if state is None:
+                return None
+            template = Template(None, pod, state, frozenset(state.skip_filter), -1)
+        excluded: dict[str, int] = {}
+        try:
+            rows = self.passing(template, rows, excluded)
+            plugin = self._tightest(template, rows)
+            limits_by_rows = getattr(plugin, "limits_by_rows", None)
+            short = () if limits_by_rows is None else limits_by_rows(pod, self._table, rows)
+        except Exception:  # noqa: BLE001 - plugin boundary: the text is left out
+            return None
+        return Shortage(short, tuple(excluded.items()))
+
+    def _tightest(self, template: Template, rows: Rows) -> Any:
+        """Return the plugin that leaves room for the fewest pods of a template on some rows."""
+        limiting = [slot.plugin for slot in self._limiting if slot.name not in template.skipped]
+        if len(limiting) == 1 or not len(rows):
+            return limiting[0] if limiting and len(rows) else None
+        pod, table = template.pod, self._table
+        return min(
+            limiting,
+            key=lambda plugin: int(plugin.capacity_rows(pod, table, rows).sum()),
+            default=None,
+        )
 
     def refresh(self) -> bool:
         """Include the changes of nodes since the last call; return whether there were any."""
@@ -296,12 +340,20 @@ class TemplateCapacities:
             each.change_one(index, rows, before, after)
         self._loose[index, rows] = False
 
-    def passing(self, template: Template, rows: Rows) -> Rows:
-        """Return those of the rows that no filter rejects for their own sake."""
+    def passing(
+        self, template: Template, rows: Rows, excluded: MutableMapping[str, int] | None = None
+    ) -> Rows:
+        """Return those of the rows that no filter rejects for their own sake.
+
+        Adds to `excluded` how many rows each filter rejects of those that come to it.
+        """
         skipped, pod, table = template.skipped, template.pod, self._table
         for slot in self._filters:
             if len(rows) and slot.name not in skipped:
+                before = len(rows)
                 rows = rows[slot.plugin.filter_rows(template.state, pod, table, rows) == 0]
+                if excluded is not None and len(rows) < before:
+                    excluded[slot.name] = before - len(rows)
         return rows
 
     def passing_rows(self, pod: Pod, state: CycleState) -> Rows:

@@ -216,8 +216,13 @@ class CapacityFilterPlugin(ColumnarFilterPlugin, Protocol):
         """
         ...
 
-    def scarcest(self, pod: Pod, table: NodeTableView, rows: Rows) -> str:
-        """Return what limits them most, in words; empty for nothing in particular. Optional."""
+    def limits_by_rows(
+        self, pod: Pod, table: NodeTableView, rows: Rows
+    ) -> Sequence[tuple[str, int]]:
+        """Return what limits them, in words, and on how many rows; the most rows first. Optional.
+
+        Called once for a group that does not fit.
+        """
         ...
 
 

@@ -71,7 +71,8 @@ def test_the_text_on_a_terminal() -> None:
     cluster.tick(3)
     lines = printed(cluster)
     text = (
-        "needs 6 pods, 4 fit at most, 2 do not: short of cpu; even an empty cluster takes 4 at most"
+        "needs 6 pods, 4 fit at most, 2 do not: short of cpu on 2 nodes; even an empty cluster "
+        "takes 4 at most"
     )
     assert lines[:2] == [
         "pod group default/g Unschedulable, CRD, minimum 6",

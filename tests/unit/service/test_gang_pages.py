@@ -61,8 +61,8 @@ def test_the_table_says_why_each_group_waits(cluster: GangCluster) -> None:
         "GROUP SOURCE STATE MIN HAVE NOW WAIT WHY",
         (
             "default/large Native Unschedulable 6 0 0 6 "
-            "needs 6 pods, 2 fit at most, 4 do not: short of cpu; even an empty cluster takes 4 at "
-            "most"
+            "needs 6 pods, 2 fit at most, 4 do not: short of cpu on 2 nodes; even an empty cluster "
+            "takes 4 at most"
         ),
         "default/short CRD WaitingForMembers 3 0 0 1 1 of 3 pods exist",
         "other/lost CRD Invalid 0 0 0 1 there is no such PodGroup of scheduling.x-k8s.io",

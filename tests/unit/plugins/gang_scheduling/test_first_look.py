@@ -30,7 +30,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_no_member_is_tried_where_too_few_fit(cluster: GangCluster, attempts: list[str]) -> None:
     cluster.add_group(20)
     first, *_ = cluster.add_members(20, cpu=0.5)
-    expected = "needs 20 pods, 16 fit at most, 4 do not: short of cpu"
+    expected = "needs 20 pods, 16 fit at most, 4 do not: short of cpu on 2 nodes"
     assert expected in cluster.message(first)
     assert attempts == []
 

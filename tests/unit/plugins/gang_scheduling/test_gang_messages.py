@@ -39,11 +39,28 @@ def test_numbers_the_scarce_resource_and_what_an_empty_cluster_takes() -> None:
     cluster.add_members(6)
     cluster.tick(2)
     text = (
-        "needs 6 pods, 4 fit at most, 2 do not: short of cpu; even an empty cluster takes 4 at most"
+        "needs 6 pods, 4 fit at most, 2 do not: short of cpu on 2 nodes; even an empty cluster "
+        "takes 4 at most"
     )
     assert view(cluster).text == text
     assert cluster.message("default/g-pod-0").startswith(f"pod group default/g: {text}")
     assert notes(cluster, "FailedScheduling") == [text, f"pod group default/g: {text}"]
+
+
+def test_the_nodes_are_counted_by_what_limits_them_and_by_the_filters_that_exclude_them() -> None:
+    cluster = GangCluster()
+    cluster.add_node(node("small", cpu=8, memory="1Gi"))
+    for number in range(3):
+        cluster.add_node(node(f"tainted-{number}", cpu=64, taints=("k:NoSchedule",)))
+    cluster.add_node(node("cordoned", cpu=64, unschedulable=True))
+    cluster.add_group(9)
+    cluster.add_members(9, memory="600Mi")
+    cluster.tick(2)
+    text = (
+        "needs 9 pods, 5 fit at most, 4 do not: short of cpu on 2 nodes, memory on 1 node; "
+        "3 nodes excluded by TaintToleration, 1 by NodeUnschedulable"
+    )
+    assert view(cluster).text.startswith(text)
 
 
 def test_an_empty_cluster_is_named_only_where_it_is_too_small() -> None:
@@ -52,7 +69,7 @@ def test_an_empty_cluster_is_named_only_where_it_is_too_small() -> None:
     cluster.add_group(4)
     cluster.add_members(4)
     cluster.tick(2)
-    assert view(cluster).text == "needs 4 pods, 3 fit at most, 1 do not: short of cpu"
+    assert view(cluster).text == "needs 4 pods, 3 fit at most, 1 do not: short of cpu on 2 nodes"
 
 
 def test_an_empty_cluster_counts_the_nodes_that_filters_leave() -> None:
@@ -81,7 +98,7 @@ def test_members_with_nodes_are_counted_apart() -> None:
     cluster.tick(2)
     assert view(cluster).text == (
         "1 of 4 pods have a node; needs 4 pods, 2 fit at most (1 placed before, 1 now), 2 do not: "
-        "short of cpu"
+        "short of cpu on 2 nodes"
     )
 
 
@@ -97,8 +114,8 @@ def test_the_best_domain_is_named_everywhere(native: bool) -> None:
         cluster.add_members(5)
     cluster.tick(2)
     text = (
-        f"needs 5 pods, 4 fit at most in the best domain {RACK}=r1, 1 do not: short of cpu; even "
-        "an empty cluster takes 4 at most"
+        f"needs 5 pods, 4 fit at most in the best domain {RACK}=r1, 1 do not: short of cpu on 2 "
+        "nodes; even an empty cluster takes 4 at most"
     )
     assert view(cluster).text == text
     assert notes(cluster, "FailedScheduling")[0] == text
@@ -125,7 +142,8 @@ def test_a_policy_that_keeps_the_group_from_preempting_is_named() -> None:
     cluster.add_members(3, priority=10, spec=NEVER)
     cluster.tick(2)
     assert view(cluster).text.endswith(
-        "; it might fit if pods of lower priority went, but a member has preemptionPolicy=Never"
+        "; it might fit if some of 2 pods of lower priority went, but a member has "
+        "preemptionPolicy=Never"
     )
 
 

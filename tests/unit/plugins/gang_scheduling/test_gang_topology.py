@@ -210,7 +210,7 @@ def test_g27_no_rack_fits_and_the_best_one_is_named(cluster: GangCluster) -> Non
     add_gang(cluster, 5)
     text = (
         "pod group default/g: needs 5 pods, 4 fit at most in the best domain example.com/rack=r2, "
-        "1 do not: short of cpu; even an empty cluster takes 4 at most"
+        "1 do not: short of cpu on 2 nodes; even an empty cluster takes 4 at most"
     )
     assert cluster.message("default/g-pod-0") == text
     assert not cluster.bound("g-pod")

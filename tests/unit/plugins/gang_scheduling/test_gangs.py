@@ -196,7 +196,7 @@ def test_g11_too_little_room_binds_nobody(cluster: GangCluster, cycles: list[boo
     assert not cluster.bound()
     assert cluster.world.scheduler.state.cache.statistics().assumed_pods == 0
     messages = {cluster.message(key) for key in keys}
-    text = "pod group default/g: needs 5 pods, 4 fit at most, 1 do not: short of cpu"
+    text = "pod group default/g: needs 5 pods, 4 fit at most, 1 do not: short of cpu on 2 nodes"
     assert f"{text}; even an empty cluster takes 4 at most" in messages
     assert cycles == [False]
 

@@ -88,7 +88,8 @@ def test_the_conditions_of_a_native_gang_follow_it(cluster: GangCluster) -> None
     }
     cluster.add_native_members(2)
     text = (
-        "needs 6 pods, 4 fit at most, 2 do not: short of cpu; even an empty cluster takes 4 at most"
+        "needs 6 pods, 4 fit at most, 2 do not: short of cpu on 2 nodes; even an empty cluster "
+        "takes 4 at most"
     )
     assert conditions(cluster) == {
         "kubestow.io/Satisfied": ("False", "Unschedulable", text),
