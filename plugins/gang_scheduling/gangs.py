@@ -50,7 +50,6 @@ from scheduler.groups import (
     MemberState,
     PodGroups,
     Source,
-    group_of,
     key_of,
 )
 from scheduler.pages import GroupAttempt
@@ -76,6 +75,7 @@ class Gangs:
 
     def __init__(self, handle: Handle, plugin: str) -> None:
         self.groups = PodGroups()
+        self._group_of_uid = self.groups.of
         #: The scheduler names of the profiles with the plugin.
         self.profiles: set[str] = set()
         self._handle = handle
@@ -183,12 +183,16 @@ class Gangs:
     # -- changes ---------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        groups = self.groups
         pod = old if new is None else new
         assert pod is not None
-        before = groups.of(pod.metadata.uid)
-        if before is None and (new is None or group_of(new) is None):
+        before = self._group_of_uid(pod.metadata.uid)
+        # Spelled out, because it runs for every change of every pod: most are in no group.
+        if before is None and (
+            new is None
+            or (new.spec.scheduling_group is None and POD_GROUP_LABEL not in new.metadata.labels)
+        ):
             return
+        groups = self.groups
         if new is None or (new.terminating and not new.spec.node_name):
             if before is not None:
                 groups.forget(pod.uid)

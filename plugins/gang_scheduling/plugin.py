@@ -33,7 +33,13 @@ from plugins.gang_scheduling.tally import REJECTIONS, result_of
 from plugins.gang_scheduling.views import group_details, group_views, name_of, topology_of
 from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
-from scheduler.api.pod_groups import NATIVE_POD_GROUPS, POD_GROUPS, NativePodGroup, PodGroup
+from scheduler.api.pod_groups import (
+    NATIVE_POD_GROUPS,
+    POD_GROUP_LABEL,
+    POD_GROUPS,
+    NativePodGroup,
+    PodGroup,
+)
 from scheduler.framework import (
     ClusterEventWithHint,
     Code,
@@ -103,6 +109,7 @@ class GangScheduling:
         self._args = args = args or GangSchedulingArgs()
         require_valid(argument_problems(args))
         self.gangs: Gangs = handle.shared(self.name, lambda: Gangs(handle, self.name))
+        self._group_of_uid = self.gangs.groups.of
         self.gangs.profiles.add(handle.profile_name)
         self.gangs.statuses.enabled |= args.write_status
         seconds = args.assemble_for.total_seconds()
@@ -112,7 +119,12 @@ class GangScheduling:
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Hold a member whose group is not ready."""
-        if self.gangs.groups.of(pod.metadata.uid) is None and group_of(pod) is None:
+        # Spelled out, because it runs for every pod: most are in no group.
+        if (
+            pod.spec.scheduling_group is None
+            and POD_GROUP_LABEL not in pod.metadata.labels
+            and self._group_of_uid(pod.metadata.uid) is None
+        ):
             return None
         text = self.gangs.why_held(pod)
         if not text:
@@ -126,9 +138,9 @@ class GangScheduling:
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Count the member as placed."""
-        groups = self.gangs.groups
-        if groups.of(pod.metadata.uid) is not None:
-            self._touch(groups.reserved(pod.metadata.uid))
+        uid = pod.metadata.uid
+        if self._group_of_uid(uid) is not None:
+            self._touch(self.gangs.groups.reserved(uid))
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -153,7 +165,7 @@ class GangScheduling:
 
     def group_to_schedule(self, pod: Pod) -> GroupToSchedule | None:
         """Return the pending members of a group that needs several at once."""
-        group = self.gangs.groups.of(pod.metadata.uid)
+        group = self._group_of_uid(pod.metadata.uid)
         if group is None or group.terms is None:
             return None
         need, topology = group.need, topology_of(group)

@@ -48,6 +48,7 @@ from scheduler.framework import (
     RandomSource,
     Rows,
 )
+from scheduler.framework.grouping import GroupingPlugin
 from scheduler.framework.grouping import GroupToSchedule as Group
 from scheduler.text.exceptions import error_repr
 
@@ -127,8 +128,12 @@ class Engine:
             self.algorithms[name] = algorithm
         #: Whether `suspends` can be true of any pod.
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
-        #: Whether a plugin of any profile groups pods.
-        self.groups_pods = any(each.grouping is not None for each in self.frameworks.values())
+        #: The plugins that put pods into groups, by profile; none for a profile without one.
+        self.grouping: dict[str, GroupingPlugin] = {
+            name: each.grouping
+            for name, each in self.frameworks.items()
+            if each.grouping is not None
+        }
 
     def _algorithm(self, framework: Framework) -> SchedulingAlgorithm:
         percentage = framework.percentage_of_nodes_to_score

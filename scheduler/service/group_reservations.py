@@ -275,5 +275,4 @@ class GroupReservations:
             report(info.pod, reservation)
 
     def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
-        framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
-        return None if framework is None else framework.grouping
+        return self._engine.grouping.get(info.pod.spec.scheduler_name)

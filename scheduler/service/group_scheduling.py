@@ -75,8 +75,7 @@ class GroupScheduling:
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
-        framework = self._engine.frameworks.get(info.pod.spec.scheduler_name)
-        grouping: GroupingPlugin | None = None if framework is None else framework.grouping
+        grouping = self._engine.grouping.get(info.pod.spec.scheduler_name)
         return None if grouping is None else grouping.group_to_schedule(info.pod)
 
     def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
@@ -235,8 +234,7 @@ class GroupScheduling:
         return self._grouping_of(info.pod)
 
     def _grouping_of(self, pod: Pod) -> GroupingPlugin | None:
-        framework = self._engine.frameworks.get(pod.spec.scheduler_name)
-        return None if framework is None else framework.grouping
+        return self._engine.grouping.get(pod.spec.scheduler_name)
 
 
 def is_large(group: GroupToSchedule) -> bool:

@@ -226,7 +226,7 @@ class SchedulingLoop:
         return self._schedule(info, self._group_of(info))
 
     def _group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
-        return self._groups.group_of(info) if self._engine.groups_pods else None
+        return self._groups.group_of(info) if self._engine.grouping else None
 
     def _schedule(self, info: QueuedPodInfo, group: GroupToSchedule | None) -> Sequence[Attempt]:
         if group is not None:
