@@ -183,16 +183,18 @@ class Gangs:
     # -- changes ---------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        pod = old if new is None else new
-        assert pod is not None
-        before = self._group_of_uid(pod.metadata.uid)
-        # Spelled out, because it runs for every change of every pod: most are in no group.
-        if before is None and (
-            new is None
-            or (new.spec.scheduling_group is None and POD_GROUP_LABEL not in new.metadata.labels)
+        # First, because it runs for every change of every pod: most are in no group.
+        if (
+            new is not None
+            and new.spec.scheduling_group is None
+            and POD_GROUP_LABEL not in new.metadata.labels
+            and self._group_of_uid(new.metadata.uid) is None
         ):
             return
         groups = self.groups
+        pod = old if new is None else new
+        assert pod is not None
+        before = groups.of(pod.uid)
         if new is None or (new.terminating and not new.spec.node_name):
             if before is not None:
                 groups.forget(pod.uid)

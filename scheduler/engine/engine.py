@@ -32,11 +32,7 @@ from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.recheck import filter_assumed, filter_changed_node
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.runtime import Framework
-from scheduler.engine.schedule_one import (
-    NoNodesError,
-    SchedulingAlgorithm,
-    Unschedulable,
-)
+from scheduler.engine.schedule_one import NoNodesError, SchedulingAlgorithm, Unschedulable
 from scheduler.engine.waiting import WaitingPod, WaitingPods, permit_again
 from scheduler.extenders.extender import Extenders
 from scheduler.framework import (
@@ -48,7 +44,6 @@ from scheduler.framework import (
     RandomSource,
     Rows,
 )
-from scheduler.framework.grouping import GroupingPlugin
 from scheduler.framework.grouping import GroupToSchedule as Group
 from scheduler.text.exceptions import error_repr
 
@@ -129,11 +124,7 @@ class Engine:
         #: Whether `suspends` can be true of any pod.
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
         #: The plugins that put pods into groups, by profile; none for a profile without one.
-        self.grouping: dict[str, GroupingPlugin] = {
-            name: each.grouping
-            for name, each in self.frameworks.items()
-            if each.grouping is not None
-        }
+        self.grouping = {n: f.grouping for n, f in self.frameworks.items() if f.grouping}
 
     def _algorithm(self, framework: Framework) -> SchedulingAlgorithm:
         percentage = framework.percentage_of_nodes_to_score

@@ -75,7 +75,7 @@ class GroupScheduling:
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
-        grouping = self._engine.grouping.get(info.pod.spec.scheduler_name)
+        grouping: GroupingPlugin | None = self._engine.grouping.get(info.pod.spec.scheduler_name)
         return None if grouping is None else grouping.group_to_schedule(info.pod)
 
     def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
