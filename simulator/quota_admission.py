@@ -18,13 +18,11 @@ from simulator.deferral import is_uncharged
 from simulator.errors import ApiError, forbidden
 from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig
+from simulator.quota_evaluators import Evaluator, evaluator_of, in_scopes
 from simulator.quota_usage import (
     Amounts,
-    Evaluator,
     added,
     amounts,
-    evaluator_of,
-    in_scopes,
     is_compute_key,
     only,
     taken_off,
@@ -59,7 +57,7 @@ class QuotaAdmission:
         quotas = request.store.items(QUOTAS, request.namespace)
         if not quotas:
             return
-        evaluator = evaluator_of(request.resource)
+        evaluator = evaluator_of(request.resource, request.store)
         if not evaluator.handles(request.operation, request.subresource):
             return
         charges = self._check(request, evaluator, quotas)

@@ -1,4 +1,4 @@
-"""Usage of an object by quota key: the evaluators of pods, claims, services and counts.
+"""Usage of pods, volume claims and services by quota key.
 
 Written from the documented behaviour of v1.36, apart from the scheduler's own arithmetic, so that
 each checks the other. Amounts are exact (`Quantity`). Nothing here reads a store or decides.
@@ -6,13 +6,12 @@ each checks the other. Amounts are exact (`Quantity`). Nothing here reads a stor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from scheduler.api.quantity import Quantity, parse
 from simulator.objects import JsonObject, dig, parse_time
 from simulator.pods import qos_class
-from simulator.resources import Resource
 
 Amounts: TypeAlias = dict[str, Quantity]
 """Quantities by resource name or by quota key."""
@@ -20,6 +19,9 @@ Amounts: TypeAlias = dict[str, Quantity]
 ONE: Final = parse("1")
 ZERO: Final = parse("0")
 COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
+REQUESTS: Final = "requests."
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a class: the extended resource that every class has."""
 _POD_KEYS: Final = frozenset(
     [
         "pods",
@@ -34,7 +36,6 @@ _MUST_SPECIFY: Final = frozenset(
 _POD_LEVEL: Final = ("cpu", "memory")
 _STORAGE_CLASS: Final = ".storageclass.storage.k8s.io/"
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-_LEGACY: Final = ("configmaps", "secrets", "replicationcontrollers", "resourcequotas")
 _TERM_KINDS: Final = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
@@ -80,7 +81,8 @@ def only(found: Amounts, keys: Iterable[str]) -> Amounts:
     return {key: found[key] for key in keys if key in found}
 
 
-def _larger(left: Amounts, right: Amounts) -> Amounts:
+def larger(left: Amounts, right: Amounts) -> Amounts:
+    """Return the larger amount of each key."""
     most = dict(left)
     for name, amount in right.items():
         if name not in most or amount > most[name]:
@@ -96,6 +98,16 @@ def is_native_resource(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
+def is_extended(name: str) -> bool:
+    """Whether a resource is an extended one: of a foreign domain, or the devices of a class."""
+    return name.startswith(DEVICE_CLASS) or not is_native_resource(name)
+
+
+def is_extended_key(key: str) -> bool:
+    """Whether a quota key is about requests of an extended resource."""
+    return key.startswith(REQUESTS) and is_extended(key.removeprefix(REQUESTS))
+
+
 def is_compute_key(key: str) -> bool:
     """Whether a built-in quota key is about requests of containers, not about counts."""
     return is_pod_key(key) and key not in ("pods", "count/pods")
@@ -106,7 +118,7 @@ def is_pod_key(key: str) -> bool:
     return (
         key in _POD_KEYS
         or key.startswith(("hugepages-", "requests.hugepages-"))
-        or (key.startswith("requests.") and not is_native_resource(key))
+        or is_extended_key(key)
     )
 
 
@@ -126,8 +138,8 @@ def _container_amounts(pod: JsonObject, part: str, container: JsonObject, init: 
             continue
         actual = amounts(dig(status, "resources", part))
         if part == "requests":
-            actual = _larger(actual, amounts(status.get("allocatedResources")))
-        return actual if _infeasible(pod) else _larger(requested, actual)
+            actual = larger(actual, amounts(status.get("allocatedResources")))
+        return actual if _infeasible(pod) else larger(requested, actual)
     return requested
 
 
@@ -148,10 +160,10 @@ def pod_amounts(pod: JsonObject, part: str) -> Amounts:
         )
         if stays:
             total, before = added(total, requested), added(before, requested)
-            start = _larger(start, before)
+            start = larger(start, before)
         else:
-            start = _larger(start, added(before, requested))
-    total = _larger(total, start)
+            start = larger(start, added(before, requested))
+    total = larger(total, start)
     for name, amount in amounts(dig(spec, "resources", part)).items():
         if name in _POD_LEVEL or name.startswith("hugepages-"):
             total[name] = amount
@@ -166,7 +178,7 @@ def _by_key(requests: Amounts, limits: Amounts) -> Amounts:
     for name, amount in requests.items():
         if name in COMPUTE or name.startswith("hugepages-"):
             used[name] = used[f"requests.{name}"] = amount
-        elif not is_native_resource(name):
+        elif is_extended(name):
             used[f"requests.{name}"] = amount
     for name, amount in limits.items():
         if name in COMPUTE:
@@ -264,10 +276,11 @@ def pod_in_scope(pod: JsonObject, scope: Scope) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------- claims, services, others
+# ------------------------------------------------------------------------------- claims, services
 
 
-def _claim_usage(claim: JsonObject, _now: float) -> Amounts:
+def claim_usage(claim: JsonObject, _now: float) -> Amounts:
+    """Return the usage of a PersistentVolumeClaim."""
     annotated = (dig(claim, "metadata", "annotations") or {}).get(_CLASS_ANNOTATION)
     of_class = str(annotated or dig(claim, "spec", "storageClassName") or "")
     used: Amounts = {"count/persistentvolumeclaims": ONE, "persistentvolumeclaims": ONE}
@@ -281,12 +294,14 @@ def _claim_usage(claim: JsonObject, _now: float) -> Amounts:
     return used
 
 
-def _is_claim_key(key: str) -> bool:
+def is_claim_key(key: str) -> bool:
+    """Whether a quota key is about PersistentVolumeClaims."""
     plain = ("count/persistentvolumeclaims", "persistentvolumeclaims", "requests.storage")
     return key in plain or key.endswith(tuple(_STORAGE_CLASS + name for name in plain[1:]))
 
 
-def _service_usage(service: JsonObject, _now: float) -> Amounts:
+def service_usage(service: JsonObject, _now: float) -> Amounts:
+    """Return the usage of a Service."""
     spec = service.get("spec") or {}
     ports = parse(str(len(spec.get("ports") or ())))
     used: Amounts = {"count/services": ONE, "services": ONE}
@@ -300,113 +315,6 @@ def _service_usage(service: JsonObject, _now: float) -> Amounts:
     return used
 
 
-def _is_service_key(key: str) -> bool:
+def is_service_key(key: str) -> bool:
+    """Whether a quota key is about Services."""
     return key in ("count/services", "services", "services.nodeports", "services.loadbalancers")
-
-
-_DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
-_COUNT_CLAIMS: Final = "count/resourceclaims.resource.k8s.io"
-MAX_RESULTS: Final = 32
-"""Devices of a request for all of them: as many as a claim can have."""
-
-
-def _device_claim_usage(claim: JsonObject, _now: float) -> Amounts:
-    """Count devices by class; of alternatives the largest number of each class."""
-    used: Amounts = {_COUNT_CLAIMS: ONE}
-    for request in dig(claim, "spec", "devices", "requests") or ():
-        alternatives = request.get("firstAvailable") or [request.get("exactly") or {}]
-        largest: Amounts = {}
-        for each in alternatives:
-            exact = each.get("allocationMode", "ExactCount") == "ExactCount"
-            count = each.get("count", 1) if exact else MAX_RESULTS
-            key = f"{each.get('deviceClassName', '')}{_DEVICES}"
-            largest = _larger(largest, {key: parse(count)})
-        used = added(used, largest)
-    return used
-
-
-def _is_device_claim_key(key: str) -> bool:
-    return key == _COUNT_CLAIMS or key.endswith(_DEVICES)
-
-
-class Evaluator(NamedTuple):
-    """Usage computation for the objects of one resource."""
-
-    handles: Callable[[str, str], bool]
-    """Whether a write is looked at, by operation and subresource."""
-    matches: Callable[[str], bool]
-    """Whether a quota key is this evaluator's."""
-    usage: Callable[[JsonObject, float], Amounts]
-    constraint: Callable[[JsonObject, Iterable[str]], str]
-    """The error about amounts that an object lacks, given the limited keys."""
-    in_scope: Callable[[JsonObject, Scope], bool]
-
-
-def _creates(operation: str, subresource: str) -> bool:
-    return operation == "CREATE" and not subresource
-
-
-def _writes(operation: str, subresource: str) -> bool:
-    return operation in ("CREATE", "UPDATE") and not subresource
-
-
-def _creates_or_resizes(operation: str, subresource: str) -> bool:
-    return _creates(operation, subresource) or (operation, subresource) == ("UPDATE", "resize")
-
-
-def _nothing_missing(_obj: JsonObject, _keys: Iterable[str]) -> str:
-    return ""
-
-
-def _in_no_scope(_obj: JsonObject, _scope: Scope) -> bool:
-    return False
-
-
-_SPECIAL: Final[Mapping[str, Evaluator]] = {
-    "pods": Evaluator(_creates_or_resizes, is_pod_key, pod_usage, must_specify, pod_in_scope),
-    "persistentvolumeclaims": Evaluator(
-        _writes, _is_claim_key, _claim_usage, _nothing_missing, _in_no_scope
-    ),
-    "resourceclaims.resource.k8s.io": Evaluator(
-        _creates, _is_device_claim_key, _device_claim_usage, _nothing_missing, _in_no_scope
-    ),
-    "services": Evaluator(_writes, _is_service_key, _service_usage, _nothing_missing, _in_no_scope),
-}
-
-
-def evaluator_of(resource: Resource) -> Evaluator:
-    """Return the evaluator of a kind; objects of kinds without their own are only counted."""
-    special = _SPECIAL.get(resource.table)
-    if special is not None:
-        return special
-    keys = [f"count/{resource.qualified}"]
-    if resource.table in _LEGACY:
-        keys.append(resource.table)
-    charged = dict.fromkeys(keys, ONE)
-    return Evaluator(
-        _creates,
-        charged.__contains__,
-        lambda _obj, _now: dict(charged),
-        _nothing_missing,
-        _in_no_scope,
-    )
-
-
-def scopes_of(quota: JsonObject) -> list[Scope]:
-    """Return every scope of a quota; an object must be in all of them to be counted."""
-    spec = quota.get("spec") or {}
-    found = [Scope(str(name), "Exists", ()) for name in spec.get("scopes") or ()]
-    found += [
-        Scope(
-            str(one.get("scopeName", "")),
-            str(one.get("operator", "")),
-            tuple(str(value) for value in one.get("values") or ()),
-        )
-        for one in dig(spec, "scopeSelector", "matchExpressions") or ()
-    ]
-    return found
-
-
-def in_scopes(evaluator: Evaluator, quota: JsonObject, obj: JsonObject) -> bool:
-    """Whether a quota is about an object at all, keys aside."""
-    return all(evaluator.in_scope(obj, scope) for scope in scopes_of(quota))

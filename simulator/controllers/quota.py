@@ -19,15 +19,13 @@ from simulator.deferral import is_uncharged
 from simulator.gates import QUOTA_GATE, FeatureGates
 from simulator.objects import JsonObject, dig
 from simulator.quota_admission import QUOTAS
+from simulator.quota_evaluators import Evaluator, evaluator_of, in_scopes
 from simulator.quota_usage import (
     ZERO,
     Amounts,
-    Evaluator,
     added,
     amounts,
     counts_for_quota,
-    evaluator_of,
-    in_scopes,
     is_compute_key,
     is_terminating,
     texts,
@@ -52,7 +50,7 @@ class QuotaController:
         self._gates = gates
         self._quotas = api.resources.of_kind("v1", "ResourceQuota")
         self._evaluators: dict[str, Evaluator] = {
-            row.table: evaluator_of(row)
+            row.table: evaluator_of(row, api.store)
             for row in api.resources
             if row.namespaced and not row.storage
         }
@@ -171,7 +169,7 @@ class QuotaController:
         used = evaluator.usage(version.obj, now)
         if deferring and is_uncharged(version.obj):
             used = {key: amount for key, amount in used.items() if not is_compute_key(key)}
-        if not version.obj["metadata"].get("deletionTimestamp"):
+        if evaluator.alone and not version.obj["metadata"].get("deletionTimestamp"):
             # What is being deleted stops counting at a moment that no change marks.
             self._used[key] = (version.rv, deferring, used)
         return used

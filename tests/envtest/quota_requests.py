@@ -6,6 +6,7 @@ of the servers do not matter, only codes and messages are compared.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 Json = dict[str, Any]
@@ -26,6 +27,8 @@ class Case(NamedTuple):
     name: str
     quotas: dict[str, Json]
     requests: list[Request]
+    classes: Mapping[str, Json] = {}
+    """Device classes, by name; they exist before the quotas."""
 
 
 def resources(requests: Json | None = None, limits: Json | None = None) -> Json:
@@ -72,8 +75,20 @@ def _device_claim(name: str, *requests: Json) -> Request:
     return Request("POST", "resourceclaims", body, "/apis/resource.k8s.io/v1")
 
 
-def _devices(name: str, class_name: str, count: int = 1) -> Json:
-    return {"name": name, "exactly": {"deviceClassName": class_name, "count": count}}
+def _devices(name: str, class_name: str, count: int = 1, **more: Any) -> Json:
+    return {"name": name, "exactly": {"deviceClassName": class_name, "count": count, **more}}
+
+
+def _alternatives(name: str, *counts: tuple[str, int]) -> Json:
+    listed = [
+        {"name": f"s{position}", "deviceClassName": class_name, "count": count}
+        for position, (class_name, count) in enumerate(counts)
+    ]
+    return {"name": name, "firstAvailable": listed}
+
+
+def _all_of(name: str, class_name: str) -> Json:
+    return {"name": name, "exactly": {"deviceClassName": class_name, "allocationMode": "All"}}
 
 
 def _resize(name: str, cpu: str) -> Request:
@@ -87,6 +102,7 @@ def _init(name: str, cpu: str, **more: Any) -> Json:
 
 CPU: Final = {"hard": {"requests.cpu": "2"}}
 GPU: Final = "nvidia.com/gpu"
+CLASS: Final = "deviceclass.resource.kubernetes.io/"
 SELF_AFFINITY: Final = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -235,25 +251,45 @@ CASES: Final = [
             _device_claim("a", _devices("r", "gpu", 7)),
             _device_claim("b", _devices("r", "gpu", 2), _devices("q", "gpu", 2)),
             _device_claim("c", _devices("r", "gpu", 3)),
-            _device_claim(
-                "d",
-                {
-                    "name": "r",
-                    "firstAvailable": [
-                        {"name": "s", "deviceClassName": "gpu", "count": 1},
-                        {"name": "t", "deviceClassName": "gpu", "count": 2},
-                        {"name": "u", "deviceClassName": "nic", "count": 8},
-                    ],
-                },
-            ),
+            _device_claim("d", _alternatives("r", ("gpu", 1), ("gpu", 2), ("nic", 8))),
             _device_claim("e", _devices("r", "gpu")),
-            _device_claim(
-                "f", {"name": "r", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}}
-            ),
+            _device_claim("f", _all_of("r", "nic")),
             _device_claim("g", _devices("r", "nic", 24)),
             _device_claim("h", _devices("r", "other", 5)),
             _device_claim("i", _devices("r", "other", 5)),
         ],
+    ),
+    Case(
+        "device-classes",
+        {
+            "q": {
+                "hard": {
+                    "requests.example.com/gpu": "6",
+                    f"requests.{CLASS}plain": "40",
+                    f"requests.{CLASS}missing": "1",
+                }
+            },
+            "r": {"hard": {f"requests.{CLASS}named": "8"}},
+        },
+        [
+            _device_claim("a", _devices("r", "named", 7)),
+            _device_claim("b", _devices("r", "named", 2), _devices("q", "named", 2)),
+            _device_claim("c", _devices("r", "named", 3)),
+            _device_claim("d", _alternatives("r", ("named", 1), ("named", 2), ("plain", 8))),
+            _device_claim("e", _devices("r", "named", 1)),
+            pod("f", limits={"example.com/gpu": "1"}),
+            pod("g", limits={f"{CLASS}named": "2"}),
+            pod("h", limits={f"{CLASS}named": "1"}),
+            _device_claim("i", _all_of("r", "plain")),
+            _device_claim("j", _devices("r", "plain", 1)),
+            pod("k", limits={f"{CLASS}plain": "1"}),
+            pod("l", limits={f"{CLASS}other": "5"}),
+            _device_claim("m", _devices("r", "missing", 2)),
+            _device_claim("n", _devices("r", "missing", 1)),
+            _device_claim("o", _devices("r", "plain", 1, adminAccess=True)),
+            _device_claim("p", _devices("r", "other", 3)),
+        ],
+        {"named": {"extendedResourceName": "example.com/gpu"}, "plain": {}},
     ),
     Case(
         "scopes",

@@ -1,7 +1,7 @@
 """The real quota controller and the plugin for deferred quota count the devices of claims alike.
 
-Under the extended resources of their classes, which pods may ask for as well. The embedded
-controller counts claims, and their devices by class.
+Under the extended resources of their classes, which pods may ask for as well. So does the embedded
+controller, which also counts claims, and their devices by class.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from plugins.resource_quota.usage import pod_usage
 from scheduler.api.devices import DeviceClass, ResourceClaim
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import parse
-from simulator.quota_usage import evaluator_of
+from simulator.quota_evaluators import evaluator_of
 from simulator.resources import RESOURCES
+from simulator.store import Store
 from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from tests.envtest.quota_requests import pod
 from tests.envtest.workload import until
@@ -31,6 +32,12 @@ GROUP: Final = "/apis/resource.k8s.io/v1"
 NAMESPACE: Final = "claims"
 CLAIMS: Final = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims"
 CORE: Final = f"/api/v1/namespaces/{NAMESPACE}"
+TABLES: Final = {
+    "resourceclaims.resource.k8s.io": CLAIMS,
+    "deviceclasses.resource.k8s.io": f"{GROUP}/deviceclasses",
+    "pods": f"{CORE}/pods",
+}
+"""What counts, and what that depends on, by its table of the embedded server."""
 NAMED: Final = "example.com/gpu"
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 COUNT: Final = "count/resourceclaims.resource.k8s.io"
@@ -127,13 +134,20 @@ def counted_by_plugin(plane: ControlPlane) -> dict[str, int]:
 
 
 def counted_by_simulator(plane: ControlPlane) -> dict[str, int]:
-    """Return what the embedded quota controller counts of the claims."""
-    resource = next(each for each in RESOURCES if each.table == "resourceclaims.resource.k8s.io")
+    """Return what the embedded quota controller counts of claims and pods."""
+    store = Store()
+    for table, path in TABLES.items():
+        for each in listed(plane, path):
+            metadata = each["metadata"]
+            store.create(table, metadata.get("namespace", ""), metadata["name"], each)
     totals: dict[str, int] = {}
-    for each in listed(plane, CLAIMS):
-        for key, amount in evaluator_of(resource).usage(each, 0.0).items():
-            totals[key] = totals.get(key, 0) + amount.nano
-    return {key: nano for key, nano in totals.items() if key in LIMITS}
+    for resource in RESOURCES:
+        if resource.table not in TABLES or not resource.namespaced:
+            continue
+        for version in store.items(resource.table):
+            for key, amount in evaluator_of(resource, store).usage(version.obj, 0.0).items():
+                totals[key] = totals.get(key, 0) + amount.nano
+    return {key: nano for key, nano in totals.items() if key in LIMITS and nano}
 
 
 def listed(plane: ControlPlane, path: str) -> list[Json]:
@@ -144,7 +158,9 @@ def listed(plane: ControlPlane, path: str) -> list[Json]:
 
 def until_alike(plane: ControlPlane) -> dict[str, int]:
     """Wait until the real controller has counted what the others count; return that."""
-    expected = {**counted_by_plugin(plane), **counted_by_simulator(plane)}
+    expected = counted_by_simulator(plane)
+    deferred = {key: nano for key, nano in expected.items() if key in EXTENDED}
+    assert counted_by_plugin(plane) == deferred
     until(lambda: used(plane) == expected, f"{expected}, have {used(plane)}", patience=30.0)
     return expected
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
@@ -28,6 +28,21 @@ pytestmark = pytest.mark.envtest("kube-controller-manager")
 Response = tuple[int, str]
 """Code and message; the message is empty for a success."""
 
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+
+
+class Results(NamedTuple):
+    """The responses of a server to the requests of a case, and their effect."""
+
+    responses: list[Response]
+    used: dict[str, dict[str, str]]
+    """The usage of each quota in the end."""
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    return {"metadata": {"name": name, "labels": labels}}
+
 
 def _counted(quota: dict[str, Any]) -> bool:
     hard, status = quota["spec"]["hard"], quota.get("status") or {}
@@ -38,12 +53,14 @@ def _manifest(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def _embedded(case: Case) -> list[Response]:
+async def _embedded(case: Case) -> Results:
     responses: list[Response] = []
     base = f"/api/v1/namespaces/{case.name}"
     async with EmbeddedCluster(seed=1) as cluster, aiohttp.ClientSession(cluster.url) as session:
         client = Client(session)
-        await client.post("/api/v1/namespaces", {"metadata": {"name": case.name}})
+        await client.post("/api/v1/namespaces", _namespace(case.name))
+        for name, spec in case.classes.items():
+            await client.post(CLASSES, _manifest(name, spec))
         for name, spec in case.quotas.items():
             code, _ = await client.post(f"{base}/resourcequotas", _manifest(name, spec))
             assert code == 201
@@ -60,7 +77,11 @@ async def _embedded(case: Case) -> list[Response]:
             else:
                 code, body = await client.post(path, request.body)
             responses.append((code, body["message"] if code >= 400 else ""))
-    return responses
+        used = {
+            name: cluster.get("v1", "ResourceQuota", name, case.name)["status"]["used"]
+            for name in case.quotas
+        }
+    return Results(responses, used)
 
 
 def _patch_type(request: Request) -> str:
@@ -74,7 +95,9 @@ class _Real:
         self._base = f"/api/v1/namespaces/{case.name}"
 
     def responses(self, expected: list[Response]) -> list[Response]:
-        self._admin.ensure("/api/v1/namespaces", {"metadata": {"name": self._case.name}})
+        self._admin.ensure("/api/v1/namespaces", _namespace(self._case.name))
+        for name, spec in self._case.classes.items():
+            self._admin.ensure(CLASSES, _manifest(name, spec))
         for name, spec in self._case.quotas.items():
             self._admin.ensure(f"{self._base}/resourcequotas", _manifest(name, spec))
             until(partial(self._counted, name), f"quota {name} counted")
@@ -85,7 +108,14 @@ class _Real:
         return found
 
     def _counted(self, name: str) -> bool:
-        return _counted(self._admin.request("GET", f"{self._base}/resourcequotas/{name}"))
+        return _counted(self._quota(name))
+
+    def used(self) -> dict[str, dict[str, str]]:
+        """Return the usage of each quota."""
+        return {name: self._quota(name)["status"]["used"] for name in self._case.quotas}
+
+    def _quota(self, name: str) -> Any:
+        return self._admin.request("GET", f"{self._base}/resourcequotas/{name}")
 
     def _would_respond(self, request: Request, code: int) -> bool:
         return self._send(request, dry=True)[0] == code
@@ -112,9 +142,13 @@ def counted_plane(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_both_servers_respond_alike(case: Case, counted_plane: ControlPlane) -> None:
     embedded = await _embedded(case)
-    real = await asyncio.to_thread(_Real(counted_plane, case).responses, embedded)
+    real = _Real(counted_plane, case)
+    responses = await asyncio.to_thread(real.responses, embedded.responses)
     names = [str(request.body.get("metadata") or request.path) for request in case.requests]
-    assert list(zip(names, embedded, strict=True)) == list(zip(names, real, strict=True))
+    assert list(zip(names, embedded.responses, strict=True)) == list(
+        zip(names, responses, strict=True)
+    )
+    await asyncio.to_thread(until, lambda: real.used() == embedded.used, f"used: {embedded.used}")
 
 
 PRINTED = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from simulator.objects import JsonObject, format_time
-from simulator.quota_usage import counts_for_quota, evaluator_of, pod_usage, texts
+from simulator.quota_evaluators import evaluator_of
+from simulator.quota_usage import counts_for_quota, pod_usage, texts
 from simulator.resources import ResourceTable
+from simulator.store import Store
 from tests.unit.simulator.objects import START
 
 
@@ -116,12 +118,16 @@ def test_devices_of_claims_count_by_class_and_alternatives_by_the_largest() -> N
         {"name": "some", "firstAvailable": [of("gpu", count=3), of("gpu"), of("tpu", count=1)]},
     ]
     claim = {"metadata": {}, "spec": {"devices": {"requests": requests}}}
-    evaluator = evaluator_of(ResourceTable().of_kind("resource.k8s.io/v1", "ResourceClaim"))
+    resource = ResourceTable().of_kind("resource.k8s.io/v1", "ResourceClaim")
+    evaluator = evaluator_of(resource, Store())
     used = texts(evaluator.usage(claim, START))
     assert used == {
         "count/resourceclaims.resource.k8s.io": "1",
         "gpu.deviceclass.resource.k8s.io/devices": "5",
         "nic.deviceclass.resource.k8s.io/devices": "32",
         "tpu.deviceclass.resource.k8s.io/devices": "1",
+        "requests.deviceclass.resource.kubernetes.io/gpu": "5",
+        "requests.deviceclass.resource.kubernetes.io/nic": "32",
+        "requests.deviceclass.resource.kubernetes.io/tpu": "1",
     }
     assert all(evaluator.matches(key) for key in used)
