@@ -144,7 +144,7 @@ e2e: e2e-build ## Run upstream's specs of scheduling with kubestow as default-sc
 	$(BIN)/python -m tests.e2e --scheduler $(E2E_SCHEDULER) $(E2E)
 
 .PHONY: e2e-short
-e2e-short: e2e-build ## Run the quick ones of these specs (4 minutes)
+e2e-short: e2e-build ## Run the quick ones of these specs (5 minutes)
 	$(BIN)/python -m tests.e2e --scheduler $(E2E_SCHEDULER) --short $(E2E)
 
 # How long `make soak` churns and `make fuzz` fuzzes; `make soak SECONDS=900` for a quarter of an hour.
