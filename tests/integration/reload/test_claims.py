@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from simulator.faults import FaultRule
 from simulator.objects import JsonObject
 from tests.integration.reload.running import PROFILE, Running, running, until
 from tests.integration.reload.test_under_way import SLOW, held, write
@@ -102,3 +104,64 @@ async def test_a_device_is_free_when_a_pod_is_rejected_after_a_reload(tmp_path: 
         await until(lambda: not devices.allocated.any_in_flight)
         devices.validate()
         world.validate()
+
+
+SILENT = FaultRule(action="silence", verb="patch", resource="resourceclaims/status", times=1)
+WRITES = {
+    "finalizer": [msgspec.structs.replace(SILENT, resource="resourceclaims")],
+    "status": [SILENT],
+    "status stored without a response": [
+        msgspec.structs.replace(SILENT, action="drop-answer"),
+        FaultRule(action="silence", verb="get", resource="resourceclaims", times=1),
+    ],
+    "binding": [msgspec.structs.replace(SILENT, verb="create", resource="pods/binding")],
+}
+"""Faults at writes of PreBind, the last of which is held until the faults are cleared."""
+
+
+async def in_the_middle(world: Running, rules: list[FaultRule]) -> None:
+    """Let a pod that gets the only device be held at a write, reload, and let another want it."""
+    one_device(world, "first", "second")
+    for rule in rules:
+        world.cluster.faults.add(rule)
+    world.pod("held", resourceClaims=uses("first"))
+    await until(lambda: world.cluster.faults.describe()[-1]["acted"])
+    assert await world.reload(OTHER_ARGUMENTS) == "success"
+    world.pod("late", resourceClaims=uses("second"))
+    await until(lambda: is_rejected(world, "late"))
+    assert not world.node_of("held")
+
+
+async def nothing_is_left(world: Running) -> None:
+    devices = world.plugin("DynamicResources")._devices
+    await until(lambda: not devices.allocated.any_in_flight)
+    assert not devices.unsettled
+    devices.validate()
+    world.validate()
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_write_that_a_reload_interrupts_is_finished(tmp_path: Path, write: str) -> None:
+    async with running(tmp_path) as world:
+        await in_the_middle(world, WRITES[write])
+        world.cluster.faults.clear()
+        await until(lambda: world.node_of("held"))
+        assert [each["name"] for each in status(world, "first")["reservedFor"]] == ["held"]
+        assert not status(world, "second")
+        await nothing_is_left(world)
+        assert not world.node_of("late")
+
+
+@pytest.mark.parametrize("write", ["finalizer", "status"])
+async def test_a_claim_deleted_while_it_is_written_frees_its_device(
+    tmp_path: Path, write: str
+) -> None:
+    async with running(tmp_path) as world:
+        await in_the_middle(world, WRITES[write])
+        table = "resourceclaims.resource.k8s.io"
+        world.cluster.store.delete(table, "default", "first")
+        world.cluster.faults.clear()
+        await until(lambda: world.node_of("late"))
+        assert [each["name"] for each in status(world, "second")["reservedFor"]] == ["late"]
+        await nothing_is_left(world)
+        assert not world.node_of("held")
