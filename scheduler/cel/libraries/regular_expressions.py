@@ -12,7 +12,7 @@ from typing import Any, Final
 import re2
 
 from scheduler.cel.declarations import Library, matching
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.errors import COST_LIMIT_EXCEEDED, EvaluationCancelledError, EvaluationError
 from scheduler.cel.types import INT, STRING, list_of
 
 MAX_MEMORY: Final = 256 << 10
@@ -20,6 +20,9 @@ MAX_MEMORY: Final = 256 << 10
 
 A match cannot be interrupted and takes time in proportion to the states and the text. With RE2's
 default of 8 MiB, a pattern of 300 characters takes 1.5 s on a text of 4,000."""
+
+MAX_MATCHES: Final = 10_000
+"""Matches that one call may return, some 70 ms. A text can have as many as it has characters."""
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
@@ -49,11 +52,13 @@ def find(text: str, pattern: str) -> str:
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    """Return the first `limit` matches, all if it is negative."""
+    """Return the first `limit` matches, all if it is negative; raises if they are too many."""
     found: list[str] = []
     for each in compiled(pattern).finditer(text):
         if 0 <= limit <= len(found):
             break
+        if len(found) == MAX_MATCHES:
+            raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)
         found.append(each[0])
     return found
 

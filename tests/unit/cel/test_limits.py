@@ -20,6 +20,8 @@ from scheduler.cel.evaluation import COST_LIMIT
 DEVICE = device_value("gpu.example.com", msgspec.convert({"attributes": {"n": {"int": 1}}}, Device))
 DOUBLED = "".join(f"cel.bind(x{i}, [x{i - 1}, x{i - 1}], " for i in range(1, 40))
 """Forty lists, each of which holds the one before twice."""
+GROWN = "".join(f"cel.bind(x{i}, x{i - 1} + x{i - 1}, " for i in range(1, 6))
+"""Five texts, each twice as long as the one before."""
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,8 @@ def test_does_not_compile(expression: str, message: str) -> None:
         "cel.bind(x0, [1, 1], " + DOUBLED + "'%s'.format([x39]) == ''" + ")" * 40,
         "cel.bind(x0, [1, 1], " + DOUBLED + "x38 in x39" + ")" * 40,
         "lists.range(800).distinct().size() == 0",
+        # One call, which cannot be interrupted, with a match at every character.
+        "cel.bind(x0, '" + "a" * 1000 + "', " + GROWN + "x5.findAll('').size() > 0" + ")" * 6,
         "sets.equivalent(lists.range(1200), lists.range(1200))",
     ],
 )
@@ -117,6 +121,13 @@ def test_the_check_interrupts_an_evaluation() -> None:
     with pytest.raises(EvaluationCancelledError, match="interrupted"):
         selector.matches(DEVICE, check)
     assert len(calls) == 3
+
+
+def test_few_matches_of_a_long_text_are_found() -> None:
+    long = (
+        "cel.bind(x0, '" + "a" * 1000 + "', " + GROWN + "x5.findAll('{}', 3).size() == 3" + ")" * 6
+    )
+    assert DeviceSelector(long.format("a")).matches(DEVICE)
 
 
 def test_a_regular_expression_is_linear() -> None:
