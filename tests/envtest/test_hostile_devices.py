@@ -20,6 +20,7 @@ from tests.envtest.devices import (
     claim_controllers,
     consumers,
     devices_of,
+    results,
 )
 from tests.envtest.workload import Json, until
 
@@ -140,6 +141,50 @@ def test_a_pool_that_stays_incomplete_and_counters_that_contradict(
     devices.publish_slice(node, [], of=2, number=1, sharedCounters=right)
     # One of the two pods gets what it asked for, and then perhaps the other.
     until(lambda: {"one", "all"} & set(devices.work.bound()), "a pod bound to the valid pool")
+    all_are_free(devices, 2)
+
+
+def test_two_drivers_whose_pools_and_devices_have_the_same_names(
+    devices: Devices, node: str
+) -> None:
+    other = f"other.{devices.driver}"
+    listed = [{"name": "device-0"}, {"name": "device-1"}]
+    devices.publish_slice(node, listed)
+    devices.publish_slice(node, listed, number=1, driver=other)
+    devices.delete_class()
+    devices.create_class(f'device.driver in ["{devices.driver}", "{other}"]')
+    pods = [f"p-{number}" for number in range(5)]
+    for name in pods:
+        devices.work.pod(name, cpu="1m", resourceClaims=by_template())
+    until(lambda: len(devices.work.bound()) == 4, "a pod bound to each device")
+    held = {
+        (each["driver"], each["pool"], each["device"])
+        for claim in devices.claims().values()
+        for each in results(claim)
+    }
+    assert len(held) == 4, "each is held once"
+    (waiting,) = set(pods) - set(devices.work.bound())
+    until_reason(devices, waiting, "cannot allocate all claims")
+    # A device of one driver that is free does not free that of the other.
+    ended = next(iter(devices.work.bound()))
+    devices.finish(ended)
+    devices.work.until_bound(waiting)
+    all_are_free(devices, 4)
+
+
+def test_an_expression_with_a_match_at_every_character_of_a_long_text(
+    devices: Devices, node: str
+) -> None:
+    grown = "".join(f"cel.bind(x{i}, x{i - 1} + x{i - 1}, " for i in range(1, 7))
+    text = f"cel.bind(x0, '{'a' * 8000}', {grown}x6.findAll('a').size() > 0{')' * 7}"
+    devices.publish(node, 2)
+    devices.delete_class()
+    devices.create_class(text)
+    devices.work.pod("p", cpu="1m", resourceClaims=by_template())
+    until_reason(devices, "p", "cost limit exceeded")
+    others_are_scheduled(devices, "a")
+    devices.delete_class()
+    devices.create_class()
     all_are_free(devices, 2)
 
 
