@@ -9,7 +9,7 @@ Invariant: sums are those of the claims and classes that were reported, whatever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from plugins.resource_quota.keys import DEVICE_CLASS, REQUESTS
@@ -43,6 +43,8 @@ class DeviceClaims:
         self._pod = pod
         #: By UID, what each claim counts as.
         self._claims: dict[str, tuple[ResourceClaim, Usage]] = {}
+        #: UIDs of the claims that name a class.
+        self._by_class: dict[str, set[str]] = {}
         #: By namespace.
         self._sums: dict[str, dict[str, int]] = {}
         #: The extended resource of each class that has one.
@@ -52,10 +54,13 @@ class DeviceClaims:
         """Take over a change of a claim; its spec never changes."""
         if new is not None and old is not None and old.metadata.uid == new.metadata.uid:
             return
-        if old is not None:
-            self._remove(old)
+        for each in (old, new):
+            if each is not None:
+                self._remove(each.metadata.uid)
         if new is not None:
             self._add(new)
+        for namespace in {each.metadata.namespace for each in (old, new) if each is not None}:
+            self._report(namespace)
 
     def device_class(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Take over a change of a class: its claims may count under another name now."""
@@ -64,26 +69,45 @@ class DeviceClaims:
             return
         name = found.metadata.name
         resource = "" if new is None else new.spec.extended_resource_name or ""
-        if resource != self._named.get(name, ""):
+        if resource == self._named.get(name, ""):
+            return
+        if resource:
             self._named[name] = resource
-            self.recount()
+        else:
+            del self._named[name]
+        self._recount(self._by_class.get(name, ()))
 
     def recount(self) -> None:
         """Count all claims again, once all pods are known."""
-        for claim, _ in list(self._claims.values()):
-            self._remove(claim)
+        self._recount(self._claims)
+
+    def _recount(self, uids: Iterable[str]) -> None:
+        namespaces = set()
+        for uid in list(uids):
+            claim = self._claims[uid][0]
+            self._remove(uid)
             self._add(claim)
+            namespaces.add(claim.metadata.namespace)
+        for namespace in namespaces:
+            self._report(namespace)
 
     def _add(self, claim: ResourceClaim) -> None:
-        self._remove(claim)
         usage = self._usage(claim)
         self._claims[claim.metadata.uid] = claim, usage
+        for name in _classes(claim):
+            self._by_class.setdefault(name, set()).add(claim.metadata.uid)
         self._change(claim.metadata.namespace, usage, 1)
 
-    def _remove(self, claim: ResourceClaim) -> None:
-        found = self._claims.pop(claim.metadata.uid, None)
-        if found is not None:
-            self._change(claim.metadata.namespace, found[1], -1)
+    def _remove(self, uid: str) -> None:
+        found = self._claims.pop(uid, None)
+        if found is None:
+            return
+        claim, usage = found
+        for name in _classes(claim):
+            self._by_class[name].discard(uid)
+            if not self._by_class[name]:
+                del self._by_class[name]
+        self._change(claim.metadata.namespace, usage, -1)
 
     def _change(self, namespace: str, usage: Usage, sign: int) -> None:
         sums = self._sums.setdefault(namespace, {})
@@ -91,8 +115,11 @@ class DeviceClaims:
             sums[name] = sums.get(name, 0) + sign * amount
             if not sums[name]:
                 del sums[name]
+
+    def _report(self, namespace: str) -> None:
+        sums = self._sums.get(namespace, {})
         if not sums:
-            del self._sums[namespace]
+            self._sums.pop(namespace, None)
         self._set_devices(namespace, sums)
 
     def _usage(self, claim: ResourceClaim) -> Usage:
@@ -113,6 +140,10 @@ class DeviceClaims:
         yield f"{REQUESTS}{DEVICE_CLASS}{class_name}"
         if resource := self._named.get(class_name):
             yield REQUESTS + resource
+
+
+def _classes(claim: ResourceClaim) -> set[str]:
+    return {name for request in claim.spec.devices.requests for name in _devices(request)}
 
 
 def _devices(request: DeviceRequest) -> dict[str, int]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plugins.resource_quota.device_claims import EXTENDED_RESOURCE_CLAIM, DeviceClaims
 from plugins.resource_quota.ledger import Ledger
@@ -46,10 +48,12 @@ class Counted:
     def __init__(self) -> None:
         self.sums: dict[str, Usage] = {}
         self.pods: dict[str, Pod] = {}
+        self.reports = 0
         self.claims = DeviceClaims(self.set, lambda name, _namespace: self.pods.get(name))
 
     def set(self, namespace: str, usage: Usage) -> None:
         self.sums[namespace] = dict(usage)
+        self.reports += 1
 
     @property
     def default(self) -> dict[str, int]:
@@ -97,6 +101,56 @@ def test_a_claim_for_extended_resources_counts_where_its_pod_does_not(
     counted.pods["p"].metadata.uid = "p"
     counted.claims.recount()
     assert counted.default == {expected: 2}
+
+
+def test_a_class_counts_only_its_own_claims_anew() -> None:
+    counted = Counted()
+    for number in range(20):
+        counted.claims.claim(None, claim(f"c{number}", {"exactly": exactly(1, f"k{number % 2}")}))
+    counted.reports = 0
+    counted.claims.device_class(None, device_class("example.com/other", "unused"))
+    assert counted.reports == 0
+    counted.claims.device_class(None, device_class("example.com/k1", "k1"))
+    assert counted.reports == 1
+    assert counted.default["requests.example.com/k1"] == 10
+
+
+NAMES = st.sampled_from("ab")
+STEPS: st.SearchStrategy[tuple[str, int, list[str]]] = st.one_of(
+    st.tuples(st.just("claim"), st.integers(0, 4), st.lists(NAMES, max_size=3)),
+    st.tuples(st.just("delete"), st.integers(0, 4), st.just([])),
+    st.tuples(st.just("class"), st.integers(0, 2), st.lists(NAMES, min_size=1, max_size=1)),
+)
+
+
+@given(st.lists(STEPS, max_size=25))
+@settings(max_examples=60, deadline=None)
+def test_sums_do_not_depend_on_the_order(steps: list[tuple[str, int, list[str]]]) -> None:
+    """Claims are made, deleted and replaced, and classes get names, others, and none."""
+    counted = Counted()
+    claims: dict[int, ResourceClaim] = {}
+    classes: dict[str, DeviceClass] = {}
+    for serial, (kind, number, names) in enumerate(steps):
+        old = claims.get(number)
+        if kind == "claim":
+            requests = [
+                {"exactly": exactly(2**position, name)} for position, name in enumerate(names)
+            ]
+            claims[number] = claim(f"{number}-{serial}", *requests)
+            counted.claims.claim(old, claims[number])
+        elif kind == "delete" and old is not None:
+            counted.claims.claim(claims.pop(number), None)
+        elif kind == "class":
+            (name,) = names
+            new = device_class(f"example.com/r{number}" if number else None, name)
+            counted.claims.device_class(classes.get(name), new)
+            classes[name] = new
+    again = Counted()
+    for each in classes.values():
+        again.claims.device_class(None, each)
+    for left in claims.values():
+        again.claims.claim(None, left)
+    assert counted.default == again.default
 
 
 def test_claims_take_what_pods_may_use() -> None:
