@@ -74,7 +74,7 @@ class Gangs:
     """The groups of all profiles, with what is planned for them."""
 
     def __init__(self, handle: Handle, plugin: str) -> None:
-        self.groups = PodGroups()
+        self.groups = handle.shared(PodGroups.SHARED, PodGroups)
         self._group_of_uid = self.groups.of
         #: The scheduler names of the profiles with the plugin.
         self.profiles: set[str] = set()
@@ -90,6 +90,8 @@ class Gangs:
         self._noticed: set[GroupKey] = set()
         #: Groups whose last cycle failed, with its message.
         self.failed: dict[GroupKey, str] = {}
+        #: Those of them that there is too little quota for.
+        self.over_quota: set[GroupKey] = set()
         #: The last cycle of each group that was tried.
         self.attempts: dict[GroupKey, GroupAttempt] = {}
         #: Groups whose members are in several domains of a label of which one is required.
@@ -350,6 +352,7 @@ class Gangs:
         self.reserved.forget(key)
         self._deadlines.forget(key)
         self._noticed.discard(key)
+        self.over_quota.discard(key)
         self.statuses.forget(key)
         self.tally.forget(key)
 
@@ -375,7 +378,8 @@ class Gangs:
     def standing(self, group: Group) -> Standing:
         """Return how far a group is."""
         kept = self.reserved.note(group.key)
-        return standing(group, self.failed.get(group.key, ""), kept)
+        over_quota = group.key in self.over_quota
+        return standing(group, self.failed.get(group.key, ""), kept, over_quota=over_quota)
 
     def touch(self, key: GroupKey) -> None:
         """Take note that a group stands differently."""

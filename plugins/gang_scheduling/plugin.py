@@ -258,6 +258,7 @@ class GangScheduling:
             place=outcome.place,
         )
         before = self.gangs.failed.pop(known.key, None)
+        self.gangs.over_quota.discard(known.key)
         if outcome.scheduled and group.alone:
             return
         if outcome.scheduled:
@@ -266,6 +267,8 @@ class GangScheduling:
             self.gangs.record(known, "Normal", GANG_SCHEDULED, f"{note}{place}")
             return
         self.gangs.failed[known.key] = outcome.message
+        if outcome.refused_by == plugin_names.RESOURCE_QUOTA:
+            self.gangs.over_quota.add(known.key)
         if outcome.message != before:
             self.gangs.record(known, "Warning", FAILED_SCHEDULING, outcome.message)
             stage, text = self.gangs.standing(known)

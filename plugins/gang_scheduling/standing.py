@@ -20,6 +20,8 @@ class Stage(StrEnum):
     PENDING = "Pending"
     #: Its attempts have failed for long, and nodes are kept for it.
     RESERVED = "Reserved"
+    #: A ResourceQuota leaves too little for it.
+    QUOTA_EXCEEDED = "QuotaExceeded"
     #: Its last attempt failed.
     UNSCHEDULABLE = "Unschedulable"
     #: Some members have a node, and fewer than needed.
@@ -34,6 +36,13 @@ class Stage(StrEnum):
 
 SATISFIED: Final = (Stage.MINIMUM_BOUND, Stage.ALL_BOUND, Stage.FINISHED)
 
+UNSCHEDULABLE: Final = (
+    Stage.QUOTA_EXCEEDED,
+    Stage.UNSCHEDULABLE,
+    Stage.RESERVED,
+    Stage.PARTIAL,
+)
+
 BOUND_OF: Final = "{bound} of {minimum} pods have a node"
 
 
@@ -45,10 +54,11 @@ class Standing(NamedTuple):
     text: str
 
 
-def standing(group: Group, failed: str, kept: str = "") -> Standing:
+def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = False) -> Standing:
     """Return how far a group is.
 
     `failed` is the message of its last attempt, if that failed, `kept` tells which nodes are kept.
+    `over_quota`: whether it failed for want of quota.
     """
     terms, counts = group.terms, group.counts
     if terms is None or terms.refused:
@@ -68,6 +78,8 @@ def standing(group: Group, failed: str, kept: str = "") -> Standing:
     held = why_held(group)
     if held:
         return Standing(Stage.WAITING_FOR_MEMBERS, held)
+    if failed and group.need and over_quota:
+        return Standing(Stage.QUOTA_EXCEEDED, failed)
     if failed and group.need and kept:
         return Standing(Stage.RESERVED, f"{failed}; {kept}")
     if failed and group.need:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from plugins.gang_scheduling.deadlines import Deadlines
-from plugins.gang_scheduling.standing import SATISFIED, Stage, Standing
+from plugins.gang_scheduling.standing import SATISFIED, UNSCHEDULABLE, Stage, Standing
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import NATIVE_POD_GROUPS, NativePodGroup, PodGroup
@@ -234,7 +234,7 @@ class GroupStatuses:
         elif upstream:
             if satisfied:
                 wanted.append(_condition(upstream, "Scheduled", "", satisfied=True))
-            elif stage in (Stage.UNSCHEDULABLE, Stage.RESERVED, Stage.PARTIAL):
+            elif stage in UNSCHEDULABLE:
                 wanted.append(_condition(upstream, "Unschedulable", text, satisfied=False))
             elif stage is Stage.INVALID:
                 wanted.append(_condition(upstream, "SchedulerError", text, satisfied=False))

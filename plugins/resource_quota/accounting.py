@@ -49,7 +49,7 @@ class Accounting:
             amounts = account.amounts(record.usage)
             if any(amounts) and account.covers(record.pod):
                 shares.append((account, amounts))
-        return QuotaRequest(record.deferred, tuple(shares))
+        return QuotaRequest(record.deferred, tuple(shares), record.together)
 
     def reconcile(self, record: PodRecord) -> None:
         """Bring every account up to date with the record."""

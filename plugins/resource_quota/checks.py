@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 
 from plugins.resource_quota.accounts import Account, QuotaReservation, Role
 from plugins.resource_quota.messages import Violation
@@ -14,10 +15,62 @@ Extra = Mapping[Account, Sequence[int]]
 
 def add_request(extra: MutableMapping[Account, list[int]], request: QuotaRequest) -> None:
     """Add what a pod requests to sums by account and limit."""
-    for account, amounts in request.shares:
+    add_amounts(extra, dict(request.shares))
+
+
+def add_amounts(extra: MutableMapping[Account, list[int]], more: Extra) -> None:
+    """Add amounts to sums by account and limit."""
+    for account, amounts in more.items():
         sums = extra.setdefault(account, [0] * len(amounts))
         for index, amount in enumerate(amounts):
             sums[index] += amount
+
+
+def beside(record: PodRecord) -> dict[Account, list[int]]:
+    """Return what other pods of the group need for which a pod was held, by account and limit.
+
+    Of each limit as little as any choice of as many pods may need; so whatever exceeds it is too
+    much for each choice. Quota that pods of the group have reserved counts as theirs.
+    """
+    together, shares = record.request.together, record.request.shares
+    if together is None:
+        return {}
+    pods = record.namespace.pods
+    others = [pods[uid] for uid in together.uids if uid != record.uid and uid in pods]
+    found: dict[Account, list[int]] = {}
+    for account, own in shares:
+        amounts = [dict(each.request.shares).get(account) for each in (*others, record)]
+        sums = [
+            sum(sorted(0 if each is None else each[index] for each in amounts)[: together.need])
+            - own[index]
+            for index in range(len(own))
+        ]
+        for other in others:
+            charge = account.charges.get(other.uid)
+            if charge is not None and charge.role is Role.RESERVED:
+                sums = [each - mine for each, mine in zip(sums, charge.amounts, strict=True)]
+        found[account] = sums
+    return found
+
+
+def check_together(record: PodRecord) -> list[Violation]:
+    """Return the limits under which the pods of a group do not fit.
+
+    `requested` is the sum of what they need, and `used` what others take.
+    """
+    more, together = beside(record), record.request.together
+    uids = () if together is None else together.uids
+    found = []
+    for each in check(record, more):
+        charges = (each.account.charges.get(uid) for uid in uids if uid != record.uid)
+        own = sum(
+            charge.amounts[each.index]
+            for charge in charges
+            if charge is not None and charge.role is Role.PENDING
+        )
+        requested = each.requested + more[each.account][each.index]
+        found.append(replace(each, requested=requested, used=max(each.used - own, 0)))
+    return found
 
 
 def check(

@@ -19,19 +19,19 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from plugins.resource_quota.accounting import Accounting
 from plugins.resource_quota.accounts import Account, QuotaMode, QuotaTerms, Role, read_terms
 from plugins.resource_quota.callbacks import LedgerCallbacks
-from plugins.resource_quota.checks import check
+from plugins.resource_quota.checks import check, check_together
 from plugins.resource_quota.claims import Claims
 from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
 from plugins.resource_quota.lifecycle import SHOWN, TRANSITIONS, Effect, PodEvent, PodState
 from plugins.resource_quota.messages import Violation, violated_pairs
 from plugins.resource_quota.outlook import Outlook
-from plugins.resource_quota.records import KeptRecord, Namespace, PodRecord
+from plugins.resource_quota.records import KeptRecord, Namespace, PodRecord, Together
 from plugins.resource_quota.recount import account_drift, misplaced_pods
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
@@ -191,11 +191,21 @@ class Ledger:
         if record is not None:
             self._apply(record, PodEvent.UNRESERVED)
 
-    def hold(self, uid: str, violations: Sequence[Violation], now: float) -> bool:
-        """Hold a pod. Returns whether the set of violations is to be reported: it is new."""
+    def hold(
+        self,
+        uid: str,
+        violations: Sequence[Violation],
+        now: float,
+        together: Together | None = None,
+    ) -> bool:
+        """Hold a pod, perhaps until there is quota for as many pods of its group as it needs.
+
+        Returns whether the set of violations is to be reported: it is new.
+        """
         record = self._pods.get(uid)
         if record is None:
             return False
+        self._join(record, together)
         self._apply(record, PodEvent.HELD)
         if record.held_since is None:
             record.held_since = now
@@ -208,9 +218,15 @@ class Ledger:
         record = self._pods.get(uid)
         if record is None or record.held_since is None:
             return None
+        self._join(record, None)
         self._apply(record, PodEvent.ADMITTED)
         since, record.held_since = record.held_since, None
         return max(0.0, now - since)
+
+    def _join(self, record: PodRecord, together: Together | None) -> None:
+        if record.together != together:
+            record.together = together
+            self._accounting.reconcile(record)
 
     def attempted(self, uid: str) -> None:
         """Note that the pod's attempt failed for another reason than quota: others may try."""
@@ -333,6 +349,17 @@ class Ledger:
             record = PodRecord(pod.uid, pod, namespace, is_deferred(pod, None))
             record.request = self._accounting.request_of(record)
         return check(record)
+
+    def violations_together(self, uids: Sequence[str], need: int) -> Sequence[Violation]:
+        """Return what any `need` of these pods would violate beside each other, by the first one.
+
+        Changes nothing. Limits of quotas that do not cover the first pod are left out.
+        """
+        record = self._pods.get(uids[0])
+        if record is None or not record.request.shares:
+            return ()
+        trial = replace(record, request=record.request._replace(together=Together((*uids,), need)))
+        return check_together(trial)
 
     def violations_with(
         self, pod: Pod, account: Account, amounts: Sequence[int]

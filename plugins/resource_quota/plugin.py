@@ -36,7 +36,7 @@ from plugins.resource_quota.messages import (
     parse_violated_pairs,
     violated_pairs,
 )
-from plugins.resource_quota.records import KeptRecord
+from plugins.resource_quota.records import KeptRecord, Together
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -57,6 +57,7 @@ from scheduler.framework import (
 from scheduler.framework import extension_points as points
 from scheduler.framework.demands import Demand
 from scheduler.framework.extension_points import ExtensionPoint
+from scheduler.groups import PodGroups, group_of
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
 NOT_ENFORCED: Final = "deferred quotas are not enforced"
@@ -86,6 +87,8 @@ class ResourceQuota:
         self._handle = handle
         #: The enforcement of the process; None while the plugin is inert.
         self.enforcement: QuotaEnforcement | None = None
+        #: Fed by the plugin that schedules them; empty without it.
+        self._groups = handle.shared(PodGroups.SHARED, PodGroups)
         if not handle.feature_gates.get(GATE, False) or args.mode is QuotaMode.OFF:
             return
         self._declare(args)
@@ -135,9 +138,32 @@ class ResourceQuota:
         ledger.observe_newer(pod)
         violations = ledger.violations(pod)
         if violations:
+            if self._needs_others(pod):
+                return None
             return self._hold(self.enforcement, pod, violations, points.PRE_ENQUEUE)
         self._admit(self.enforcement, pod)
         return None
+
+    def _needs_others(self, pod: Pod) -> bool:
+        """Whether the pod is scheduled together with others: `reject_group` asks for all of them.
+
+        Held one by one, they would not be released together.
+        """
+        key = group_of(pod)
+        group = None if key is None else self._groups.get(key)
+        return group is not None and group.need > 0
+
+    def reject_group(self, pods: Sequence[Pod], need: int) -> Status | None:
+        """Hold a group if there is quota for fewer than `need` of its pods."""
+        enforcement = self.enforcement
+        if enforcement is None or not enforcement.active or not enforcement.ledger.synced:
+            return None
+        uids = tuple(each.uid for each in pods)
+        violations = enforcement.ledger.violations_together(uids, need)
+        if not violations:
+            return None
+        together = Together(uids, need)
+        return self._hold(enforcement, pods[0], violations, points.PRE_FILTER, together)
 
     def skips_alike(self, pod: Pod) -> bool:
         """Whether no quota counts the pod."""
@@ -283,12 +309,14 @@ class ResourceQuota:
         pod: Pod,
         violations: Sequence[Violation],
         point: ExtensionPoint,
+        together: Together | None = None,
     ) -> Status:
         for account in {each.account: None for each in violations}:
             labels = account.namespace, account.name, point.label
             self._handle.metrics.count(VIOLATIONS, *labels)
         status = _rejection(violations)
-        if enforcement.ledger.hold(pod.uid, violations, self._handle.clock.now()):
+        now = self._handle.clock.now()
+        if enforcement.ledger.hold(pod.uid, violations, now, together):
             if not _already_reported(pod, violations):
                 self._handle.events.record(
                     pod, "Warning", REASON_EXCEEDED, "Scheduling", status.message

@@ -26,12 +26,21 @@ KeptRecord = tuple[str, int, bool, bool, float | None]
 """UID, state, whether it was gated once, whether a quota holds it, and since when."""
 
 
+class Together(NamedTuple):
+    """The pods of a group, some of which need quota at the same time."""
+
+    uids: tuple[str, ...]
+    need: int
+
+
 class QuotaRequest(NamedTuple):
     """The facts that decide whether a held pod fits, except its own charges."""
 
     deferred: bool
     shares: tuple[tuple[Account, Amounts], ...]
     """The amounts the pod takes from each quota that covers it."""
+    together: Together | None = None
+    """Set if it needs quota for other pods as well."""
 
 
 NOTHING: Final = QuotaRequest(deferred=False, shares=())
@@ -59,6 +68,8 @@ class PodRecord:
     usage: Usage | None = None
     """None until a quota of the namespace made it necessary."""
     request: QuotaRequest = NOTHING
+    together: Together | None = None
+    """The group for which it was held; None: it was held for itself."""
     order: Order | None = None
     """Position among the held pods; None while it is not among them."""
     held_since: float | None = None

@@ -15,7 +15,7 @@ from typing import Final
 
 from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.callbacks import LedgerCallbacks
-from plugins.resource_quota.checks import add_request, check
+from plugins.resource_quota.checks import add_amounts, add_request, beside, check
 from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
 
 RELEASE_WINDOW: Final = 0.25
@@ -95,6 +95,7 @@ class Releases:
         extra: dict[Account, list[int]] = {}
         for uid in namespace.released:
             add_request(extra, namespace.pods[uid].request)
+            add_amounts(extra, beside(namespace.pods[uid]))
         overrelease, more = namespace.overrelease, False
 
         def concerned(request: QuotaRequest) -> bool:
@@ -102,14 +103,18 @@ class Releases:
 
         def admit(record: PodRecord) -> bool:
             nonlocal overrelease, more
-            if check(record, extra):
-                if check(record):
+            others = beside(record)
+            wanted = {account: list(sums) for account, sums in extra.items()}
+            add_amounts(wanted, others)
+            if check(record, wanted):
+                if check(record, others):
                     return False
                 more = True
                 if not overrelease:
                     return False
                 overrelease -= 1
             add_request(extra, record.request)
+            add_amounts(extra, others)
             return True
 
         released = namespace.wait_queues.release(concerned, admit)

@@ -228,6 +228,18 @@ def in_group(
     )
 
 
+def refused_together(status: Status, message: str, plugin: str) -> Failure:
+    """Build the failure of the members of a group that a plugin refused as a whole.
+
+    That plugin brings them back, or `plugin`, which groups them, when the group has changed.
+    """
+    return replace(
+        of_group(message, plugin),
+        reason=status.condition_reason or REASON_UNSCHEDULABLE,
+        unschedulable_plugins=frozenset((status.plugin, plugin)),
+    )
+
+
 def waiting_for(own: Failure, *plugins: str) -> Failure:
     """Return the failure of a member that these plugins bring back, and no others."""
     return replace(own, unschedulable_plugins=frozenset(plugins), pending_plugins=frozenset())

@@ -41,7 +41,7 @@ from scheduler.engine.group_run import (
 from scheduler.engine.placements import GroupPlacements, Placement
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound
-from scheduler.framework import QueuedPodInfo, Rows
+from scheduler.framework import QueuedPodInfo, Rows, Status
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 from scheduler.pages.wording import counted
 
@@ -116,6 +116,9 @@ class GroupCycle:
     async def run(self) -> GroupResult:
         """Decide; suspends where the cycle of a member does."""
         started = self._monotonic()
+        refused = self._refused_together()
+        if refused is not None:
+            return self._refusal(refused, started)
         if self._count < self._group.need:
             blocking: Run | None = self._runs[0]
         elif self._group.topology is not None:
@@ -125,6 +128,40 @@ class GroupCycle:
             blocking = self._runs[0] if hopeless else await self._try_orders()
         scheduled = blocking is None and self._permit()
         return self._result(scheduled, started)
+
+    # -- limits of the group as a whole ----------------------------------------------------------
+
+    def _refused_together(self) -> Status | None:
+        """Return the rejection of a plugin that limits what the members take together."""
+        group, pods = self._group, [info.pod for info in self._infos]
+        if group.alone or self._count < group.need:
+            return None
+        for plugin in self._engine.frameworks[pods[0].spec.scheduler_name].pre_filter:
+            reject_group = getattr(plugin, "reject_group", None)
+            status: Status | None = None if reject_group is None else reject_group(pods, group.need)
+            if status is not None:
+                return status.by(plugin.name)
+        return None
+
+    def _refusal(self, status: Status, started: float) -> GroupResult:
+        """Return the result for a group that was refused untried: no eviction would help."""
+        group = self._group
+        message = f"needs {group.minimum} pods; {status.message}"
+        why = failure.refused_together(status, f"{group.name}: {message}", group.plugin)
+        failed = []
+        for info in self._infos:
+            self._taken.add(info.uid)
+            self._take(info)
+            failed.append(self._engine.untried(info, why))
+        outcome = GroupOutcome(
+            scheduled=False,
+            message=message,
+            fit=0,
+            failed=self._count,
+            seconds=self._monotonic() - started,
+            refused_by=status.plugin,
+        )
+        return GroupResult(outcome, [], failed, [])
 
     # -- topology --------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
 from scheduler.framework.plugin import ColumnarFilterPlugin, DryRunPostFilterPlugin, Plugin
 from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
 from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
 from scheduler.pages import GroupAttempt, GroupMembers, GroupRules, GroupView
 
 
@@ -100,6 +101,8 @@ class GroupOutcome:
     untried: bool = False
     #: Whether the cycle ended with an error.
     error: bool = False
+    #: The plugin that refused the group as a whole (`GroupLimitPlugin`); empty: none did.
+    refused_by: str = ""
     #: Time slices that it took, orders of members that were tried, and topology domains.
     slices: int = 1
     orders: int = 0
@@ -222,6 +225,17 @@ class CapacityFilterPlugin(ColumnarFilterPlugin, Protocol):
         """Return what limits them, in words, and on how many rows; the most rows first. Optional.
 
         Called once for a group that does not fit.
+        """
+        ...
+
+
+class GroupLimitPlugin(Plugin, Protocol):
+    """A PreFilter plugin that limits what all pods of a group take together. Not upstream."""
+
+    def reject_group(self, pods: Sequence[Pod], need: int) -> Status | None:
+        """Return why fewer than `need` of these pods may be placed, whatever the nodes have.
+
+        None if they may be tried. After a rejection the plugin wakes the first one once they may.
         """
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import POD_GROUPS, NativePodGroup, PodGroup
@@ -31,6 +31,9 @@ class PodGroupsStatistics:
 
 class PodGroups:
     """The groups of the cluster, as far as pods and objects show them."""
+
+    #: The name under which the plugins of a process share them (`Handle.shared`).
+    SHARED: ClassVar[str] = "pod groups"
 
     def __init__(self) -> None:
         self._groups: dict[GroupKey, Group] = {}

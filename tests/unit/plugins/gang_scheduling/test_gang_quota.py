@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from plugins.resource_quota.ledger import Ledger
+from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.test_gang_messages import view
+from tests.unit.plugins.gang_scheduling.test_statuses import conditions
+from tests.unit.plugins.resource_quota.objects import pod as quota_pod
+from tests.unit.plugins.resource_quota.objects import quota
 
 
 @pytest.fixture
@@ -14,6 +23,10 @@ def cluster() -> Iterator[GangCluster]:
     with GangCluster(8) as found:
         yield found
         found.validate()
+
+
+def waiting(cluster: GangCluster) -> list[str]:
+    return [each.pod for each in cluster.world.waiting()]
 
 
 def set_quota(cluster: GangCluster, cpus: int) -> None:
@@ -34,6 +47,18 @@ def test_g37_quota_for_a_part_binds_nobody_and_more_of_it_binds_all(cluster: Gan
     cluster.add_members(4)
     cluster.tick(60)
     assert not cluster.bound()
+    text = (
+        "needs 4 pods; quota exceeded: cpus, requested: requests.cpu=8, used: requests.cpu=0, "
+        "limited: requests.cpu=6 (exceeds the quota even when empty)"
+    )
+    assert (view(cluster).stage, view(cluster).text) == ("QuotaExceeded", text)
+    found = {
+        (condition.reason, condition.message)
+        for key in waiting(cluster)
+        for condition in cluster.world.pod(key).status.conditions
+        if condition.type == "PodScheduled"
+    }
+    assert found == {("ResourceQuotaValidated", f"pod group default/g: {text}")}
     set_quota(cluster, 8)
     cluster.tick(60)
     assert len(cluster.bound()) == 4
@@ -66,3 +91,122 @@ def test_g37_a_single_pod_gets_the_quota_that_is_too_little_for_a_gang(
     cluster.tick(60)
     assert single in cluster.bound()
     assert not cluster.bound("g-pod")
+
+
+@pytest.mark.parametrize("cpus", [1, 6])
+def test_g37_quota_that_is_too_little_is_asked_once(
+    cluster: GangCluster, cycles: list[bool], cpus: int
+) -> None:
+    set_quota(cluster, cpus)
+    for name in "ab":
+        cluster.add_group(4, name)
+        cluster.add_members(4, name)
+    cluster.tick(60)
+    assert cycles == [False, False], "no attempt without an event"
+    # Events that give no quota.
+    cluster.add_node(node("n9", cpu=4))
+    cluster.add(pod("elsewhere", cpu=1, namespace="other"))
+    cluster.tick(60)
+    assert cycles == [False, False]
+    assert len([each for each in cluster.events if each.reason == "FailedScheduling"]) <= 4
+
+
+def test_g37_quota_that_single_pods_use_up_holds_the_gang_and_names_the_numbers(
+    cluster: GangCluster, cycles: list[bool]
+) -> None:
+    set_quota(cluster, 10)
+    cluster.add_pods(pod("single", cpu=2), 2)
+    cluster.tick(1)
+    cluster.add_native_group(4)
+    cluster.add_native_members(4)
+    cluster.tick(10)
+    assert conditions(cluster)["kubestow.io/Satisfied"] == (
+        "False",
+        "QuotaExceeded",
+        (
+            "needs 4 pods; quota exceeded: cpus, requested: requests.cpu=8, used: requests.cpu=4, "
+            "limited: requests.cpu=10"
+        ),
+    )
+    cluster.world.remove("Pod", "single-0", "default")
+    cluster.tick(10)
+    assert len(cluster.bound("g-native")) == 4
+    assert cycles == [False, True]
+
+
+def test_of_a_gang_with_its_minimum_the_others_ask_for_themselves(cluster: GangCluster) -> None:
+    set_quota(cluster, 10)
+    cluster.add_group(4)
+    cluster.add_members(6)
+    cluster.tick(30)
+    assert len(cluster.bound()) == 5
+    assert view(cluster).stage == "MinimumBound"
+
+
+def test_a_smaller_minimum_is_asked_for_at_once(cluster: GangCluster) -> None:
+    set_quota(cluster, 6)
+    cluster.add_group(4)
+    cluster.add_members(4)
+    cluster.tick(10)
+    cluster.add_group(3)
+    cluster.tick(10)
+    assert len(cluster.bound()) == 3
+
+
+def test_the_member_that_waits_for_the_others_may_be_deleted(cluster: GangCluster) -> None:
+    set_quota(cluster, 6)
+    cluster.add_group(4)
+    cluster.add_members(5)
+    cluster.tick(10)
+    for key in sorted(waiting(cluster))[:1]:
+        cluster.world.remove("Pod", key.partition("/")[2], "default")
+    cluster.tick(10)
+    set_quota(cluster, 8)
+    cluster.tick(10)
+    assert len(cluster.bound()) == 4
+
+
+def test_quota_for_one_of_two_held_gangs_is_not_given_to_both(
+    cluster: GangCluster, cycles: list[bool]
+) -> None:
+    set_quota(cluster, 4)
+    for name in "ab":
+        cluster.add_group(4, name)
+        cluster.add_members(4, name)
+    cluster.tick(10)
+    set_quota(cluster, 9)
+    cluster.tick(30)
+    assert sorted(len(cluster.bound(name)) for name in "ab") == [0, 4]
+    assert cycles.count(True) == 1
+    set_quota(cluster, 16)
+    cluster.tick(30)
+    assert [len(cluster.bound(name)) for name in "ab"] == [4, 4]
+
+
+AMOUNTS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5)
+
+
+@given(amounts=AMOUNTS, hard=st.tuples(st.integers(0, 8), st.integers(0, 8)), data=st.data())
+def test_a_gang_is_refused_only_if_no_choice_of_its_members_fits(
+    amounts: list[tuple[int, int]], hard: tuple[int, int], data: st.DataObject
+) -> None:
+    need = data.draw(st.integers(1, len(amounts)))
+    ledger = Ledger()
+    ledger.mark_synced()
+    limits = {"requests.cpu-millis": str(hard[0] * 1000), "requests.memory": str(hard[1])}
+    ledger.set_quota(quota(hard=limits))
+    pods = [
+        quota_pod(f"p{number}", requests={"cpu": str(cpu), "memory": str(memory)})
+        for number, (cpu, memory) in enumerate(amounts)
+    ]
+    for each in pods:
+        ledger.observe(each)
+    refused = ledger.violations_together([each.metadata.uid for each in pods], need)
+    fits = any(
+        all(sum(each) <= limit for each, limit in zip(zip(*chosen, strict=True), hard, strict=True))
+        for chosen in itertools.combinations(amounts, need)
+    )
+    assert not (fits and refused)
+    if len(set(amounts)) == 1:
+        assert fits is not bool(refused)
+    ledger.validate()
