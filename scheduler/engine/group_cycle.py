@@ -187,8 +187,9 @@ class GroupCycle:
                 return blocking
             fit = possible(self._runs)
             self._rejectors |= rejectors(self._runs)
-            # Of equal ones the first of the widest label, which demands least.
-            if best is None or (fit, placement.level) > (best[0], best[1].level):
+            # A failure where least is demanded is that of the group: of the widest label the first
+            # domain that takes the most members, and all nodes if no domain is required.
+            if best is None or (placement.level, fit) > (best[1].level, best[0]):
                 best = fit, placement, self._runs, blocking
         if best is None:
             self._limit_by_rooms(placements)

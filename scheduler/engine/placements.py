@@ -153,7 +153,7 @@ class GroupPlacements:
             yield from self._in_one(self.required, narrower, len(self._preferred))
             return
         parts = self._parts(None, narrower)
-        yield Placement(None, "", parts, narrower, self._count)
+        yield Placement(None, "", parts, narrower, self._count, len(self._preferred))
 
     def best(self) -> Placement | None:
         """Return the domain of the required label that has room for the most members."""

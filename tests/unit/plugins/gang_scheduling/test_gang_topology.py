@@ -227,6 +227,19 @@ def test_g27_a_preferred_zone_is_filled_in_few_racks(cluster: GangCluster) -> No
     )
 
 
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_g27_a_failure_with_a_preferred_rack_is_that_on_all_nodes(
+    cluster: GangCluster, nodes: int
+) -> None:
+    racks(cluster, nodes, 1)
+    term = {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": ZONE}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spec = {"affinity": affinity}
+    add_gang(cluster, 2, annotations=required("", RACK), cpu=1, spec=spec)
+    message = cluster.message("default/g-pod-0")
+    assert f"needs 2 pods, 0 fit: 0/{nodes} nodes are available: {nodes} node(s)" in message
+
+
 def test_g27_a_preferred_rack_that_fits(cluster: GangCluster) -> None:
     racks(cluster)
     add_gang(cluster, 4, annotations=required("", RACK))
