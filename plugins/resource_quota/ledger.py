@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from plugins.resource_quota.accounting import Accounting
@@ -32,7 +32,12 @@ from plugins.resource_quota.lifecycle import SHOWN, TRANSITIONS, Effect, PodEven
 from plugins.resource_quota.messages import Violation, violated_pairs
 from plugins.resource_quota.outlook import Outlook
 from plugins.resource_quota.records import KeptRecord, Namespace, PodRecord, Together
-from plugins.resource_quota.recount import account_drift, misplaced_pods
+from plugins.resource_quota.recount import (
+    LedgerStatistics,
+    account_drift,
+    misplaced_pods,
+    uncharged,
+)
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
 from plugins.resource_quota.usage import Usage
@@ -46,19 +51,6 @@ EXPIRY_MARGIN: Final = 0.001
 
 class LedgerDriftError(AssertionError):
     """Incremental sums and a full recount differ: a bug. The text lists every difference."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerStatistics:
-    """Counts of a ledger at one moment."""
-
-    pods: int
-    quotas: int
-    """Quotas with a limit that is enforced here."""
-    held: int
-    """Pods that a quota holds."""
-    reserved: int
-    """Pods between Reserve and the observed binding, and nominated ones."""
 
 
 class Ledger:
@@ -198,10 +190,7 @@ class Ledger:
         now: float,
         together: Together | None = None,
     ) -> bool:
-        """Hold a pod, perhaps until there is quota for as many pods of its group as it needs.
-
-        Returns whether the set of violations is to be reported: it is new.
-        """
+        """Hold a pod, or a group by one; return whether the set of violations is new: report it."""
         record = self._pods.get(uid)
         if record is None:
             return False
@@ -351,15 +340,12 @@ class Ledger:
         return check(record)
 
     def violations_together(self, uids: Sequence[str], need: int) -> Sequence[Violation]:
-        """Return what any `need` of these pods would violate beside each other, by the first one.
-
-        Changes nothing. Limits of quotas that do not cover the first pod are left out.
-        """
+        """Return what any `need` of these pods would violate together, by the first one."""
         record = self._pods.get(uids[0])
         if record is None or not record.request.shares:
             return ()
-        trial = replace(record, request=record.request._replace(together=Together((*uids,), need)))
-        return check_together(trial)
+        request = record.request._replace(together=Together(tuple(uids), need))
+        return check_together(replace(record, request=request))
 
     def violations_with(
         self, pod: Pod, account: Account, amounts: Sequence[int]
@@ -386,14 +372,8 @@ class Ledger:
 
     def uncharged(self, account: Account) -> list[int]:
         """Return the requests of deferred pods without a charge, by limit; O(pods of namespace)."""
-        sums = [0] * len(account.limits)
         namespace = self._namespaces.get(account.namespace)
-        for record in () if namespace is None else namespace.pods.values():
-            if record.deferred and record.role is None and not record.ended:
-                for other, amounts in record.request.shares:
-                    if other is account:
-                        sums = [a + b for a, b in zip(sums, amounts, strict=True)]
-        return sums
+        return uncharged(() if namespace is None else namespace.pods.values(), account)
 
     def held(self, namespace: str) -> int:
         """Return how many pods of a namespace are held by quotas."""

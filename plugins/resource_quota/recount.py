@@ -1,14 +1,39 @@
 """The full recount that the ledger's incremental sums must equal; changes nothing.
 
-Each function lists the differences it finds, in sentences.
+Differences are listed in sentences. What is counted seldom, and needs no sum, is here as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatistics:
+    """Counts of a ledger at one moment."""
+
+    pods: int
+    quotas: int
+    """Quotas with a limit that is enforced here."""
+    held: int
+    """Pods that a quota holds."""
+    reserved: int
+    """Pods between Reserve and the observed binding, and nominated ones."""
+
+
+def uncharged(records: Iterable[PodRecord], account: Account) -> list[int]:
+    """Return the requests of deferred pods without a charge from an account, by limit."""
+    sums = [0] * len(account.limits)
+    for record in records:
+        if record.deferred and record.role is None and not record.ended:
+            for other, amounts in record.request.shares:
+                if other is account:
+                    sums = [a + b for a, b in zip(sums, amounts, strict=True)]
+    return sums
 
 
 def account_drift(namespace: Namespace, account: Account) -> list[str]:

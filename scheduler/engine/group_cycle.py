@@ -27,7 +27,9 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
+from scheduler.engine.group_limits import refusal, refused_together
 from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
+from scheduler.engine.group_prospects import prospects
 from scheduler.engine.group_result import GroupResult
 from scheduler.engine.group_run import (
     MAX_ROOMS,
@@ -41,24 +43,14 @@ from scheduler.engine.group_run import (
 from scheduler.engine.placements import GroupPlacements, Placement
 from scheduler.engine.repetition import Repetition
 from scheduler.engine.template_capacity import GroupBound
-from scheduler.framework import QueuedPodInfo, Rows, Status
+from scheduler.framework import QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
-from scheduler.pages.wording import counted
 
 MAX_PASSES: Final = 3
 """Orders in which the members of a mixed group are tried."""
 
 MAX_ELSEWHERE: Final = 8
 """Further passes if an allocation of one member limits the others to nodes without room."""
-
-EVEN_EMPTY: Final = "; even an empty cluster takes {most} at most"
-NO_PROOF: Final = (
-    "; found no place in {orders} orders, which is no proof for pods of several templates"
-)
-KEPT_BY_POLICY: Final = (
-    "; it might fit if some of {victims} of lower priority went, but a member has "
-    "preemptionPolicy=Never"
-)
 
 MAX_BUDGETS: Final = 10
 """CPU time that all members may use together, in budgets of an ordinary cycle."""
@@ -116,9 +108,17 @@ class GroupCycle:
     async def run(self) -> GroupResult:
         """Decide; suspends where the cycle of a member does."""
         started = self._monotonic()
-        refused = self._refused_together()
+        refused = refused_together(self._engine, self._group, self._infos)
         if refused is not None:
-            return self._refusal(refused, started)
+            self._taken.update(info.uid for info in self._infos)
+            return refusal(
+                self._engine,
+                self._group,
+                self._infos,
+                refused,
+                take=self._take,
+                seconds=lambda: self._monotonic() - started,
+            )
         if self._count < self._group.need:
             blocking: Run | None = self._runs[0]
         elif self._group.topology is not None:
@@ -128,40 +128,6 @@ class GroupCycle:
             blocking = self._runs[0] if hopeless else await self._try_orders()
         scheduled = blocking is None and self._permit()
         return self._result(scheduled, started)
-
-    # -- limits of the group as a whole ----------------------------------------------------------
-
-    def _refused_together(self) -> Status | None:
-        """Return the rejection of a plugin that limits what the members take together."""
-        group, pods = self._group, [info.pod for info in self._infos]
-        if group.alone or self._count < group.need:
-            return None
-        for plugin in self._engine.frameworks[pods[0].spec.scheduler_name].pre_filter:
-            reject_group = getattr(plugin, "reject_group", None)
-            status: Status | None = None if reject_group is None else reject_group(pods, group.need)
-            if status is not None:
-                return status.by(plugin.name)
-        return None
-
-    def _refusal(self, status: Status, started: float) -> GroupResult:
-        """Return the result for a group that was refused untried: no eviction would help."""
-        group = self._group
-        message = f"needs {group.minimum} pods; {status.message}"
-        why = failure.refused_together(status, f"{group.name}: {message}", group.plugin)
-        failed = []
-        for info in self._infos:
-            self._taken.add(info.uid)
-            self._take(info)
-            failed.append(self._engine.untried(info, why))
-        outcome = GroupOutcome(
-            scheduled=False,
-            message=message,
-            fit=0,
-            failed=self._count,
-            seconds=self._monotonic() - started,
-            refused_by=status.plugin,
-        )
-        return GroupResult(outcome, [], failed, [])
 
     # -- topology --------------------------------------------------------------------------------
 
@@ -485,23 +451,13 @@ class GroupCycle:
 
     def _prospects(self) -> str:
         """Return what would have to be different, for people, after all was undone."""
-        group, runs, text = self._group, self._runs, ""
+        group, runs = self._group, self._runs
         if group.alone or (self._placements is not None and self._placements.refused):
-            return text
-        search = GroupPreemption(
-            self._engine,
-            group,
-            [info for run in runs for info in run.infos],
-            self._monotonic,
-            self._placements,
-        )
-        most = search.most_when_empty() if group.minimum == group.need else None
-        if most is not None and most < group.need:
-            return EVEN_EMPTY.format(most=most)
-        if len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None:
-            text = NO_PROOF.format(orders=self._pass_orders)
-        victims = search.kept_by_policy()
-        return text + KEPT_BY_POLICY.format(victims=counted(victims, "pod")) if victims else text
+            return ""
+        infos = [info for run in runs for info in run.infos]
+        search = GroupPreemption(self._engine, group, infos, self._monotonic, self._placements)
+        several = len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None
+        return prospects(search, group, orders=self._pass_orders if several else 1)
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
         """Undo all assumptions, and give each attempt its failure.
