@@ -12,6 +12,8 @@ from scheduler.client.errors import ApiError, StatusBody
 from scheduler.framework import Code, CycleState, Handle, NoArgs, NodeTableView, Status
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.test_gang_metrics import sampled
+from tests.unit.plugins.gang_scheduling.test_statuses import conditions
 
 
 class Waits:
@@ -101,19 +103,28 @@ def test_g23_a_bind_that_is_refused_is_retried_alone(monkeypatch: pytest.MonkeyP
         refused: list[str] = []
 
         async def refuse_once(self: Any, pod: Pod, node_name: str, *args: Any, **kw: Any) -> None:
-            if pod.metadata.name == "g-pod-1" and not refused:
+            if pod.metadata.name == "g-native-1" and not refused:
                 refused.append(pod.key)
                 body = StatusBody(status="Failure", message="no", reason="Forbidden", code=403)
                 raise ApiError("POST", pod.key, status=403, body=body)
             await bind(self, pod, node_name, *args, **kw)
 
         monkeypatch.setattr(server, "bind", refuse_once)
-        cluster.add_group(4)
-        cluster.add_members(4)
+        cluster.add_native_group(4)
+        cluster.add_native_members(4)
         assert len(cluster.bound()) == 3
+        # Another pod takes its place, so that the group stays as it is until that is gone.
+        cluster.add(pod("thief", cpu=2, priority=100))
+        status, reason, text = conditions(cluster)["kubestow.io/Satisfied"]
+        assert (status, reason) == ("False", "Partial")
+        assert text.startswith("3 of 4 pods have a node")
+        assert sampled(cluster)["partial_groups"] == 1
+        cluster.world.remove("Pod", "thief", "default")
         cluster.tick(10)
-        assert len(cluster.bound()) == 4
-        assert refused == ["default/g-pod-1"]
+        assert len(cluster.bound("g-native")) == 4
+        assert refused == ["default/g-native-1"]
+        assert conditions(cluster)["kubestow.io/Satisfied"][:2] == ("True", "AllBound")
+        assert "partial_groups" not in sampled(cluster)
         cluster.validate()
 
 
