@@ -8,7 +8,7 @@ as a whole: with its victims gone, all these members fit together.
 
 Before that, numbers rule out groups for which even the nodes without all pods of lower priority
 have too little room. The search is greedy, as that for single pods is: other victims might be
-fewer.
+fewer. At the end those victims are taken out of the plan without which the group fits as well.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from scheduler.framework.preemption import Candidate
 
 MAX_BUDGETS: Final = 10
 """Time that the search for victims of all members may take, in budgets of an ordinary cycle."""
+
+MAX_SPARED: Final = 16
+"""Victims, with those that are evicted with them, of which a plan is tried without each."""
 
 _NEVER: Final = "Never"
 
@@ -114,19 +117,77 @@ class GroupPreemption:
         try:
             if not self._place_all(plugin) or not self._victims:
                 return None
+            members = [(each.info.pod, each.node_name) for each in self._placed]
+            self._abandon_placed()
+            members = self._spare() or members
             return EvictionPlan(
                 plugin,
                 tuple(sorted(self._victims.values(), key=importance)),
-                tuple(each.info.pod for each in self._placed),
-                {each.info.uid: each.node_name for each in self._placed},
+                tuple(pod for pod, _ in members),
+                {pod.uid: node for pod, node in members},
                 self._violations,
             )
         finally:
-            for attempt in reversed(self._placed):
-                engine.abandon(attempt)
+            self._abandon_placed()
             for uid in reversed(self._victims):
                 engine.cache.put_back(uid)
-            self._placed, self._victims, self._violations = [], {}, 0
+            self._victims, self._violations = {}, 0
+
+    def _abandon_placed(self) -> None:
+        for attempt in reversed(self._placed):
+            self._engine.abandon(attempt)
+        self._placed = []
+
+    # -- sparing ---------------------------------------------------------------------------------
+
+    def _spare(self) -> list[tuple[Pod, str]]:
+        """Take victims out of the plan that need not go; return the members' nodes then, if any.
+
+        Victims were chosen member by member, each for one node. Those that are evicted with one of
+        them, as the rest of a gang, make room on others, where members may go for which others
+        were to be evicted. So each victim is put back, with those that are evicted with it, and
+        stays if the whole group fits without it; the most important ones first.
+        """
+        members: list[tuple[Pod, str]] = []
+        units = self._units()
+        for unit in units[:MAX_SPARED] if len(units) > 1 else ():
+            if self._monotonic() > self._end:
+                break
+            for uid in unit:
+                self._engine.cache.put_back(uid)
+            if self._may_fit() and self._place_all(None):
+                members = [(each.info.pod, each.node_name) for each in self._placed]
+                for uid in unit:
+                    del self._victims[uid]
+            else:
+                self._abandon_placed()
+                for uid in unit:
+                    self._engine.cache.set_aside(uid)
+            self._abandon_placed()
+        return members
+
+    def _units(self) -> list[list[str]]:
+        """Return the UIDs of victims that are evicted together, the most important first."""
+        units: list[list[str]] = []
+        known: set[str] = set()
+        for victim in sorted(self._victims.values(), key=importance):
+            uid = victim.metadata.uid
+            if uid not in known:
+                together = {uid, *self._evicted_with(victim, self._victims.keys())}
+                units.append([each for each in self._victims if each in together])
+                known.update(units[-1])
+        return units
+
+    def _may_fit(self) -> bool:
+        """Whether free resources do not rule out that the group fits as the nodes are now."""
+        table, left = self._engine.cache.table, self._group.need
+        for run in _alike(self._infos):
+            room = self._room(run[0].pod, table)
+            if room is None:
+                return True
+            within = room if self._within is None else room[self._within]
+            left -= min(len(run), int(within.sum()))
+        return left <= 0
 
     # -- for people ------------------------------------------------------------------------------
 
@@ -241,8 +302,11 @@ class GroupPreemption:
 
     # -- the trial -------------------------------------------------------------------------------
 
-    def _place_all(self, plugin: GroupPreemptionPlugin) -> bool:
-        """Place as many members as the group needs, each after those before it."""
+    def _place_all(self, plugin: GroupPreemptionPlugin | None) -> bool:
+        """Place as many members as the group needs, each after those before it.
+
+        `plugin` searches for victims; None: nobody is evicted.
+        """
         need = self._group.need
         for run in _alike(self._infos):
             for info in run:
@@ -252,10 +316,10 @@ class GroupPreemption:
                     break
         return len(self._placed) >= need
 
-    def _place(self, plugin: GroupPreemptionPlugin, info: QueuedPodInfo) -> bool:
+    def _place(self, plugin: GroupPreemptionPlugin | None, info: QueuedPodInfo) -> bool:
         within = self._within
         attempt = self._engine.attempt(info, group=self._group, within=within)
-        if attempt.failure is not None and attempt.failure.rejected:
+        if plugin is not None and attempt.failure is not None and attempt.failure.rejected:
             victims = self._find_victims(plugin, attempt)
             if not victims:
                 return False

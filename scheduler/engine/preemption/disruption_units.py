@@ -21,12 +21,32 @@ class DisruptionUnits:
 
     def __init__(self, framework: Framework, table: NodeTable) -> None:
         self._evicted_with = getattr(framework.grouping, "evicted_with", None)
+        self._name_of = getattr(framework.grouping, "group_name", None)
         self._table = table
 
     @property
     def exist(self) -> bool:
         """Whether there may be any."""
         return self._evicted_with is not None
+
+    def others(self, pod: Pod, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates without a victim of the pod's own group.
+
+        A group that evicted its own members would not come nearer to being whole.
+        """
+        name = None if self._name_of is None else self._name_of(pod)
+        if name is None:
+            return candidates
+        assert self._name_of is not None
+        namespace, name_of = pod.metadata.namespace, self._name_of
+        return [
+            each
+            for each in candidates
+            if not any(
+                victim.metadata.namespace == namespace and name_of(victim) == name
+                for victim in each.victims
+            )
+        ]
 
     def least_harmful(self, pod: Pod, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Complete the victims of each candidate, and return those with the fewest added."""

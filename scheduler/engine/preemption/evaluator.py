@@ -164,6 +164,9 @@ class Evaluator:
     def _choose(
         self, pod: Pod, candidates: Sequence[Candidate], harm: Harm | None
     ) -> PreemptionFinding:
+        candidates = self._units.others(pod, candidates)
+        if not candidates:
+            return PreemptionFinding(message=NO_CANDIDATE)
         if harm is not None:
             candidates = _least(candidates, harm)
         elif self._units.exist:

@@ -172,6 +172,55 @@ def test_g32_a_gang_that_must_give_way_goes_as_a_whole(cluster: GangCluster) -> 
     assert len(cluster.bound("g-pod")) == 1
 
 
+def test_a_victim_is_spared_if_what_goes_with_another_one_makes_room_enough() -> None:
+    with GangCluster(3) as cluster:
+        host = "kubernetes.io/hostname"
+        (single,) = cluster.add_pods(pod("single", cpu=4, spec={"nodeSelector": {host: "n0"}}))
+        cluster.tick(1)
+        cluster.add_group(2, "old")
+        old = cluster.add_members(2, "old", cpu=4)
+        cluster.tick(1)
+        assert len(cluster.bound()) == 3
+        # The first member would evict the single pod, as no gang is broken by that. The second one
+        # must evict the gang, whose two nodes are enough for both.
+        cluster.add_group(2)
+        cluster.add_members(2, cpu=4, priority=100)
+        cluster.tick(40)
+        assert gone(cluster, old) == set(old)
+        assert single in cluster.bound()
+        assert len(cluster.bound("g-pod")) == 2
+        cluster.validate()
+
+
+def test_a_victim_is_not_spared_if_the_group_needs_its_node() -> None:
+    with GangCluster(3) as cluster:
+        host = "kubernetes.io/hostname"
+        cluster.add_pods(pod("single", cpu=4, spec={"nodeSelector": {host: "n0"}}))
+        cluster.tick(1)
+        cluster.add_group(2, "old")
+        cluster.add_members(2, "old", cpu=4)
+        cluster.tick(1)
+        cluster.add_group(3)
+        cluster.add_members(3, cpu=4, priority=100)
+        cluster.tick(40)
+        assert len(cluster.bound("g-pod")) == 3
+        cluster.validate()
+
+
+def test_a_group_never_evicts_its_own_members(cluster: GangCluster) -> None:
+    label = {"scheduling.x-k8s.io/pod-group": "g"}
+    cluster.add_group(5)
+    for number in range(4):
+        spec = {"schedulerName": "kubestow"}
+        placed = pod(f"old-{number}", cpu=2, node=f"n{number % 2}", labels=label, spec=spec)
+        cluster.add(placed)
+    cluster.tick(1)
+    (late,) = cluster.add_members(1, priority=100)
+    cluster.tick(400)
+    assert len(cluster.bound("old")) == 4
+    assert late not in cluster.bound()
+
+
 def test_preemption_waits_while_victims_leave(cluster: GangCluster) -> None:
     low = add_singles(cluster, 4, spec={"terminationGracePeriodSeconds": 40})
     cluster.add_group(2)

@@ -54,6 +54,35 @@ def test_one_is_tried_of_each_template(cluster: GangCluster, attempts: list[str]
     cluster.validate()
 
 
+def test_a_member_never_evicts_another_one_of_its_group(cluster: GangCluster) -> None:
+    cluster.add_group(4)
+    cluster.add_members(4, priority=0)
+    assert len(cluster.bound()) == 4
+    (surplus,) = cluster.add_members(1, priority=10)
+    cluster.add(pod("low", cpu=1, priority=-1))
+    # Longer than the time after which everything is tried without an event.
+    cluster.tick(400)
+    assert len(cluster.bound("g")) == 4
+    assert surplus not in cluster.bound()
+    assert [each for each in cluster.events if each.reason == "Preempted"] == []
+    cluster.add_node(node("n2", cpu=2))
+    cluster.tick(20)
+    assert surplus in cluster.bound()
+
+
+def test_a_member_that_may_not_evict_its_own_group_evicts_others(cluster: GangCluster) -> None:
+    cluster.add_group(2)
+    cluster.add_members(2, priority=0, spec={"nodeSelector": {"kubernetes.io/hostname": "n0"}})
+    cluster.tick(1)
+    cluster.add_pods(pod("low", cpu=4, priority=0))
+    cluster.tick(1)
+    (surplus,) = cluster.add_members(1, priority=10)
+    cluster.tick(60)
+    assert surplus in cluster.bound()
+    assert len(cluster.bound("g")) == 3
+    assert not cluster.bound("low")
+
+
 def test_each_evicts_for_itself(cluster: GangCluster) -> None:
     for number in range(3):
         cluster.add_pods(pod(f"low-{number}", cpu=2, priority=-1))
