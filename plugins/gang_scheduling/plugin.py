@@ -260,6 +260,10 @@ class GangScheduling:
         before = self.gangs.failed.pop(known.key, None)
         self.gangs.over_quota.discard(known.key)
         if outcome.scheduled and group.alone:
+            # Those that are alike wait for it.
+            following = next(known.members(MemberState.PENDING), None)
+            if following is not None:
+                self._handle.wake([following], self.name)
             return
         if outcome.scheduled:
             note = f"{outcome.fit} pods have a node and are bound together"

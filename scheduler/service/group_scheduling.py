@@ -148,15 +148,15 @@ class GroupScheduling:
         What no plugin can tell from one that was `refused` is refused as well: those placed since
         have only taken room. One for which others are evicted is not among them.
         """
-        group = self.group_of(info)
-        if group is not None:
-            # It must be where the others are, and is a group of one.
-            return self._schedule_near_others(info, group)
         kind = identity(info.pod)
         why = None if kind is None else refused.get(kind)
         if why is not None:
             self._refuse(info, why)
             return []
+        group = self.group_of(info)
+        if group is not None:
+            # It must be where the others are, and is a group of one.
+            return self._schedule_near_others(info, group, refused)
         attempt = self._attempt(info)
         if attempt is None:
             return []
@@ -168,9 +168,18 @@ class GroupScheduling:
             refused[kind] = failed
         return []
 
-    def _schedule_near_others(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
+    def _schedule_near_others(
+        self, info: QueuedPodInfo, group: GroupToSchedule, refused: dict[Hashable, Failure]
+    ) -> list[Attempt]:
         if not self._engine.suspends(info.pod):
-            return self.schedule(info, group)
+            result = run_synchronously(self.cycle(info, group).run())
+            placed = self.settle(info, group, result)
+            kind = identity(info.pod)
+            if kind is not None and result.failed and result.plan is None:
+                why = result.failed[0].failure
+                if why is not None and why.rejected:
+                    refused[kind] = why
+            return placed
         # Its cycle may wait, so it needs a turn of its own.
         later = of_group(LATER.format(group=group.name), group.plugin)
         self._outcome(self._engine.untried(info, later))

@@ -43,6 +43,40 @@ def test_of_those_that_are_alike_one_is_refused_by_an_attempt(
     assert len(cluster.bound()) == 7
 
 
+def test_of_those_that_must_be_in_one_rack_one_is_refused_by_an_attempt(
+    attempts: list[str],
+) -> None:
+    with GangCluster(0) as cluster:
+        rack = {"example.com/rack": "r"}
+        for number in range(2):
+            cluster.add_node(node(f"n{number}", cpu=4, labels=rack))
+        required = {"kubestow.io/topology-required": "example.com/rack"}
+        cluster.add_group(2, annotations=required)
+        keys = cluster.add_members(40)
+        bound = cluster.bound()
+        assert len(bound) == 4
+        assert len(attempts) <= 8
+        waiting = {cluster.message(key) for key in keys if key not in bound}
+        assert len(waiting) == 1
+        attempts.clear()
+        cluster.tick(60)
+        assert attempts == [], "no attempt without an event"
+        cluster.add_node(node("elsewhere", cpu=4))
+        cluster.add_node(node("n2", cpu=6, labels=rack))
+        cluster.tick(20)
+        assert len(cluster.bound()) == 7
+        for key in sorted(waiting_keys(cluster))[:5]:
+            cluster.world.remove("Pod", key.partition("/")[2], "default")
+        cluster.add_node(node("n3", cpu=4, labels=rack))
+        cluster.tick(20)
+        assert len(cluster.bound()) == 9
+        cluster.validate()
+
+
+def waiting_keys(cluster: GangCluster) -> list[str]:
+    return [each.pod for each in cluster.world.waiting()]
+
+
 def test_one_is_tried_of_each_template(cluster: GangCluster, attempts: list[str]) -> None:
     cluster.add_group(2)
     cluster.add_members(2)
