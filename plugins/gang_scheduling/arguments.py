@@ -21,9 +21,9 @@ class GangSchedulingArgs(Arguments):
     the first time, so that the domain has room for members beyond the minimum, too; four times as
     long at most. 0s: at once. Default 500ms: controllers create the pods of a Job in less."""
 
-    reserve_after: dt.timedelta = dt.timedelta(minutes=5)
+    reserve_after: dt.timedelta = dt.timedelta(minutes=2)
     """Time of failing attempts after which nodes are kept for a group, so that smaller pods do not
-    starve it; one group of a profile at a time. 0s: never. Default 5m: most waits for room are
+    starve it; one group of a profile at a time. 0s: never. Default 2m: most waits for room are
     shorter, and other pods lose room by it."""
 
     reserve_for: dt.timedelta = dt.timedelta(minutes=15)

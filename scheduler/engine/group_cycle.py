@@ -234,6 +234,8 @@ class GroupCycle:
         self._orders += 1
         for run in self._runs:
             repetition = None
+            if self._group.packs and self._placement is None and self._pass_orders == 1:
+                run.pack(self._engine)
             for info in run.infos:
                 attempt = await self._try_parts(run, info, repetition)
                 if repetition is None and not run.placed:
@@ -293,6 +295,10 @@ class GroupCycle:
     ) -> Attempt:
         """Try a member in the part of the placement that is filled now, then in the next one."""
         if self._placement is None:
+            if (at := len(run.placed)) < len(run.packed):
+                attempt = await self._try(info, repetition, run.packed[at : at + 1])
+                if attempt.failure is None or not attempt.failure.rejected:
+                    return attempt
             return await self._try(info, repetition, None)
         parts = self._placement.parts
         while True:

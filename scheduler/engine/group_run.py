@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from scheduler.api.packed_labels import MAX_PLAIN_LABELS
 from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
@@ -43,6 +45,25 @@ class Run:
     in_part: int = 0
     #: Whether the assumptions of `placed` were undone.
     undone: bool = False
+    #: The row on which each member is tried first, in order; none: anywhere.
+    packed: Rows = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+
+    def pack(self, engine: Engine) -> None:
+        """Choose for each member a row with as little room as possible.
+
+        Not where members have affinity or spread constraints, which are to decide, or where filters
+        that cannot tell how many fit depend on other pods.
+        """
+        pod = self.infos[0].pod
+        spec = pod.signature.spec
+        if spec.affinity is not None or spec.topology_spread_constraints:
+            return
+        room = self.capacities(engine).exactly_by_row(pod)
+        if room is not None:
+            rows = np.flatnonzero(room)
+            rows = rows[np.argsort(room[rows], kind="stable")]
+            taken = int(np.searchsorted(np.cumsum(room[rows]), len(self.infos))) + 1
+            self.packed = np.repeat(rows[:taken], room[rows[:taken]])
 
     def capacities(self, engine: Engine) -> TemplateCapacities:
         """Return the templates of the profile."""

@@ -94,6 +94,10 @@ class TemplateCapacities:
         self._limiting = [
             slot for slot in slots if callable(getattr(slot.plugin, "capacity_rows", None))
         ]
+        #: Names of filters that depend on other pods and do not tell how many fit.
+        self._uncounted = frozenset(
+            slot.name for slot in slots if slot.depends_on_pods and slot not in self._limiting
+        )
         self._filters = [
             slot
             for slot in slots
@@ -217,6 +221,13 @@ class TemplateCapacities:
         found = np.zeros(self._table.capacity, dtype=np.int64)
         found[rows] = limit
         return found
+
+    def exactly_by_row(self, pod: Pod) -> Int64Column | None:
+        """Return `by_row` of a pod that no further filter keeps from a node; None of any other."""
+        template = self.of(pod)
+        if template is None or not self._uncounted <= template.skipped:
+            return None
+        return self.by_row(pod, None)
 
     def rows_of(self, template: Template, *, exact: bool) -> Int64Column:
         """Return int64[table capacity]: what `total` sums up."""

@@ -64,6 +64,8 @@ class GroupToSchedule:
     reserve_for: float = 0.0
     #: The part of the time that cycles of groups take at most while other pods can be tried.
     share: float = 1.0
+    #: Whether members without preferences go to the nodes with the least room for them.
+    packs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

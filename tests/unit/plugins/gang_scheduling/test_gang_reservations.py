@@ -48,7 +48,7 @@ class Stream:
 
 @pytest.fixture
 def cluster() -> Iterator[GangCluster]:
-    with GangCluster(nodes=4) as found:
+    with GangCluster(nodes=4, args={"reserveAfter": "5m"}) as found:
         yield found
         found.validate()
 
