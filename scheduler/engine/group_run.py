@@ -60,6 +60,7 @@ class Run:
             return
         room = self.capacities(engine).exactly_by_row(pod)
         if room is not None:
+            room = np.minimum(room, len(self.infos))
             rows = np.flatnonzero(room)
             rows = rows[np.argsort(room[rows], kind="stable")]
             taken = int(np.searchsorted(np.cumsum(room[rows]), len(self.infos))) + 1

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pytest
 
+from scheduler.engine.engine import Engine
+from scheduler.engine.group_run import Run
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
@@ -110,3 +112,22 @@ def test_a_new_node_gets_only_what_the_others_do_not_take() -> None:
         cluster.add_node(node("new", cpu=8))
         cluster.tick(60)
         assert members_by_node(cluster) == {"n0": 1, "n1": 1, "n2": 1, "new": 1}
+
+
+def test_a_node_with_room_for_any_number_of_members_takes_no_memory(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[int] = []
+    pack = Run.pack
+
+    def noting(run: Run, engine: Engine) -> None:
+        pack(run, engine)
+        packed.append(len(run.packed))
+
+    monkeypatch.setattr(Run, "pack", noting)
+    cluster.add_group(2)
+    cluster.add_members(2, cpu=8)
+    cluster.tick(5)
+    cluster.add_node(node("vast", cpu=80_000_000, pods=10_000_000))
+    assert set(cluster.bound("g-pod").values()) == {"vast"}
+    assert packed[-1] == 2
