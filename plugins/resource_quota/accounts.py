@@ -123,9 +123,11 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReservation:
-    """The pod that quota is kept for, because small pods starved it."""
+    """The pod that quota is kept for, because small pods starved it; it may stand for a group."""
 
     uid: str
+    members: frozenset[str]
+    """All pods that may use it."""
     key: str
     """`namespace/name`."""
     order: tuple[int, int]

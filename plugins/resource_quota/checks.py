@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
 
-from plugins.resource_quota.accounts import Account, QuotaReservation, Role
+from plugins.resource_quota.accounts import Account, Amounts, QuotaReservation, Role
 from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.records import PodRecord, QuotaRequest
 
@@ -26,64 +25,23 @@ def add_amounts(extra: MutableMapping[Account, list[int]], more: Extra) -> None:
             sums[index] += amount
 
 
-def beside(record: PodRecord) -> dict[Account, list[int]]:
-    """Return what other pods of the group need for which a pod was held, by account and limit.
-
-    Of each limit as little as any choice of as many pods may need; so whatever exceeds it is too
-    much for each choice. Quota that pods of the group have reserved counts as theirs.
-    """
-    together, shares = record.request.together, record.request.shares
-    if together is None:
-        return {}
-    pods = record.namespace.pods
-    others = [pods[uid] for uid in together.uids if uid != record.uid and uid in pods]
-    found: dict[Account, list[int]] = {}
-    for account, own in shares:
-        amounts = [dict(each.request.shares).get(account) for each in (*others, record)]
-        sums = [
-            sum(sorted(0 if each is None else each[index] for each in amounts)[: together.need])
-            - own[index]
-            for index in range(len(own))
-        ]
-        for other in others:
-            charge = account.charges.get(other.uid)
-            if charge is not None and charge.role is Role.RESERVED:
-                sums = [each - mine for each, mine in zip(sums, charge.amounts, strict=True)]
-        found[account] = sums
-    return found
-
-
-def check_together(record: PodRecord) -> list[Violation]:
-    """Return the limits under which the pods of a group do not fit.
-
-    `requested` is the sum of what they need, and `used` what others take.
-    """
-    more, together = beside(record), record.request.together
-    uids = () if together is None else together.uids
-    found = []
-    for each in check(record, more):
-        charges = (each.account.charges.get(uid) for uid in uids if uid != record.uid)
-        own = sum(
-            charge.amounts[each.index]
-            for charge in charges
-            if charge is not None and charge.role is Role.PENDING
-        )
-        requested = each.requested + more[each.account][each.index]
-        found.append(replace(each, requested=requested, used=max(each.used - own, 0)))
-    return found
-
-
 def check(
-    record: PodRecord, extra: Extra | None = None, *, as_reserved: bool = False
+    record: PodRecord,
+    extra: Extra | None = None,
+    *,
+    as_reserved: bool = False,
+    wanted: Mapping[Account, Amounts] | None = None,
 ) -> list[Violation]:
     """Return the limits that a pod does not fit under; its own charge never counts against it.
 
-    `as_reserved`: check it as if it still had the reservation that its nomination kept.
+    `as_reserved`: check it as if it still had the reservation that its nomination kept. `wanted`:
+    check that as much is free, instead of what the pod requests (`together`).
     """
     found: list[Violation] = []
     deferred = record.request.deferred
-    for account, amounts in record.request.shares:
-        own, kept = account.charges.get(record.uid), account.starvation_reservation
+    for account, amounts in record.request.shares if wanted is None else wanted.items():
+        own = account.charges.get(record.uid) if wanted is None else None
+        kept = account.starvation_reservation
         # A reserved pod had its share before the pending pods that came since, and those wait for
         # it: counting them would be a deadlock.
         reserved = as_reserved or (own is not None and own.role is Role.RESERVED)
@@ -103,14 +61,14 @@ def check(
                 # status.used includes admissions that have not reached the ledger, the ledger
                 # bindings that have not reached the status.
                 used = max(used, limit.observed)
-            wanted = used + requested + (more[index] if more else 0)
-            if wanted > limit.hard:
+            total = used + requested + (more[index] if more else 0)
+            if total > limit.hard:
                 # Messages give the number of `status.used`, whatever kind of pod is rejected.
                 shown = account.taken(index, pending=True) - (own.amounts[index] if own else 0)
                 found.append(Violation(account, index, requested, max(used, shown)))
             elif (
                 kept is not None
-                and wanted + kept.amounts[index] > limit.hard
+                and total + kept.amounts[index] > limit.hard
                 and _yields_to(record, kept, index)
             ):
                 found.append(Violation(account, index, requested, used, reserved_for=kept.key))
@@ -119,7 +77,7 @@ def check(
 
 def _yields_to(record: PodRecord, kept: QuotaReservation, index: int) -> bool:
     """Whether a pod must leave a limit to the pod that the account is kept for."""
-    if index not in kept.short or kept.uid == record.uid:
+    if index not in kept.short or record.uid in kept.members:
         return False
     if not record.deferred or record.role is Role.RESERVED:
         return False

@@ -5,8 +5,8 @@ would violate, which pods to release, and the usage of each quota. No I/O, no cl
 the time. One ledger serves all profiles of a process; it is touched from one event loop.
 
 `lifecycle` is the table of states and events of a pod, `accounting` keeps the sums, `checks` is the
-check of one pod against its quotas; `releases`, `claims` and `starvation_guard` decide which pods
-get quota that is free.
+check of one pod against its quotas, `together` that of a group, which `group_holds` holds;
+`releases`, `claims` and `starvation_guard` decide which pods get quota that is free.
 
 Invariants, which `validate` checks by a full recount:
 * a pod has at most one charge in an account, in one role (`accounts`);
@@ -17,17 +17,17 @@ Invariants, which `validate` checks by a full recount:
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from plugins.resource_quota.accounting import Accounting
 from plugins.resource_quota.accounts import Account, QuotaMode, QuotaTerms, Role, read_terms
 from plugins.resource_quota.callbacks import LedgerCallbacks
-from plugins.resource_quota.checks import check, check_together
+from plugins.resource_quota.checks import check
 from plugins.resource_quota.claims import Claims
-from plugins.resource_quota.deferral import counts_until, is_deferred, is_terminal
+from plugins.resource_quota.deferral import is_deferred, is_terminal
+from plugins.resource_quota.ends import Ends
+from plugins.resource_quota.group_holds import GroupHolds
 from plugins.resource_quota.lifecycle import SHOWN, TRANSITIONS, Effect, PodEvent, PodState
 from plugins.resource_quota.messages import Violation, violated_pairs
 from plugins.resource_quota.outlook import Outlook
@@ -40,13 +40,11 @@ from plugins.resource_quota.recount import (
 )
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
+from plugins.resource_quota.together import check_group, leader_of
 from plugins.resource_quota.usage import Usage
 from plugins.resource_quota.versions import newer, same_usage
 from scheduler.api.pod import Pod
 from scheduler.api.policy import ResourceQuota
-
-EXPIRY_MARGIN: Final = 0.001
-"""Seconds past a deadline that it takes for the deadline to be over."""
 
 
 class LedgerDriftError(AssertionError):
@@ -69,8 +67,7 @@ class Ledger:
         self._callbacks = callbacks = callbacks or LedgerCallbacks()
         self._namespaces: dict[str, Namespace] = {}
         self._pods: dict[str, PodRecord] = {}
-        #: (wall clock second, UID) at which a pod that is being deleted counts no more.
-        self._ends: list[tuple[float, str]] = []
+        self._ends = Ends(self._pods, callbacks)
         self._sequence = 0
         #: Pods admitted before all pods and quotas were known, in that order.
         self._unsynced: dict[str, None] = {}
@@ -81,6 +78,7 @@ class Ledger:
         self._accounting = Accounting(callbacks, self._releases, self._starvation_guard)
         self.outlook = Outlook(self._pods)
         self.claims = Claims(self._namespaces, self._pods, callbacks)
+        self._group_holds = GroupHolds(self._accounting.reconcile, self._follow)
         carry_out: Mapping[Effect, Callable[[PodRecord], None]] = {
             Effect.RENEW_NOMINATION: self._renew_nomination,
             Effect.RETURN_RELEASE: self._releases.give_back,
@@ -119,7 +117,7 @@ class Ledger:
                 record.usage = None
             record.pod = pod
             record.deferred = is_deferred(pod, record.deferred)
-        self._watch_end(record)
+        self._ends.watch(record)
         if is_terminal(pod):
             self._apply(record, PodEvent.FINISHED)
         else:
@@ -136,6 +134,7 @@ class Ledger:
         record = self._pods.pop(uid, None)
         if record is None:
             return
+        self._group_holds.join(record, None)
         self._apply(record, PodEvent.FINISHED)
         del record.namespace.pods[uid]
         self._unsynced.pop(uid, None)
@@ -190,11 +189,14 @@ class Ledger:
         now: float,
         together: Together | None = None,
     ) -> bool:
-        """Hold a pod, or a group by one; return whether the set of violations is new: report it."""
+        """Hold a pod, or a group by its leader.
+
+        Return whether the set of violations is new: report it.
+        """
         record = self._pods.get(uid)
         if record is None:
             return False
-        self._join(record, together)
+        self._group_holds.join(record, together)
         self._apply(record, PodEvent.HELD)
         if record.held_since is None:
             record.held_since = now
@@ -207,15 +209,10 @@ class Ledger:
         record = self._pods.get(uid)
         if record is None or record.held_since is None:
             return None
-        self._join(record, None)
+        self._group_holds.join(record, None)
         self._apply(record, PodEvent.ADMITTED)
         since, record.held_since = record.held_since, None
         return max(0.0, now - since)
-
-    def _join(self, record: PodRecord, together: Together | None) -> None:
-        if record.together != together:
-            record.together = together
-            self._accounting.reconcile(record)
 
     def attempted(self, uid: str) -> None:
         """Note that the pod's attempt failed for another reason than quota: others may try."""
@@ -281,20 +278,17 @@ class Ledger:
         """Return the wall clock second at which `run_due` is due; 0: now, None: never."""
         if self.synced and self._unsynced:
             return 0.0
-        while self._ends and not self._awaited(*self._ends[0]):
-            heapq.heappop(self._ends)
-        times = [self._releases.next_due(), self._starvation_guard.next_due()]
-        if self._ends:
-            times.append(self._ends[0][0])
+        times = [
+            self._releases.next_due(),
+            self._starvation_guard.next_due(),
+            self._ends.next_due(),
+        ]
         return min((time for time in times if time is not None), default=None)
 
     def run_due(self, now: float) -> None:
         """End what is over by the clock, and release pods that may fit now."""
-        while self._ends and self._ends[0][0] <= now:
-            due, uid = heapq.heappop(self._ends)
-            if self._awaited(due, uid):
-                self._pods[uid].expired = True
-                self._accounting.reconcile(self._pods[uid])
+        for record in self._ends.expire(now):
+            self._accounting.reconcile(record)
         self._releases.close_windows(now)
         self._starvation_guard.run_due(self._namespaces, now)
         if self.synced and self._unsynced:
@@ -303,7 +297,7 @@ class Ledger:
             self._callbacks.on_recheck([each.uid for each in records if each and check(each)])
         for released in self._releases.release(now):
             for record in released:
-                self._accounting.reconcile(record)
+                self._group_holds.reconcile(record)
             self._callbacks.on_release([record.uid for record in released])
 
     # -- queries ---------------------------------------------------------------------------------
@@ -319,9 +313,14 @@ class Ledger:
         return None if record is None else record.pod
 
     def holds(self, uid: str) -> bool:
-        """Whether a quota holds the pod."""
+        """Whether a quota holds the pod, or its group."""
         record = self._pods.get(uid)
-        return record is not None and record.order is not None
+        return record is not None and record.held
+
+    def leads(self, uid: str) -> bool:
+        """Whether a group was held by this pod."""
+        record = self._pods.get(uid)
+        return record is not None and record.together is not None
 
     def limits_pods_of(self, namespace: str) -> bool:
         """Whether any quota of the namespace is enforced here."""
@@ -339,13 +338,16 @@ class Ledger:
             record.request = self._accounting.request_of(record)
         return check(record)
 
-    def violations_together(self, uids: Sequence[str], need: int) -> Sequence[Violation]:
-        """Return what any `need` of these pods would violate together, by the first one."""
-        record = self._pods.get(uids[0])
-        if record is None or not record.request.shares:
-            return ()
-        request = record.request._replace(together=Together(tuple(uids), need))
-        return check_together(replace(record, request=request))
+    def violations_together(
+        self, uids: Sequence[str], need: int
+    ) -> tuple[str, Sequence[Violation]]:
+        """Return what any `need` of these pods would violate together, and the pod to be held."""
+        members = [self._pods[uid] for uid in uids if uid in self._pods]
+        if len(members) < need:
+            return "", ()
+        leader = leader_of(members, need)
+        together = Together(tuple(each.uid for each in members), need)
+        return leader.uid, check_group(replace(leader, together=together))
 
     def violations_with(
         self, pod: Pod, account: Account, amounts: Sequence[int]
@@ -459,31 +461,19 @@ class Ledger:
             self._sequence += 1
             record.order = (-record.pod.priority, self._sequence)
             record.namespace.wait_queues.add(record)
-            # A pod without gates is charged nothing while it is held.
-            self._accounting.reconcile(record)
+            self._group_holds.reconcile(record)
 
     def _dequeue(self, record: PodRecord) -> None:
         if record.order is not None:
             record.order = None
             record.namespace.wait_queues.discard(record.uid)
-            self._accounting.reconcile(record)
+            self._group_holds.reconcile(record)
 
-    def _watch_end(self, record: PodRecord) -> None:
-        until = counts_until(record.pod)
-        if until != record.counts_until:
-            record.counts_until, record.expired = until, False
-            if until is not None:
-                heapq.heappush(self._ends, (until + EXPIRY_MARGIN, record.uid))
-                self._callbacks.on_timer()
-
-    def _awaited(self, due: float, uid: str) -> bool:
-        """Whether a pod still counts until then."""
-        record = self._pods.get(uid)
-        return (
-            record is not None
-            and record.counts_until is not None
-            and record.counts_until + EXPIRY_MARGIN == due
-        )
+    def _follow(self, record: PodRecord) -> None:
+        """End what a pod waits for by itself: it is held with another one from now on."""
+        self._dequeue(record)
+        self._releases.give_back(record)
+        self.claims.remove(record)
 
     def _is_foreign(self, uid: str) -> bool:
         return any(uid in uids for uids in self._foreign.values())

@@ -158,12 +158,14 @@ class ResourceQuota:
         enforcement = self.enforcement
         if enforcement is None or not enforcement.active or not enforcement.ledger.synced:
             return None
-        uids = tuple(each.uid for each in pods)
-        violations = enforcement.ledger.violations_together(uids, need)
+        by_uid = {each.uid: each for each in pods}
+        leader, violations = enforcement.ledger.violations_together(list(by_uid), need)
         if not violations:
+            for each in filter(enforcement.ledger.leads, by_uid):
+                self._admit(enforcement, by_uid[each])
             return None
-        together = Together(uids, need)
-        return self._hold(enforcement, pods[0], violations, points.PRE_FILTER, together)
+        together = Together(tuple(by_uid), need)
+        return self._hold(enforcement, by_uid[leader], violations, points.PRE_FILTER, together)
 
     def skips_alike(self, pod: Pod) -> bool:
         """Whether no quota counts the pod."""

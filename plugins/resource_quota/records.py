@@ -70,6 +70,8 @@ class PodRecord:
     request: QuotaRequest = NOTHING
     together: Together | None = None
     """The group for which it was held; None: it was held for itself."""
+    leader: PodRecord | None = None
+    """The pod that was held for its group; None: no other pod was."""
     order: Order | None = None
     """Position among the held pods; None while it is not among them."""
     held_since: float | None = None
@@ -88,6 +90,12 @@ class PodRecord:
         return self.expired or self.state is PodState.FINISHED
 
     @property
+    def held(self) -> bool:
+        """Whether a quota holds the pod, or its group."""
+        leader = self.leader
+        return self.order is not None or (leader is not None and leader.order is not None)
+
+    @property
     def role(self) -> Role | None:
         """The way the pod counts now; None if it does not (docs/deferred-quota.md, "The rules")."""
         if self.ended:
@@ -102,12 +110,12 @@ class PodRecord:
         """Return how the pod counts in each account that covers it; None if it does not.
 
         A pod without gates is charged from its creation on, as the API server does, but not while
-        a quota holds it, or is too small for it even when empty: it would keep others from running
-        and not run itself. Built-in names are charged by the API server.
+        a quota holds it or its group, or is too small for it even when empty: it would keep others
+        from running and not run itself. Built-in names are charged by the API server.
         """
         role, shares = self.role, self.request.shares
         if role is Role.PENDING and (
-            self.order is not None or any(account.exceeds(amounts) for account, amounts in shares)
+            self.held or any(account.exceeds(amounts) for account, amounts in shares)
         ):
             return [(each, amounts, role if each.native else None) for each, amounts in shares]
         return [(account, amounts, role) for account, amounts in shares]

@@ -15,8 +15,9 @@ from typing import Final
 
 from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.callbacks import LedgerCallbacks
-from plugins.resource_quota.checks import add_amounts, add_request, beside, check
+from plugins.resource_quota.checks import add_amounts
 from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
+from plugins.resource_quota.together import check_wanted, wanted
 
 RELEASE_WINDOW: Final = 0.25
 """Seconds that released pods have to use the quota, before more are let out."""
@@ -54,11 +55,12 @@ class Releases:
 
     def give_back(self, record: PodRecord) -> None:
         """Note that a pod, if it was released, does not use the quota it was released for."""
-        namespace, shares = record.namespace, record.request.shares
+        namespace = record.namespace
         if namespace.released.pop(record.uid, None) is None:
             return
-        if len(namespace.wait_queues) and shares:
-            self._note(namespace, {account for account, _ in shares})
+        accounts = set(wanted(record))
+        if len(namespace.wait_queues) and accounts:
+            self._note(namespace, accounts)
 
     def close_windows(self, now: float) -> None:
         """Give up on released pods that had time enough to use the quota."""
@@ -94,27 +96,24 @@ class Releases:
         freed, namespace.freed = namespace.freed, set()
         extra: dict[Account, list[int]] = {}
         for uid in namespace.released:
-            add_request(extra, namespace.pods[uid].request)
-            add_amounts(extra, beside(namespace.pods[uid]))
+            add_amounts(extra, wanted(namespace.pods[uid]))
         overrelease, more = namespace.overrelease, False
 
         def concerned(request: QuotaRequest) -> bool:
-            return not request.shares or any(account in freed for account, _ in request.shares)
+            if request.together is not None or not request.shares:
+                return True
+            return any(account in freed for account, _ in request.shares)
 
         def admit(record: PodRecord) -> bool:
             nonlocal overrelease, more
-            others = beside(record)
-            wanted = {account: list(sums) for account, sums in extra.items()}
-            add_amounts(wanted, others)
-            if check(record, wanted):
-                if check(record, others):
+            if check_wanted(record, extra):
+                if check_wanted(record):
                     return False
                 more = True
                 if not overrelease:
                     return False
                 overrelease -= 1
-            add_request(extra, record.request)
-            add_amounts(extra, others)
+            add_amounts(extra, wanted(record))
             return True
 
         released = namespace.wait_queues.release(concerned, admit)

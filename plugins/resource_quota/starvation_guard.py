@@ -2,6 +2,7 @@
 
 The first pod in queue order that quota alone has held for `holdAfter` gets a reservation in the
 quotas it does not fit into; deferred pods behind it leave it what it needs of the limits it lacks.
+A pod by which a group is held gets what the group needs, which all pods of the group may use.
 
 Invariant: at most one reservation per quota. It ends when the pod is reserved, gone, rejected by
 the nodes or larger than a limit, or after `maxHold`; then the quota is open to all for `holdAfter`.
@@ -15,9 +16,9 @@ from collections.abc import Mapping
 
 from plugins.resource_quota.accounts import Account, QuotaReservation
 from plugins.resource_quota.callbacks import LedgerCallbacks
-from plugins.resource_quota.checks import check
 from plugins.resource_quota.records import Namespace, Order, PodRecord
 from plugins.resource_quota.releases import Releases
+from plugins.resource_quota.together import check_wanted, members_of, wanted
 
 
 class StarvationGuard:
@@ -116,11 +117,12 @@ class StarvationGuard:
         self, record: PodRecord, order: Order, vacant: set[Account], now: float
     ) -> set[Account]:
         """Return the vacant accounts that are kept for the pod from now on."""
-        violations = check(record)
+        violations = check_wanted(record)
         kept: set[Account] = set()
         if any(each.never for each in violations):
             return kept
-        for account, amounts in record.request.shares:
+        members = frozenset(each.uid for each in members_of(record))
+        for account, amounts in wanted(record).items():
             short = frozenset(
                 each.index
                 for each in violations
@@ -129,7 +131,7 @@ class StarvationGuard:
             if account in vacant and short:
                 until = now + self._max_hold
                 account.starvation_reservation = QuotaReservation(
-                    record.uid, record.pod.key, order, amounts, short, until
+                    record.uid, members, record.pod.key, order, amounts, short, until
                 )
                 kept.add(account)
                 self._schedule(until, record.namespace)

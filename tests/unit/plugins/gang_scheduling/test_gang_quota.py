@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugins import ResourceQuota
+from plugins.resource_quota.deferral import MARK_ANNOTATION
 from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.records import Together
+from scheduler.api.quantity import NANO
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 from tests.unit.plugins.gang_scheduling.test_gang_messages import view
 from tests.unit.plugins.gang_scheduling.test_statuses import conditions
 from tests.unit.plugins.resource_quota.objects import pod as quota_pod
 from tests.unit.plugins.resource_quota.objects import quota
+
+GATED_ONCE = {MARK_ANNOTATION: "true"}
 
 
 @pytest.fixture
@@ -29,8 +35,15 @@ def waiting(cluster: GangCluster) -> list[str]:
     return [each.pod for each in cluster.world.waiting()]
 
 
-def set_quota(cluster: GangCluster, cpus: int) -> None:
-    hard = {"deferred.kubestow.io/requests.cpu-millis": str(cpus * 1000)}
+def add_single(cluster: GangCluster, number: int) -> str:
+    (key,) = cluster.add_pods(pod(f"single-{number}", cpu=2, annotations=GATED_ONCE))
+    return key
+
+
+def set_quota(
+    cluster: GangCluster, cpus: int = 0, *, hard: Mapping[str, str] | None = None
+) -> None:
+    hard = hard or {"deferred.kubestow.io/requests.cpu-millis": str(cpus * 1000)}
     cluster.add(
         {
             "apiVersion": "v1",
@@ -183,6 +196,94 @@ def test_quota_for_one_of_two_held_gangs_is_not_given_to_both(
     assert [len(cluster.bound(name)) for name in "ab"] == [4, 4]
 
 
+def test_members_that_quota_holds_are_charged_nothing_and_again_when_it_lets_them_go(
+    cluster: GangCluster,
+) -> None:
+    ledger = cluster.plugin("ResourceQuota").enforcement.ledger
+    set_quota(cluster, 6)
+    cluster.add_group(4)
+    cluster.add_members(4)
+    cluster.tick(10)
+    (account,) = ledger.accounts()
+    assert account.taken(0, pending=True) == 0
+    # It waits for whatever pods without gates are charged.
+    (gated,) = cluster.add_pods(pod("gated", cpu=2, annotations=GATED_ONCE))
+    cluster.tick(5)
+    assert gated in cluster.bound()
+    set_quota(cluster, 10)
+    cluster.tick(0.1)
+    assert len(cluster.bound("g-pod")) == 4
+    assert account.taken(0, pending=False) == 10 * NANO
+    ledger.validate()
+
+
+def test_quota_of_what_only_some_members_request_is_asked_for_all(
+    cluster: GangCluster, cycles: list[bool]
+) -> None:
+    """A head without GPUs, as KubeRay makes it, is the first member."""
+    gpu = "nvidia.com/gpu"
+    cluster.add_node(node("gpus", cpu=8, resources={gpu: 8}))
+    hard = {"deferred.kubestow.io/requests.nvidia.com_gpu": "3"}
+    set_quota(cluster, 0, hard=hard)
+    cluster.add_group(3)
+    cluster.add_members(1, name="head", cpu=1, priority=1)
+    cluster.add_members(2, name="worker", cpu=1, resources={gpu: 2})
+    cluster.tick(60)
+    assert cycles == [False]
+    assert view(cluster).text == (
+        "needs 3 pods; quota exceeded: cpus, requested: requests.nvidia.com/gpu=4, "
+        "used: requests.nvidia.com/gpu=0, limited: requests.nvidia.com/gpu=3 "
+        "(exceeds the quota even when empty)"
+    )
+    set_quota(cluster, 0, hard=dict.fromkeys(hard, "4"))
+    cluster.tick(1)
+    assert len(cluster.bound()) == 3
+
+
+@pytest.mark.parametrize("plain", [1, 2, 3])
+def test_members_without_gates_are_not_counted_twice(plain: int) -> None:
+    ledger = Ledger()
+    ledger.mark_synced()
+    ledger.set_quota(quota(hard={"requests.cpu-millis": "4000"}))
+    members = [quota_pod(f"p{number}", deferred=number >= plain) for number in range(4)]
+    for each in members:
+        ledger.observe(each)
+    uids = [each.metadata.uid for each in members]
+    assert ledger.violations_together(uids, 4) == (f"p{plain}", [])
+    ledger.observe(quota_pod("other"))
+    leader, violations = ledger.violations_together(uids, 4)
+    (violation,) = violations
+    assert (violation.requested, violation.used) == (4 * NANO, 1 * NANO)
+    # The others are enough: they wait for nobody who has no node.
+    assert ledger.violations_together(uids, plain) == ("p0", [])
+    ledger.hold(leader, violations, 0.0, Together(tuple(uids), 4))
+    ledger.validate()
+    assert all(map(ledger.holds, uids))
+
+
+@pytest.mark.parametrize("fairness", [False, True])
+def test_quota_is_kept_for_the_whole_gang_that_small_pods_starve(fairness: bool) -> None:
+    args = {"fairness": "HoldAfter", "holdAfter": "1m"} if fairness else {}
+    with GangCluster(0) as cluster:
+        cluster.enable(ResourceQuota, args)
+        cluster.add_node(node("large", cpu=32))
+        set_quota(cluster, 8)
+        numbers = itertools.count()
+        cluster.add_group(4)
+        running = [add_single(cluster, next(numbers)) for _ in range(4)]
+        cluster.tick(1)
+        cluster.add_members(4, annotations=GATED_ONCE)
+        for _ in range(30):
+            # Another one comes before one ends: quota never suffices for four.
+            running.append(add_single(cluster, next(numbers)))
+            cluster.tick(5)
+            cluster.world.remove("Pod", running.pop(0).partition("/")[2], "default")
+            cluster.tick(5)
+        assert len(cluster.bound("g-pod")) == (4 if fairness else 0)
+        cluster.validate()
+        cluster.plugin("ResourceQuota").enforcement.ledger.validate()
+
+
 AMOUNTS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5)
 
 
@@ -201,7 +302,7 @@ def test_a_gang_is_refused_only_if_no_choice_of_its_members_fits(
     ]
     for each in pods:
         ledger.observe(each)
-    refused = ledger.violations_together([each.metadata.uid for each in pods], need)
+    _, refused = ledger.violations_together([each.metadata.uid for each in pods], need)
     fits = any(
         all(sum(each) <= limit for each, limit in zip(zip(*chosen, strict=True), hard, strict=True))
         for chosen in itertools.combinations(amounts, need)

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from plugins.resource_quota.accounts import Role
 from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.records import Together
 from scheduler.api import Pod
 from scheduler.api.policy import ResourceQuota
 from tests.unit.plugins.resource_quota.objects import pod, quota
@@ -120,6 +121,24 @@ class LedgerMachine(RuleBasedStateMachine):
             assert uid in self.reserved or uid not in set(self.ledger.reserved())
         else:
             self.ledger.admit(uid, self.now)
+
+    @rule(uids=st.sets(UIDS, min_size=2), need=st.integers(1, 4))
+    def enqueue_together(self, uids: set[str], need: int) -> None:
+        """Run the check of a group before its cycle."""
+        waiting = [
+            uid
+            for uid in sorted(uids & self.pods.keys() - self.reserved)
+            if not (self.pods[uid].spec.node_name or self.pods[uid].spec.scheduling_gates)
+        ]
+        if len(waiting) < need:
+            return
+        leader, found = self.ledger.violations_together(waiting, need)
+        if found:
+            self.ledger.hold(leader, found, self.now, Together(tuple(waiting), need))
+            assert all(map(self.ledger.holds, waiting))
+        else:
+            for uid in filter(self.ledger.leads, waiting):
+                self.ledger.admit(uid, self.now)
 
     @rule(uid=UIDS)
     def reserve(self, uid: str) -> None:
