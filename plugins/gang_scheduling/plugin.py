@@ -206,7 +206,8 @@ class GangScheduling:
         group = self.gangs.groups.of(pod.uid)
         if group is None or group.terms is None or not group.terms.whole:
             return ()
-        placed = tuple(group.members(MemberState.BOUND, MemberState.RESERVED))
+        # In an order that a replay of the decision has as well.
+        placed = tuple(sorted(group.members(MemberState.BOUND, MemberState.RESERVED)))
         left = sum(uid not in victims for uid in placed)
         return () if left + group.succeeded >= group.terms.minimum else placed
 

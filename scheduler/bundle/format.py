@@ -27,10 +27,11 @@ METRICS: Final = "metrics"
 DELTA: Final = "delta"
 DUE: Final = "due"
 ATTEMPT: Final = "attempt"
+GROUP: Final = "group"
 BINDING: Final = "binding"
-"""Sections; docs/bundles.md describes each. The last four are the stream of a recording."""
+"""Sections; docs/bundles.md describes each. The last five are the stream of a recording."""
 
-STREAM: Final = frozenset((DELTA, DUE, ATTEMPT, BINDING))
+STREAM: Final = frozenset((DELTA, DUE, ATTEMPT, GROUP, BINDING))
 
 COMPLETE: Final = "complete"
 """`Manifest.end` of a bundle; that of a recording says why it ended."""

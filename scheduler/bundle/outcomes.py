@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.engine import Attempt, Failure
+from scheduler.engine import Attempt, Failure, GroupResult
 
 
 class Outcome(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, frozen=True):
@@ -55,6 +55,36 @@ def outcome_of(attempt: Attempt, *, suspended: bool = False) -> Outcome:
         post_filter=str(failure.post_filter),
         unjudgeable=why,
     )
+
+
+class MemberOutcome(msgspec.Struct, frozen=True):
+    """The outcome for one member of a group that was decided about."""
+
+    pod: str
+    """`namespace/name`."""
+    uid: str
+    outcome: Outcome
+
+
+def outcomes_of(result: GroupResult, *, suspended: bool = False) -> list[MemberOutcome]:
+    """Return the outcomes of a group's cycle, in the order in which members were tried.
+
+    Of a group that was scheduled those of the members that were placed: the others have attempts of
+    their own. The first one names the victims of the group.
+    """
+    found = [(each.info, outcome_of(each, suspended=suspended)) for each in result.placed]
+    if not result.outcome.scheduled:
+        found += [(each.info, outcome_of(each, suspended=suspended)) for each in result.failed]
+        why = result.untried_failure
+        untried = Outcome() if why is None else Outcome(reason=why.reason, message=why.message)
+        if suspended:
+            untried = msgspec.structs.replace(untried, unjudgeable=SUSPENDED)
+        found += [(each, untried) for each in result.untried]
+    if found and result.plan is not None:
+        info, outcome = found[0]
+        victims = tuple(each.key for each in result.plan.victims)
+        found[0] = info, msgspec.structs.replace(outcome, victims=victims)
+    return [MemberOutcome(info.key, info.uid, outcome) for info, outcome in found]
 
 
 def failure_data(failure: Failure) -> dict[str, Any]:

@@ -55,6 +55,9 @@ class Cache:
         self.external_changes = 0
         #: Value of `external_changes` at the last one of each row.
         self._last_external: dict[int, int] = {}
+        #: Pods that are set aside, and the order of the pods of their rows before.
+        self._aside: set[str] = set()
+        self._orders: dict[int, tuple[str, ...]] = {}
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -144,13 +147,21 @@ class Cache:
         placed = self._pods.get(uid)
         if placed is None or uid not in self.table.pods[placed.row]:
             return False
+        self._orders.setdefault(placed.row, tuple(self.table.pods[placed.row]))
+        self._aside.add(uid)
         self.table.remove_pod(placed.pod, placed.row)
         return True
 
     def put_back(self, uid: str) -> None:
-        """Undo `set_aside`."""
+        """Undo `set_aside`; with the last one the pods of each row are in their order again."""
         placed = self._pods[uid]
         self.table.add_pod(placed.pod, placed.row)
+        self._aside.discard(uid)
+        if self._aside:
+            return
+        for row, order in self._orders.items():
+            self.table.reorder_pods(row, [each for each in order if each in self.table.pods[row]])
+        self._orders.clear()
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod is assumed and its binding not yet confirmed by the watch."""

@@ -9,7 +9,7 @@ however large the waiting groups are.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -29,6 +29,7 @@ from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.group_evictions import GroupEvictions
 from scheduler.service.group_reservations import GroupReservations
+from scheduler.service.recording.journal import Journal
 from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
@@ -71,6 +72,10 @@ class GroupScheduling:
         #: Room that is kept for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
+        #: Where a recording is told of every cycle; None while there is none.
+        self.journal: Journal | None = None
+        #: The members of the last cycle.
+        self._tried: Sequence[QueuedPodInfo] = ()
         queue.recognize_groups(self._in_group)
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
@@ -93,6 +98,10 @@ class GroupScheduling:
         infos = [info, *(each for each in waiting if each is not None and _wanted(each))]
         self.waiting.tried(each.uid for each in infos)
         self.reservations.begins(info, group)
+        may_preempt = not self.evictions.under_way(_preemptor(info, group))
+        self._tried = infos
+        if self.journal is not None:
+            self.journal.group_begins(info, group, infos, may_preempt=may_preempt)
         return GroupCycle(
             self._engine,
             group,
@@ -101,13 +110,15 @@ class GroupScheduling:
             take=self._take,
             on_placed=self._decisions.record,
             pause=pause,
-            may_preempt=not self.evictions.under_way(_preemptor(info, group)),
+            may_preempt=may_preempt,
         )
 
     def settle(
         self, info: QueuedPodInfo, group: GroupToSchedule, result: GroupResult
     ) -> list[Attempt]:
         """Handle the result; return the attempts whose binding cycles are next."""
+        if self.journal is not None:
+            self.journal.group_ended(result, self._tried)
         grouping = self._grouping(info)
         if grouping is not None:
             grouping.group_decided(info.pod, group, result.outcome)

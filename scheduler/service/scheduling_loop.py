@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final
 
 import structlog
@@ -28,7 +28,7 @@ from scheduler.service.failure_handler import (
 )
 from scheduler.service.group_scheduling import GroupScheduling, is_large
 from scheduler.service.inbox import Inbox
-from scheduler.service.recording.journal import GROUP, LEADER, RELIST, Journal
+from scheduler.service.recording.journal import LEADER, RELIST, Journal
 
 _log = structlog.get_logger(__name__)
 
@@ -252,8 +252,6 @@ class SchedulingLoop:
     def _schedule_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> Sequence[Attempt]:
         if self._skip(info, info.pod):
             return ()
-        if self.journal is not None:
-            self.journal.end(GROUP)
         return self._groups.schedule(info, group)
 
     async def _schedule_group_suspended(
@@ -265,13 +263,10 @@ class SchedulingLoop:
         """
         if self._skip(info, info.pod):
             return ()
-        if self.journal is not None:
-            self.journal.end(GROUP)
         self._inbox.suspend()
         self._resumed.clear()
         self._deciding = asyncio.create_task(
-            self._groups.cycle(info, group, self._pauses_of_a_cycle()).run(),
-            name=f"decide {group.name}",
+            self._decide_group(info, group), name=f"decide {group.name}"
         )
         try:
             result: GroupResult = await self._deciding
@@ -287,6 +282,9 @@ class SchedulingLoop:
             self._inbox.resume()
             self._resumed.set()
 
+    async def _decide_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> GroupResult:
+        return await self._groups.cycle(info, group, self._pauses_of_a_cycle()).run()
+
     def _pauses_of_a_cycle(self) -> Callable[[], Awaitable[bool]]:
         """Return a function to await often in a long cycle; it suspends it once for each slice.
 
@@ -299,7 +297,9 @@ class SchedulingLoop:
             nonlocal end
             if monotonic() < end:
                 return False
-            await asyncio.sleep(0)
+            resumes = nullcontext() if self.journal is None else self.journal.cycle_paused()
+            with resumes:
+                await asyncio.sleep(0)
             end = monotonic() + seconds
             return True
 

@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
-from scheduler.bundle.format import ATTEMPT, DELTA, BundleError, Line
+from scheduler.bundle.format import ATTEMPT, DELTA, GROUP, BundleError, Line
 from scheduler.cache.cache import with_node
 from scheduler.client.deltas import DeltaType
 from scheduler.client.resources import PODS
@@ -53,6 +53,10 @@ class _Victims(msgspec.Struct):
 
 class _Attempt(msgspec.Struct):
     outcome: _Victims
+
+
+class _Group(msgspec.Struct):
+    outcomes: tuple[_Attempt, ...] = ()
 
 
 class RecordedChanges:
@@ -99,6 +103,9 @@ class RecordedChanges:
         for line in self._content.stream():
             if line.section == ATTEMPT:
                 self._victims.update(self._decoded(line, _Attempt).outcome.victims)
+            elif line.section == GROUP:
+                for each in self._decoded(line, _Group).outcomes:
+                    self._victims.update(each.outcome.victims)
             elif line.section == DELTA:
                 yield self._decoded(line, Change)
 

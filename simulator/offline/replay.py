@@ -20,13 +20,14 @@ from typing import Any, Self
 
 import msgspec
 
-from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, BundleError, Line
-from scheduler.bundle.outcomes import Outcome, outcome_of
+from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, BundleError, Line
+from scheduler.bundle.outcomes import MemberOutcome, Outcome, outcome_of, outcomes_of
 from scheduler.cache.cache import CacheError
 from scheduler.client.deltas import DeltaType
 from scheduler.engine import Attempt, Failure
 from scheduler.engine.adoption import adopt
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, PostFilterOutcome
+from scheduler.framework.grouping import GroupToSchedule
 from scheduler.metrics import build_info
 from simulator.offline.bundles import (
     MALFORMED,
@@ -42,6 +43,7 @@ from simulator.offline.bundles import (
 )
 from simulator.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement
 from simulator.offline.recorded import Change, Times
+from simulator.offline.recorded_groups import Member, RecordedGroup
 from simulator.offline.remembered import RememberedDecisions
 from simulator.offline.virtual_time import only_errors_logged
 from simulator.offline.world import World
@@ -54,17 +56,27 @@ class _Random(msgspec.Struct, omit_defaults=True):
     """Empty: those of the attempt before."""
 
 
-class _Attempt(Times, rename="camel"):
+class _Inputs(Times, kw_only=True, rename="camel"):
     seq: int
-    pod: str
-    uid: str
     random: _Random
     rotation: int
+    nominations: list[tuple[str, str]] | None = None
+
+
+class _Attempt(_Inputs, kw_only=True, rename="camel"):
+    pod: str
+    uid: str
     now: float
     outcome: Outcome
     info: dict[str, Any] = {}
     memory: dict[str, Any] = {}
-    nominations: list[tuple[str, str]] | None = None
+
+
+class _Group(_Inputs, kw_only=True, rename="camel"):
+    group: GroupToSchedule
+    may_preempt: bool
+    members: list[Member]
+    outcomes: list[MemberOutcome]
 
 
 class _Failure(msgspec.Struct, rename="camel"):
@@ -142,20 +154,20 @@ class Replay:
         for line in self.content.stream():
             try:
                 with only_errors_logged():
-                    judgement = self._apply(path, line)
+                    judged = self._apply(path, line)
             except BundleError:
                 raise
             except MALFORMED as error:
                 text = f"{path}: the recording contradicts itself ({line.section}): {error}"
                 raise BundleError(text) from error
-            if judgement is not None:
-                yield judgement
-                if until is not None and judgement.seq >= until:
+            for each in judged:
+                yield each
+                if until is not None and each.seq >= until:
                     return
 
     # -- the stream ------------------------------------------------------------------------------
 
-    def _apply(self, path: Path, line: Line) -> Judgement | None:
+    def _apply(self, path: Path, line: Line) -> Sequence[Judgement]:
         match line.section:
             case section if section == DELTA:
                 self._delta(decoded_line(path, line, Change))
@@ -164,8 +176,10 @@ class Replay:
             case section if section == BINDING:
                 self._binding(decoded_line(path, line, _Binding))
             case section if section == ATTEMPT:
-                return self._attempt(decoded_line(path, line, _Attempt))
-        return None
+                return (self._attempt(decoded_line(path, line, _Attempt)),)
+            case section if section == GROUP:
+                return self._group(decoded_line(path, line, _Group))
+        return ()
 
     def _set_clock(self, times: Times) -> None:
         assembly = self.world.scheduler
@@ -208,13 +222,10 @@ class Replay:
     # -- attempts --------------------------------------------------------------------------------
 
     def _attempt(self, recorded: _Attempt) -> Judgement:
-        self._set_clock(recorded)
+        self._set_inputs(recorded)
         self.world.scheduler.clock.set_wall(recorded.now)
         outcome, scheduling = recorded.outcome, self.world.scheduler.scheduling
         pod = find_pod(self.world.scheduler, recorded.pod, recorded.uid)
-        self._set_random(recorded)
-        if recorded.nominations is not None:
-            restore_nominations(self.world.scheduler, recorded.nominations)
         if pod is None:
             return self._judged(recorded, None, "the pod is not in the file")
         info = scheduling.queue.take(pod)
@@ -240,6 +251,51 @@ class Replay:
             return self._judged(recorded, replayed, why)
         self._follow(info, outcome)
         return self._judged(recorded, None, why)
+
+    def _group(self, recorded: _Group) -> Sequence[Judgement]:
+        """Decide about a group again; return a judgement of each member."""
+        self._set_inputs(recorded)
+        group = RecordedGroup(
+            self.world.scheduler, recorded.group, recorded.members, self.content.state.monotonic
+        )
+        why = group.take(recorded.rotation)
+        why = why or next(
+            filter(None, (each.outcome.unjudgeable for each in recorded.outcomes)), ""
+        )
+        replayed: dict[str, Outcome] = {}
+        if not why:
+            result = group.decide(may_preempt=recorded.may_preempt)
+            found = outcomes_of(result)
+            replayed = {each.uid: each.outcome for each in found}
+            if found == recorded.outcomes:
+                for attempt in group.ended(result):
+                    self._settle(attempt)
+            else:
+                group.abandon(result)
+        if why or found != recorded.outcomes:
+            for each in recorded.outcomes:
+                info = group.infos.get(each.uid)
+                if info is not None:
+                    self._follow(info, each.outcome)
+        return [
+            self._judged_member(recorded, number, each, replayed.get(each.uid), why)
+            for number, each in enumerate(recorded.outcomes)
+        ]
+
+    def _judged_member(
+        self, recorded: _Group, number: int, member: MemberOutcome, here: Outcome | None, why: str
+    ) -> Judgement:
+        result = UNJUDGED if why else SAME if here == member.outcome else DIFFERENT
+        if result == DIFFERENT:
+            why = self._differences(member.outcome, here or Outcome())
+        when, seq = recorded.time, recorded.seq + number
+        return Judgement(seq, when, member.pod, result, why, member.outcome, here)
+
+    def _set_inputs(self, recorded: _Inputs) -> None:
+        self._set_clock(recorded)
+        self._set_random(recorded)
+        if recorded.nominations is not None:
+            restore_nominations(self.world.scheduler, recorded.nominations)
 
     def _settle(self, attempt: Attempt) -> None:
         """Do what the scheduling loop does after an attempt."""
@@ -272,7 +328,7 @@ class Replay:
         )
         scheduling.failures.handle(attempt, attempt.failure)
 
-    def _set_random(self, recorded: _Attempt) -> None:
+    def _set_random(self, recorded: _Inputs) -> None:
         source = recorded.random
         if source.words:
             self._words = source.words

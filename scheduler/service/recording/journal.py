@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from random import Random
 from typing import Any, Concatenate, Final, ParamSpec
@@ -21,14 +22,15 @@ from typing import Any, Concatenate, Final, ParamSpec
 import msgspec
 
 from scheduler.bundle.custom_objects import encode_custom, encode_identity
-from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, encode
+from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, encode
 from scheduler.bundle.objects import encode_object
-from scheduler.bundle.outcomes import failure_data, outcome_of
+from scheduler.bundle.outcomes import failure_data, outcome_of, outcomes_of
 from scheduler.client.custom_resources import is_reference
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.resources import Resource
-from scheduler.engine import Attempt, Engine, Failure
+from scheduler.engine import Attempt, Engine, Failure, GroupResult
 from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.framework.grouping import GroupToSchedule
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.snapshots import kept_fields
 
@@ -38,14 +40,12 @@ MAX_PENDING: Final = 20_000
 RELIST: Final = "relist"
 LEADER: Final = "leader"
 RELOAD: Final = "reload"
-GROUP: Final = "group"
 SLOW_READER: Final = "slow-reader"
 FAILED: Final = "failed"
 REASONS: Final = {
     RELIST: "a resource was listed anew",
     LEADER: "this replica stopped leading",
     RELOAD: "the configuration was replaced",
-    GROUP: "a pod group was scheduled, which a replay cannot repeat",
     SLOW_READER: f"the reader fell more than {MAX_PENDING} entries behind",
     FAILED: "recording an event failed; the log of the scheduler has the error",
 }
@@ -159,19 +159,7 @@ class Journal:
     @_guarded
     def attempt_begins(self, info: QueuedPodInfo) -> None:
         """Note the inputs of an attempt."""
-        pod = info.pod
-        begun = self._times()
-        begun |= {"pod": pod.key, "uid": pod.uid, "random": self._random_state()}
-        begun["info"] = kept_fields(info)
-        if info.plugin_memory:
-            begun["memory"] = memory_of(info)
-        algorithm = self._engine.algorithms.get(pod.spec.scheduler_name)
-        begun["rotation"] = 0 if algorithm is None else algorithm.search.rotation
-        nominator = self._queue.nominator
-        if nominator.version != self._nominations:
-            self._nominations = nominator.version
-            begun["nominations"] = [[each.key, node] for each, node in nominator.nominations()]
-        self._begun = begun
+        self._begun = self._inputs(info) | _record_of(info)
 
     @_guarded
     def attempt_ended(self, attempt: Attempt, *, suspended: bool = False) -> None:
@@ -185,6 +173,43 @@ class Journal:
         self._append(ATTEMPT, self._begun)
 
     @_guarded
+    def group_begins(
+        self,
+        info: QueuedPodInfo,
+        group: GroupToSchedule,
+        infos: Sequence[QueuedPodInfo],
+        *,
+        may_preempt: bool,
+    ) -> None:
+        """Note the inputs of a group's cycle; `info` is the member that was popped."""
+        algorithms = self._engine.algorithms
+        members = []
+        for each in infos:
+            algorithm = algorithms.get(each.pod.spec.scheduler_name)
+            known = algorithm is not None and algorithm.capacities.of(each.pod) is not None
+            members.append(_record_of(each) | {"learnt": known})
+        self._begun = self._inputs(info) | {
+            "group": msgspec.to_builtins(group),
+            "mayPreempt": may_preempt,
+            "members": members,
+        }
+
+    @contextmanager
+    def cycle_paused(self) -> Iterator[None]:
+        """Keep the random state over a pause of a cycle, in which others draw from it as well."""
+        state = self._random.getstate()
+        yield
+        self._random.setstate(state)
+
+    @_guarded
+    def group_ended(self, result: GroupResult, infos: Sequence[QueuedPodInfo]) -> None:
+        """Note the outcome of the cycle that began last, of these members."""
+        suspended = any(self._engine.suspends(each.pod) for each in infos)
+        outcomes = outcomes_of(result, suspended=suspended)
+        self._append(GROUP, self._begun | {"seq": self._seq + 1, "outcomes": outcomes})
+        self._seq += len(outcomes)
+
+    @_guarded
     def binding(self, attempt: Attempt, step: str, failure: Failure | None = None) -> None:
         """Note a step of a binding cycle: `permitted`, `done`, `bound` or `failed`."""
         data = self._times() | {"uid": attempt.info.uid, "step": step}
@@ -193,6 +218,17 @@ class Journal:
         self._append(BINDING, data)
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _inputs(self, info: QueuedPodInfo) -> dict[str, Any]:
+        """Return the inputs of a cycle that begins with a popped pod."""
+        inputs = self._times() | {"random": self._random_state()}
+        algorithm = self._engine.algorithms.get(info.pod.spec.scheduler_name)
+        inputs["rotation"] = 0 if algorithm is None else algorithm.search.rotation
+        nominator = self._queue.nominator
+        if nominator.version != self._nominations:
+            self._nominations = nominator.version
+            inputs["nominations"] = [[each.key, node] for each, node in nominator.nominations()]
+        return inputs
 
     def _append(self, section: str, data: Any) -> None:
         if len(self._entries) >= MAX_PENDING:
@@ -231,6 +267,14 @@ def encoded(
     else:
         obj = encode_object(resource, delta.object, kept_annotations)
     return section, times | {"plural": plural, "type": kind.value, "object": msgspec.Raw(obj)}
+
+
+def _record_of(info: QueuedPodInfo) -> dict[str, Any]:
+    """Return a pod's record in the queue as an attempt begins with it."""
+    record = {"pod": info.pod.key, "uid": info.uid, "info": kept_fields(info)}
+    if info.plugin_memory:
+        record["memory"] = memory_of(info)
+    return record
 
 
 def memory_of(info: QueuedPodInfo) -> dict[str, msgspec.Raw]:

@@ -194,7 +194,7 @@ class BundleStreams:
     def _attach(self, journal: Journal | None) -> None:
         """Let the parts of the scheduler report to a journal, or to none."""
         scheduling = self._wiring.scheduling
-        scheduling.loop.journal = journal
+        scheduling.loop.journal = scheduling.loop.groups.journal = journal
         scheduling.binding.journal = journal
         self._wiring.handlers.journal = journal
 

@@ -200,3 +200,21 @@ def test_validate_notices_a_pod_in_the_wrong_place() -> None:
     cache._pods["p"].row = 1
     with pytest.raises(CacheError, match="pod default/p is not where the cache says it is"):
         cache.validate()
+
+
+def test_pods_that_were_set_aside_are_in_their_order_again() -> None:
+    cache = cluster()
+    for name in "pqrs":
+        cache.assume_pod(pod(name, requests=ONE), "a")
+    row = cache.table.row_of("a")
+    assert row is not None
+    for name in "pr":
+        assert cache.set_aside(name)
+    assert not cache.set_aside("p")
+    assert [*cache.table.pods[row]] == ["q", "s"]
+    for name in "rp":
+        cache.put_back(name)
+    # Victims of one rank are chosen in this order.
+    assert [*cache.table.pods[row]] == ["p", "q", "r", "s"]
+    assert cpu(cache) == {"a": 4000, "b": 0}
+    cache.validate()

@@ -1,0 +1,136 @@
+"""Cycles of groups are recorded, and decided again in the same way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.api.pod_groups import POD_GROUP_LABEL
+from scheduler.bundle.reading import open_bundle
+from scheduler.groups.terms import TOPOLOGY_REQUIRED
+from scheduler.service import group_scheduling
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from simulator.admission import WriteOptions
+from simulator.demos.gang.objects import POD_GROUPS
+from simulator.errors import ApiError
+from simulator.offline.replay import Replay
+from testing.embedded_service import pod, scheduling, settled
+from tests.integration.recording.busy import ZONE, Recording, zone_node
+
+GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+
+
+@asynccontextmanager
+async def gangs(seed: int) -> AsyncIterator[tuple[Wiring, EmbeddedCluster]]:
+    async with EmbeddedCluster(controllers=(), seed=seed) as cluster:
+        cluster.resources.add(POD_GROUPS)
+        for number in range(6):
+            cluster.create(zone_node(f"node-{number}", f"zone-{number % 3}"))
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
+        async with scheduling(
+            cluster,
+            points=GANGS,
+            podInitialBackoffSeconds=1,
+            podMaxBackoffSeconds=1,
+        ) as wiring:
+            yield wiring, cluster
+
+
+class Workload:
+    """Gangs and single pods that come and go."""
+
+    def __init__(self, cluster: EmbeddedCluster, seed: int) -> None:
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._live: list[str] = []
+
+    async def work(self, steps: int) -> None:
+        for _ in range(steps):
+            chance, name = (
+                self._random.random(),
+                f"{len(self._live)}-{self._random.getrandbits(32)}",
+            )
+            if chance < 0.3:
+                self._add_gang(f"gang-{name}")
+            elif chance < 0.5:
+                self._create(pod(f"single-{name}", self._random.choice(("1", "2"))))
+            elif chance < 0.52:
+                self._cluster.create(zone_node(f"late-{name}", "zone-1"))
+            elif self._live:
+                self._end(self._live.pop(self._random.randrange(len(self._live))))
+            await asyncio.sleep(0)
+
+    def _add_gang(self, name: str) -> None:
+        """Create a gang: of one template or two, perhaps with members beyond the minimum."""
+        annotations = {TOPOLOGY_REQUIRED: ZONE} if self._random.random() < 0.3 else {}
+        minimum = self._random.randint(2, 6)
+        self._cluster.create(
+            {
+                "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": {"minMember": minimum},
+            }
+        )
+        spec: dict[str, Any] = {"priorityClassName": "high"} if self._random.random() < 0.3 else {}
+        for number in range(minimum + self._random.choice((0, 0, 1, 2))):
+            made = pod(f"{name}-{number}", self._random.choice(("1", "1", "2")), **spec)
+            made["metadata"]["labels"] = {POD_GROUP_LABEL: name}
+            self._create(made)
+
+    def _create(self, made: dict[str, Any]) -> None:
+        self._cluster.create(made)
+        self._live.append(made["metadata"]["name"])
+
+    def _end(self, name: str) -> None:
+        pods = self._cluster.resources.of_kind("v1", "Pod")
+        grace = {"gracePeriodSeconds": 0}
+        try:
+            self._cluster.api.delete(pods, "default", name, grace, WriteOptions())
+        except ApiError:
+            # It was a victim of preemption.
+            return
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+async def test_cycles_of_groups_are_reproduced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    if seed % 2:
+        # As large groups are: the cycle is suspended between time slices.
+        monkeypatch.setattr(group_scheduling, "LARGE_GROUP", 3)
+    async with gangs(seed) as (wiring, cluster):
+        # Some have failed, and the scheduler has learnt about their templates, before it begins.
+        workload = Workload(cluster, seed)
+        await workload.work(60)
+        await settled(wiring)
+        recording = Recording(wiring, tmp_path / "gangs.recording")
+        await recording.begin()
+        await workload.work(160)
+        await settled(wiring)
+        await recording.end()
+    assert open_bundle(recording.path).manifest.end == "time-limit"
+    with Replay.of(recording.path) as replay:
+        found = list(replay.run())
+    assert [each for each in found if each.result != "reproduced"] == []
+    assert [each.seq for each in found] == list(range(1, len(found) + 1))
+    kinds = Counter(
+        kind
+        for each in found
+        for kind, applies in {
+            "placed": each.recorded.node and each.pod.startswith("default/gang"),
+            "refused": "pod group" in each.recorded.message,
+            "preempted": each.recorded.victims,
+        }.items()
+        if applies
+    )
+    assert min(kinds[each] for each in ("placed", "refused", "preempted")) > 0, kinds
