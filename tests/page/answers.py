@@ -61,6 +61,24 @@ def pod_view(name: str, place: str = "unschedulable", **changes: Any) -> Json:
     }
 
 
+def group_view(name: str, stage: str = "Unschedulable", **changes: Any) -> Json:
+    """Return a pod group of `/debug/gangs`."""
+    return {
+        "group": f"team-a/{name}",
+        "source": "CRD",
+        "stage": stage,
+        "minimum": 64,
+        "bound": 8,
+        "succeeded": 2,
+        "reserved": 3,
+        "pending": 40,
+        "gated": 5,
+        "foreign": 0,
+        "text": "needs 64 pods, 40 fit at most, 24 do not: short of nvidia.com/gpu on 5 nodes",
+        **changes,
+    }
+
+
 def node_row(number: int) -> Json:
     """Return a node of `/debug/nodes`."""
     used = number * 7 % 16
@@ -173,6 +191,7 @@ class Answers:
     def __init__(self, *, pods: list[Json] | None = None, nodes: int = 30) -> None:
         self.pods = [pod_view("web-1"), pod_view("web-2", "gated")] if pods is None else pods
         self.nodes = nodes
+        self.groups = [group_view("train"), group_view("infer", "AllBound")]
         self.decisions = [decision(1), rejected(2, "team-a/web-2")]
         self.description = Description("live", "https://localhost:10259")
         self.failure: QuestionError | None = None
@@ -192,6 +211,9 @@ class Answers:
         match page:
             case "queue":
                 return {"kind": "QueueList", "statistics": self._statistics(), "pods": self.pods}
+            case "gangs":
+                total = len(self.groups)
+                return {"kind": "GroupList", "total": total, "groups": self.groups}
             case "explain":
                 namespace, _, name = query["pod"].partition("/")
                 story = {"kind": "PodExplanation", "pod": explanation(namespace, name)}

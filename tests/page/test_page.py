@@ -16,6 +16,7 @@ from tests.page.answers import (
     HOSTILE_NAME,
     Answers,
     decision,
+    group_view,
     pod_view,
 )
 from tests.page.build import axe
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 VIEWS: Final = {
     "overview": "Resources of all nodes",
     "queue": "pods shown of",
+    "gangs": "groups shown of 2",
     "decisions": "Pause",
     "nodes": "nodes of 30",
     "pod/team-a/web-1": "What the nodes say now",
@@ -63,12 +65,13 @@ async def test_all_views_show_without_a_fault_and_ask_this_machine_only(page: Pa
 async def test_what_tenants_wrote_is_text_and_shows_its_hidden_characters(page: Page) -> None:
     pods = [pod_view(HOSTILE_NAME, message=HOSTILE_MESSAGE), pod_view("web-1")]
     answers = Answers(pods=pods)
+    answers.groups = [group_view(HOSTILE_NAME, text=HOSTILE_MESSAGE)]
     answers.decisions = [
         decision(1, f"team-a/{HOSTILE_NAME}", result="error", message=HOSTILE_MESSAGE)
     ]
     async with PageServer(answers) as server:
         await page.open(server.url)
-        for view in ("queue", "decisions"):
+        for view in ("gangs", "queue", "decisions"):
             await show(page, view, "<script>document.title='owned'</script>[U+202E]")
             await page.until(
                 "document.body.innerText.includes('gnp.exe[U+2066] [U+001B][31mred[U+0007]')"
@@ -87,6 +90,26 @@ async def test_what_tenants_wrote_is_text_and_shows_its_hidden_characters(page: 
         )
         assert (await page.evaluate("document.title")).startswith("Pod team-a/<script>")
     assert all("status of 400" in problem for problem in page.problems)
+
+
+async def test_a_group_shows_its_members_as_the_command_counts_them(page: Page) -> None:
+    async with PageServer(Answers()) as server:
+        await page.open(server.url)
+        await show(page, "gangs", "groups shown of 2")
+        row = "[...document.querySelector('main tbody tr').children].map((cell) => cell.innerText)"
+        assert await page.evaluate(row) == [
+            "team-a/train",
+            "CRD",
+            "Unschedulable",
+            "64",
+            "10",
+            "3",
+            "45",
+            "needs 64 pods, 40 fit at most, 24 do not: short of nvidia.com/gpu on 5 nodes",
+        ]
+        await set_value(page, "main input[type=search]", "allbound", "input")
+        await page.until("document.body.innerText.includes('1 group shown of 2')")
+    assert page.problems == []
 
 
 @pytest.mark.parametrize("address", ["constructor", "toString", "__proto__", "%", "pod/a/b/c"])
@@ -225,5 +248,7 @@ async def test_the_slider_moves_through_a_recorded_run(page: Page) -> None:
         await page.until(
             "document.querySelector('main table').innerText.includes('Insufficient cpu')"
         )
+        views = await page.evaluate("document.querySelector('nav[aria-label=Views]').innerText")
+        assert "Gangs" not in views
         await show(page, "nodes", "2 nodes of 2")
         assert page.problems == []

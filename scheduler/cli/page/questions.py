@@ -52,6 +52,7 @@ def _text(name: str, text: str) -> str:
 QUESTIONS: Final[Mapping[str, Question]] = {
     "summary": Question("/debug/summary", {"rows": _number(0, 100)}),
     "queue": Question("/debug/queue", {"namespace": _text, "limit": _number(1, 1000)}),
+    "gangs": Question("/debug/gangs", {"namespace": _text, "limit": _number(1, 1000)}),
     "explain": Question(
         "/debug/explain",
         {

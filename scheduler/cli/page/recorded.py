@@ -29,6 +29,7 @@ from scheduler.pages import API_VERSION
 
 Json = dict[str, Any]
 
+NOT_RECORDED: Final = "a finished run does not tell this"
 RATE_SECONDS: Final = 60.0
 _FILL_BUCKETS: Final = 11
 
@@ -78,6 +79,8 @@ class RecordedSource:
 
     def ask(self, path: str, query: Mapping[str, str], at: float | None) -> bytes:
         """Answer as the scheduler would have at that moment."""
+        if path not in self._answers:
+            raise QuestionError(404, NOT_RECORDED)
         with self._lock:
             frame = self._at(self._run.end if at is None else at)
         kind, answer = path.rpartition("/")[2], self._answers[path](frame, query)

@@ -52,6 +52,11 @@ def test_a_pod_that_came_again_does_not_inherit_the_node_of_the_former_one() -> 
     assert [pod.name for pod in frame_at(run, 1_070.0).waiting] == ["web"]
 
 
+def test_a_finished_run_tells_nothing_about_groups() -> None:
+    with pytest.raises(QuestionError, match="a finished run does not tell this"):
+        ask("gangs", 1_020.0)
+
+
 def test_the_queue_tells_place_attempts_and_reason() -> None:
     (pod,) = ask("queue", 1_020.0)["pods"]
     assert (pod["place"], pod["attempts"]) == ("unschedulable", 1)

@@ -7,12 +7,15 @@ import { useAnswer } from "./api.js";
 import { address, Pending } from "./parts.js";
 import { Text, clock, span, visible } from "./text.js";
 import { Decisions } from "./decisions.js";
+import { Gangs } from "./gangs.js";
 import { Nodes, Node } from "./nodes.js";
 import { Overview } from "./overview.js";
 import { Pod } from "./pod.js";
 import { Queue } from "./queue.js";
 
-const VIEWS = { overview: Overview, queue: Queue, nodes: Nodes, decisions: Decisions };
+const VIEWS = { overview: Overview, queue: Queue, gangs: Gangs, nodes: Nodes, decisions: Decisions };
+// A finished run tells nothing about groups.
+const LIVE_ONLY = new Set(["gangs"]);
 
 /** Return the view of the address: its name and arguments. */
 function route() {
@@ -124,7 +127,7 @@ function App() {
     <header>
       <p class="name">kubestow${" "}<span class="small">${source.data && html`<${Text} of=${source.data.title} limit=${80} />`}</span></p>
       <nav aria-label="Views"><ul>
-        ${Object.keys(VIEWS).map((name) => html`<li key=${name}>
+        ${Object.keys(VIEWS).filter((name) => !recorded || !LIVE_ONLY.has(name)).map((name) => html`<li key=${name}>
           <a href=${address(name)} aria-current=${view.name === name ? "page" : undefined}>${titleOf({ name })}</a></li>`)}
       </ul></nav>
       <${FindPod} /><${Theme} />
