@@ -82,6 +82,7 @@ class NodeAffinity:
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
     pre_score_reusable: ClassVar[bool] = True
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.LABELS)
+    normalizes_by_highest: ClassVar[bool] = True
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         args = args or NodeAffinityArgs()

@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework import BoolColumn, Codes, Int64Column, NodeTableView, Rows
+from scheduler.framework import BoolColumn, Codes, Int64Column, NodeAmounts, NodeTableView, Rows
 
 FEW: Final = 4
 """Up to this many rows plain Python is faster than NumPy; an assume changes one or two."""
 
 
-def selector(table: NodeTableView, rows: Rows) -> slice | Rows:
+def selector(table: NodeAmounts, rows: Rows) -> slice | Rows:
     """Return an index that selects `rows` from a column, a slice if that is possible.
 
     The selection may be a view of the live table: never write to it.

@@ -58,6 +58,7 @@ class TaintToleration:
     name: ClassVar[str] = plugin_names.TAINT_TOLERATION
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
     score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
+    normalizes_by_highest: ClassVar[bool] = True
     pre_score_reusable: ClassVar[bool] = True
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:

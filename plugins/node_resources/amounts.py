@@ -17,7 +17,7 @@ from scheduler.framework import (
     EPHEMERAL_STORAGE,
     MEMORY,
     Int64Column,
-    NodeTableView,
+    NodeAmounts,
     Rows,
 )
 
@@ -69,7 +69,7 @@ def amount_of(resources: Resources, name: str) -> int:
 
 
 def amounts_in(
-    table: NodeTableView, name: str, index: slice | Rows
+    table: NodeAmounts, name: str, index: slice | Rows
 ) -> tuple[Int64Column, Int64Column]:
     """Return (allocatable, requested) of a resource on some rows. Do not write to them."""
     native = NATIVE.get(name)
@@ -79,7 +79,7 @@ def amounts_in(
     return table.allocatable[native][index], table.requested[native][index]
 
 
-def amounts_at(table: NodeTableView, name: str, row: int) -> tuple[int, int]:
+def amounts_at(table: NodeAmounts, name: str, row: int) -> tuple[int, int]:
     """Return (allocatable, requested) of a resource on one row."""
     native = NATIVE.get(name)
     if native is None:

@@ -30,6 +30,7 @@ from scheduler.framework import (
     CycleState,
     Handle,
     Int64Column,
+    NodeAmounts,
     NodeInfo,
     NodeTableView,
     ReuseRule,
@@ -61,7 +62,9 @@ class NodeResourcesBalancedAllocation:
     )
     validate_args = staticmethod(balanced_problems)
     pre_score_reusable: ClassVar[bool] = True
-    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE)
+    score_reuse: ClassVar[ReuseRule | None] = ReuseRule(
+        Columns.USAGE | Columns.ALLOCATABLE, amounts_only=True
+    )
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesBalancedAllocationArgs()
@@ -84,7 +87,7 @@ class NodeResourcesBalancedAllocation:
         return _score(usages) if usages else 0
 
     def score_rows(
-        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: NodeAmounts, rows: Rows
     ) -> Int64Column:
         """Columnar form of `score`."""
         taking_part = self._shares(pod)

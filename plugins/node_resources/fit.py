@@ -42,6 +42,7 @@ from scheduler.framework import (
     CycleState,
     Handle,
     Int64Column,
+    NodeAmounts,
     NodeInfo,
     NodeTableView,
     RejectedNodes,
@@ -73,7 +74,9 @@ _NO_DEMAND: Final = np.iinfo(np.int64).min
 _MAX_KNOWN: Final = 1024
 """Requests whose needs are kept."""
 
-_USAGE: Final = ReuseRule(Columns.USAGE | Columns.ALLOCATABLE, versions=(CLASSES,))
+_USAGE: Final = ReuseRule(
+    Columns.USAGE | Columns.ALLOCATABLE, versions=(CLASSES,), amounts_only=True
+)
 
 
 class Needs(NamedTuple):
@@ -159,7 +162,7 @@ class NodeResourcesFit:
                 mask |= _shortage(amount, capacity, amount_of(requested, name), bit)
         return _status(mask, requests) if mask else None
 
-    def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
+    def filter_rows(self, state: CycleState, pod: Pod, table: NodeAmounts, rows: Rows) -> Codes:
         """Columnar form of `filter`."""
         needs = self._needs(pod.signature.requests)
         if len(rows) <= FEW:
@@ -270,7 +273,7 @@ class NodeResourcesFit:
         return self._scorer.one(pod.signature.scoring, node)
 
     def score_rows(
-        self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
+        self, state: CycleState, pod: Pod, table: NodeAmounts, rows: Rows
     ) -> Int64Column:
         """Columnar form of `score`."""
         return self._scorer.rows(pod.signature.scoring, table, rows)
@@ -363,7 +366,7 @@ def _shortage(amount: int, capacity: int, used: int, bit: int) -> int:
     return bit | _UNRESOLVABLE if amount > capacity else bit
 
 
-def _masks(table: NodeTableView, rows: Rows, needs: Needs) -> list[int]:
+def _masks(table: NodeAmounts, rows: Rows, needs: Needs) -> list[int]:
     """Return one mask per row in plain Python, faster than NumPy for a few rows."""
     pod_count, pod_limit = table.pod_count, table.pod_limit
     allocatable, requested = table.allocatable, table.requested

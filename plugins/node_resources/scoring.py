@@ -7,7 +7,7 @@ non-zero requests count, for other resources its plain requests.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -30,7 +30,14 @@ from plugins.node_resources.strategies import (
 from plugins.row_selection import FEW, no_scores, selector
 from scheduler.api.node import Node
 from scheduler.api.requests import Resources
-from scheduler.framework import MAX_NODE_SCORE, Int64Column, NodeInfo, NodeTableView, Rows
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    Int64Column,
+    NodeAmounts,
+    NodeInfo,
+    NodeTableView,
+    Rows,
+)
 
 _NON_ZERO: Final = frozenset({"cpu", "memory"})
 """Resources for which pods without a request count with a default."""
@@ -75,8 +82,8 @@ class Scorer:
             found.append(each if devices is None else (devices[1] + added, devices[0], weight))
         return found
 
-    def rows(self, pod: Resources, table: NodeTableView, rows: Rows) -> Int64Column:
-        """Return the scores of many nodes."""
+    def rows(self, pod: Resources, table: NodeAmounts, rows: Rows) -> Int64Column:
+        """Return the scores of many nodes; `table` is a `NodeTableView` if devices count."""
         taking_part = shares(self._resources, pod)
         if not taking_part:
             return no_scores(rows)
@@ -85,12 +92,15 @@ class Scorer:
             for at, row in enumerate(rows.tolist()):
                 amounts = _amounts(table, row, taking_part)
                 if self._served is not None:
-                    amounts = self._with_devices(amounts, taking_part, table.node_info(row).node)
+                    node = cast("NodeTableView", table).node_info(row).node
+                    amounts = self._with_devices(amounts, taking_part, node)
                 scores[at] = self._strategy.one(amounts)
             return scores
         columns = _columns(table, selector(table, rows), taking_part)
         if self._served is not None:
-            columns = self._with_device_columns(columns, taking_part, table, rows)
+            columns = self._with_device_columns(
+                columns, taking_part, cast("NodeTableView", table), rows
+            )
         return self._strategy.column(columns)
 
     def _with_device_columns(
@@ -125,7 +135,7 @@ def _strategy(arguments: ScoringStrategy) -> Strategy:
     return RequestedToCapacityRatio(points)
 
 
-def _amounts(table: NodeTableView, row: int, taking_part: list[Share]) -> list[Amounts]:
+def _amounts(table: NodeAmounts, row: int, taking_part: list[Share]) -> list[Amounts]:
     amounts = []
     for name, added, weight in taking_part:
         allocatable, used = amounts_at(table, name, row)
@@ -136,7 +146,7 @@ def _amounts(table: NodeTableView, row: int, taking_part: list[Share]) -> list[A
 
 
 def _columns(
-    table: NodeTableView, index: slice | Rows, taking_part: list[Share]
+    table: NodeAmounts, index: slice | Rows, taking_part: list[Share]
 ) -> list[AmountColumns]:
     columns = []
     for name, added, weight in taking_part:

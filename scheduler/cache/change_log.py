@@ -73,6 +73,12 @@ class ChangeLog:
         self._masks[slot] = columns
         self.sequence += 1
 
+    @property
+    def newest(self) -> tuple[int, int]:
+        """Row and column groups of the newest entry, of which there must be one."""
+        slot = (self.sequence - 1) & self._mask
+        return self._rows[slot], self._masks[slot]
+
     def since(self, sequence: int, most: int = 1 << 62) -> Changes | None:
         """Map each row changed after entry `sequence` to the union of its changed groups.
 

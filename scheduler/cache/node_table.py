@@ -56,6 +56,8 @@ class NodeTable(NodeColumns):
         self.selector_counts = SelectorCounts(self.capacity)
         #: Grows with every named version on which results may depend without naming it.
         self.revision = 0
+        #: Grows with every named version.
+        self.bumps = 0
         self.node_count = 0
         self._labels = LabelColumns(self.capacity)
         self.terms = TermIndex(self.capacity, self._labels)
@@ -136,6 +138,7 @@ class NodeTable(NodeColumns):
         """Increment a named version; `revise` makes it visible to readers that do not name it."""
         self._versions[name] = self._versions.get(name, 0) + 1
         self.revision += revise
+        self.bumps += 1
 
     def requested_of(self, row: int) -> Resources:
         """Return `requested` of a row as a record."""

@@ -35,7 +35,7 @@ from scheduler.engine.result_cache import (
     wide_enough,
 )
 from scheduler.engine.runtime import Framework, call_filter
-from scheduler.framework import Codes, Columns, CycleState, Rows, Status
+from scheduler.framework import Codes, Columns, CycleState, NodeAmounts, Rows, Status
 
 _EXISTENCE: Final = int(Columns.EXISTENCE)
 _CODES: Final = frozenset("?bBhHi")
@@ -113,7 +113,7 @@ class Filtering:
         self, entry: CachedResult, slot: FilterSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
-        codes = self._call(slot, state, pod, rows)
+        codes = self.codes_of(slot, state, pod, rows)
         if codes.any():
             column = narrow_zeros(entry.capacity, codes)
             column[rows] = codes
@@ -144,7 +144,7 @@ class Filtering:
             picked, rows = changes.picked(slot.columns, valid)
             if not picked:
                 continue
-            codes = self._call(slot, state, pod, rows)
+            codes = self.codes_of(slot, state, pod, rows)
             column = entry.codes[slot.index]
             few = len(picked) <= FEW_VALUES
             if column is None:
@@ -227,7 +227,7 @@ class Filtering:
                 rows = np.flatnonzero((rejected_by == 0) | (rejected_by > slot.index + 1))
             if not len(rows):
                 continue
-            codes = self._call(slot, state, pod, rows)
+            codes = self.codes_of(slot, state, pod, rows)
             if not np.count_nonzero(codes):
                 continue
             if statuses is None:
@@ -250,7 +250,7 @@ class Filtering:
         for slot in self.slots:
             if not slot.columnar or slot.name in state.skip_filter or not len(left):
                 continue
-            codes = self._call(slot, state, pod, left)
+            codes = self.codes_of(slot, state, pod, left)
             rejected = codes != 0
             if rejected.any():
                 rejected_by[left[rejected]] = slot.index + 1
@@ -259,9 +259,17 @@ class Filtering:
         # A row has the code of the one filter that rejected it, so one column serves all filters.
         return NodeStatuses(rows, rejected_by, dict.fromkeys(range(len(self.slots)), column))
 
-    def _call(self, slot: FilterSlot, state: CycleState, pod: Pod, rows: Rows) -> Codes:
-        plugin = slot.plugin
-        codes = call_rows(FILTER_ROWS, plugin, state, pod, self._table, rows, self._stopwatch)
+    def codes_of(
+        self,
+        slot: FilterSlot,
+        state: CycleState,
+        pod: Pod,
+        rows: Rows,
+        amounts: NodeAmounts | None = None,
+    ) -> Codes:
+        """Call one columnar plugin; of `amounts` that are not in the table only `amounts_only`."""
+        plugin, table = slot.plugin, self._table if amounts is None else amounts
+        codes = call_rows(FILTER_ROWS, plugin, state, pod, table, rows, self._stopwatch)
         if codes.dtype.char in _CODES:
             return codes
         # A larger code would become another one where codes are kept.

@@ -239,7 +239,7 @@ class GroupCycle:
             for info in run.infos:
                 attempt = await self._try_parts(run, info, repetition)
                 if repetition is None and not run.placed:
-                    repetition = Repetition.of(attempt)
+                    repetition = Repetition.of(attempt, len(run.infos) - 1)
                 if attempt.failure is not None:
                     run.failed = attempt
                     if not attempt.failure.rejected:

@@ -61,14 +61,17 @@ class Leaders:
             self.shared = None
 
     def change(self, row: int, before: int, after: int) -> None:
-        """Follow a change of the total of one row that the pod fits on before and after."""
+        """Follow a change of the total of one row that the pod fits on before.
+
+        `after` is negative if it does not fit there any more.
+        """
         order, top = self._order, self._top
         place = bisect_left(order, key := (-before << _ROW_BITS) | row)
         if place < len(order) and order[place] == key:
             del order[place]
             if place < len(top):
                 self._top, self.shared = [], None
-        if after > self._floor or self._complete:
+        if after >= 0 and (after > self._floor or self._complete):
             place = bisect_left(order, key := (-after << _ROW_BITS) | row)
             order.insert(place, key)
             if place < len(top):

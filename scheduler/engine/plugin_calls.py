@@ -19,7 +19,7 @@ from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.metrics import Stopwatch
 from scheduler.engine.result_cache import Recorded
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
-from scheduler.framework import SKIP, CycleState, NodeTableView, PreFilterResult, Rows, Status
+from scheduler.framework import SKIP, CycleState, NodeAmounts, PreFilterResult, Rows, Status
 from scheduler.framework.results import rows_result, score_result
 from scheduler.framework.status import PluginError, status_or_none
 from scheduler.text.exceptions import error_repr, error_text
@@ -193,7 +193,7 @@ def call_rows(
     plugin: Any,
     state: CycleState,
     pod: Pod,
-    table: NodeTableView,
+    table: NodeAmounts,
     rows: Rows,
     stopwatch: Stopwatch,
 ) -> np.ndarray:

@@ -36,6 +36,8 @@ class PluginSlot:
     columns: int
     #: Named by its `ReuseRule`; without one, the resources that a Filter plugin reads.
     versions: tuple[str, ...]
+    #: `ReuseRule.amounts_only`.
+    amounts_only: bool
 
     def present_versions(self, table: NodeTable) -> tuple[int, ...]:
         """Return the present value of each of `versions`."""
@@ -79,6 +81,7 @@ def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
                 reusable=rule is not None,
                 columns=0 if rule is None else int(rule.columns | Columns.EXISTENCE),
                 versions=read if rule is None else rule.versions,
+                amounts_only=rule is not None and rule.amounts_only,
             )
         )
     return tuple(slots)
@@ -105,6 +108,7 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
                 reusable=rule is not None,
                 columns=0 if rule is None else int(rule.columns | Columns.EXISTENCE),
                 versions=() if rule is None else rule.versions,
+                amounts_only=rule is not None and rule.amounts_only,
                 weight=framework.weights[index],
                 normalizer=plugin if callable(getattr(plugin, "normalize_scores", None)) else None,
             )

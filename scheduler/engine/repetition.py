@@ -17,22 +17,28 @@ from typing import Any
 
 from scheduler.api.pod import Pod
 from scheduler.engine.attempt import Attempt
+from scheduler.engine.lookahead import MIN_MEMBERS, Lookahead
 from scheduler.engine.result_cache import CachedResult, Recorded
+from scheduler.engine.schedule_one import ScheduleResult
+from scheduler.framework import CycleState
 
 
 class Repetition:
     """The findings of one attempt that hold for equal pods."""
 
-    def __init__(self, attempt: Attempt, entry: CachedResult) -> None:
+    def __init__(self, attempt: Attempt, entry: CachedResult, more: int) -> None:
         assert attempt.algorithm is not None
+        #: Members to come, and what is known of them.
+        self._more = more
+        self._ahead: Lookahead | None = None
         self._algorithm = attempt.algorithm
         self._pod = attempt.info.pod
         self._state = attempt.state
         self._entry = entry
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Repetition | None:
-        """Return what can be repeated of an attempt that has just found a node; None: nothing."""
+    def of(cls, attempt: Attempt, more: int) -> Repetition | None:
+        """Return what `more` attempts can repeat of one that found a node; None: nothing."""
         algorithm, pod, state = attempt.algorithm, attempt.info.pod, attempt.state
         if algorithm is None or attempt.result is None:
             return None
@@ -44,7 +50,7 @@ class Repetition:
             return None
         if not _repeatable(framework.pre_score, entry.pre_score, state.skip_score, pod):
             return None
-        return cls(attempt, entry)
+        return cls(attempt, entry, more)
 
     def choose(self, attempt: Attempt) -> bool:
         """Choose a node for an attempt that has just begun; False if an ordinary cycle must."""
@@ -55,7 +61,7 @@ class Repetition:
         state.skip_filter, state.skip_score = set(first.skip_filter), set(first.skip_score)
         state.skip_pre_bind = set(first.skip_pre_bind)
         state.absent = first.absent
-        result = self._algorithm.choose_again(state, attempt.pod, self._entry)
+        result = self._choose(state, attempt.pod)
         if result is None:
             state.data = {}
             for skipped in (state.skip_filter, state.skip_score, state.skip_pre_bind):
@@ -63,6 +69,24 @@ class Repetition:
             return False
         attempt.result = attempt.chosen = result
         return True
+
+    def _choose(self, state: CycleState, pod: Pod) -> ScheduleResult | None:
+        algorithm, entry, ahead = self._algorithm, self._entry, self._ahead
+        self._more -= 1
+        result = None
+        if ahead is not None and ahead.within is state.within:
+            result = algorithm.choose_ahead(entry, ahead)
+        if result is None:
+            result = algorithm.choose_again(state, pod, entry)
+            if ahead is not None:
+                ahead.within = state.within
+            elif result is not None and self._more >= MIN_MEMBERS:
+                ahead = self._ahead = algorithm.look_ahead(state, pod, entry, self._more)
+                # What it needs is missing for the others as well.
+                self._more = 0
+        if result is not None and ahead is not None:
+            ahead.place(result.row)
+        return result
 
     def _covers(self, pod: Pod) -> bool:
         """Whether a pod differs from the first one in nothing that a plugin may read."""

@@ -22,6 +22,7 @@ from scheduler.cache import NodeTable
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.diagnosis import FitError
 from scheduler.engine.errors import AttemptError
+from scheduler.engine.lookahead import Lookahead
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.plugin_calls import POST_FILTER
 from scheduler.engine.result_cache import CachedResult
@@ -200,6 +201,30 @@ class SchedulingAlgorithm:
             return None
         return nodes.entry if self.search.repeatable(state) else None
 
+    def look_ahead(
+        self, state: CycleState, pod: Pod, entry: CachedResult, more: int
+    ) -> Lookahead | None:
+        """Look ahead to `more` equal pods after `choose_again`; None: these must do without."""
+        ahead = Lookahead(self.search.filtering, self.scoring, self._table, entry, state, pod)
+        return ahead if ahead.begin(more) else None
+
+    def choose_ahead(self, entry: CachedResult, ahead: Lookahead) -> ScheduleResult | None:
+        """Do as `choose_again` does, if the results to come are known; None if not."""
+        if not ahead.follow():
+            return None
+        rows, totals, ties = entry.normalized_rows, entry.total, entry.ties
+        assert rows is not None
+        assert totals is not None
+        assert ties is not None
+        feasible = len(rows)
+        if feasible <= 1:
+            # The only one is taken without scores.
+            return None
+        count = self._table.node_count if ahead.within is None else len(ahead.within)
+        nodes = FeasibleNodes(rows, entry, True, count - feasible)
+        self.scored = nodes, totals, None, ties.rows if self.scoring.fresh else None
+        return self._result(self._choose_one(ties.rows), count, feasible)
+
     def choose_again(
         self, state: CycleState, pod: Pod, entry: CachedResult
     ) -> ScheduleResult | None:
@@ -211,7 +236,7 @@ class SchedulingAlgorithm:
         if not len(rows):
             return None
         count = self._table.node_count if within is None else len(within)
-        nodes = FeasibleNodes(rows, entry, within is None, count - len(rows))
+        nodes = FeasibleNodes(rows, entry, True, count - len(rows))
         return self._select_host(state, pod, nodes, prepared=True)
 
     # -- host selection --------------------------------------------------------------------------

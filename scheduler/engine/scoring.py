@@ -40,6 +40,7 @@ from scheduler.framework import (
     MIN_NODE_SCORE,
     CycleState,
     Int64Column,
+    NodeAmounts,
     NodeInfo,
     Rows,
     Status,
@@ -120,7 +121,7 @@ class Scoring:
         settled, self.fresh = True, ()
         fresh = []
         for slot in slots:
-            scores = self._call(slot, state, pod, feasible)
+            scores = self.raw_of(slot, state, pod, feasible)
             settled &= self._follow(entry, slot, scores, feasible)
             fresh.append((slot, scores, scores))
         self.fresh, total = fresh, entry.total
@@ -237,7 +238,7 @@ class Scoring:
         self, entry: CachedResult, slot: ScoreSlot, state: CycleState, pod: Pod
     ) -> None:
         rows = self._table.rows
-        scores = self._call(slot, state, pod, rows)
+        scores = self.raw_of(slot, state, pod, rows)
         if scores.any():
             column = np.zeros(entry.capacity, dtype=np.int64)
             column[rows] = scores
@@ -260,7 +261,7 @@ class Scoring:
         picked, rows = changes.picked(slot.columns, self._table.valid)
         if not picked:
             return
-        scores = self._call(slot, state, pod, rows)
+        scores = self.raw_of(slot, state, pod, rows)
         if len(picked) <= FEW_VALUES:
             self._take_scores(entry, slot, picked, scores.tolist())
             return
@@ -270,7 +271,7 @@ class Scoring:
         if column is None:
             if not scores.any():
                 return
-            column = _add_column(entry, slot)
+            column = add_column(entry, slot)
         # With many templates many rows change between two pods of one.
         if slot.normalizer is not None and not np.array_equal(column[rows], scores):
             entry.normalized_dirty = True
@@ -284,7 +285,7 @@ class Scoring:
         if column is None:
             if not any(scores):
                 return
-            column = _add_column(entry, slot)
+            column = add_column(entry, slot)
         normalized = slot.normalizer is not None
         if not normalized and (min(scores) < MIN_NODE_SCORE or max(scores) > MAX_NODE_SCORE):
             entry.scored[slot.index] = False
@@ -397,7 +398,7 @@ class Scoring:
     ) -> tuple[Int64Column, Int64Column]:
         """Return (raw, normalised) scores of one plugin for each of `rows`."""
         if slot.columnar:
-            raw = self._call(slot, state, pod, rows)
+            raw = self.raw_of(slot, state, pod, rows)
         else:
             stopwatch = self._stopwatch
             started = stopwatch.monotonic()
@@ -415,8 +416,17 @@ class Scoring:
             check()
         return scores
 
-    def _call(self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
-        scores = call_rows(SCORE_ROWS, slot.plugin, state, pod, self._table, rows, self._stopwatch)
+    def raw_of(
+        self,
+        slot: ScoreSlot,
+        state: CycleState,
+        pod: Pod,
+        rows: Rows,
+        amounts: NodeAmounts | None = None,
+    ) -> Int64Column:
+        """Call one columnar plugin; of `amounts` that are not in the table only `amounts_only`."""
+        table = self._table if amounts is None else amounts
+        scores = call_rows(SCORE_ROWS, slot.plugin, state, pod, table, rows, self._stopwatch)
         # Of another integer type, a weighted sum could wrap around.
         return scores.astype(np.int64, copy=False)
 
@@ -435,7 +445,7 @@ class Scoring:
         return scores, highest_score(slot.name, scores)
 
 
-def _add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
+def add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
     """Add a column of zeros for a plugin that gave only zeros so far."""
     column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
     # What the leaders hold was derived from the other columns.

@@ -56,6 +56,9 @@ class BasePlugin:
     filter_depends_only_on_table: ClassVar[bool] = False
     #: The inputs of the raw scores of `score_rows` besides the pod's signature.
     score_reuse: ClassVar[ReuseRule | None] = NEVER
+    #: Whether a final score of `normalize_scores` depends on the node's raw score and the highest
+    #: one alone.
+    normalizes_by_highest: ClassVar[bool] = False
     #: Whether `pre_filter` and all state that it writes depend on the pod's signature alone.
     pre_filter_reusable: ClassVar[bool] = False
     #: Whether `pre_score` and all state that it writes depend on the pod's signature alone.

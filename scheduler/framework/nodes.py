@@ -241,39 +241,16 @@ class ExistingPodTerm(Protocol):
         ...
 
 
-class NodeTableView(Protocol):
-    """All nodes in columns.
+class NodeAmounts(Protocol):
+    """The resources of nodes in columns, and what the pods there take of them.
 
-    Arrays have `capacity` entries; rows where `valid` is False are meaningless.
+    A `NodeTableView`, or nodes as they would be with other pods (`ReuseRule.amounts_only`). Arrays
+    have an entry for each row.
     """
-
-    @property
-    def capacity(self) -> int:
-        """Entries per column, at least the number of nodes; grows by doubling."""
-        ...
-
-    @property
-    def valid(self) -> BoolColumn:
-        """(capacity,): True for rows that are nodes."""
-        ...
-
-    @property
-    def node_count(self) -> int:
-        """Number of nodes (valid rows)."""
-        ...
 
     @property
     def rows(self) -> Rows:
         """Valid rows, ascending."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Node name per row; empty for rows that are not nodes."""
-        ...
-
-    def row_of(self, name: str) -> int | None:
-        """Return the row of the node called `name`, or None."""
         ...
 
     @property
@@ -314,6 +291,37 @@ class NodeTableView(Protocol):
 
     def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
         """Return (allocatable, requested) of a scalar resource on one row."""
+        ...
+
+
+class NodeTableView(NodeAmounts, Protocol):
+    """All nodes in columns.
+
+    Arrays have `capacity` entries; rows where `valid` is False are meaningless.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """Entries per column, at least the number of nodes; grows by doubling."""
+        ...
+
+    @property
+    def valid(self) -> BoolColumn:
+        """(capacity,): True for rows that are nodes."""
+        ...
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes (valid rows)."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Node name per row; empty for rows that are not nodes."""
+        ...
+
+    def row_of(self, name: str) -> int | None:
+        """Return the row of the node called `name`, or None."""
         ...
 
     def offers_scalar(self, name: str) -> bool:

@@ -308,6 +308,11 @@ class ColumnarScorePlugin(Plugin, Protocol):
 class NormalizeScorePlugin(Plugin, Protocol):
     """Scales the raw scores of all feasible nodes to 0 to 100 (`interface.go: ScoreExtensions`)."""
 
+    #: Whether a final score depends on the node's raw score and the highest one alone: then the
+    #: final scores need not be computed again when a node with a lower score ceases to fit. Not
+    #: upstream.
+    normalizes_by_highest: ClassVar[bool] = False
+
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column | Status:

@@ -129,6 +129,7 @@ _ATTRIBUTES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "filter_reuse": (_is_rule, "a ReuseRule, or NEVER"),
     "score_reuse": (_is_rule, "a ReuseRule, or NEVER"),
     "filter_depends_only_on_table": (_is_bool, "True or False"),
+    "normalizes_by_highest": (_is_bool, "True or False"),
     "permit_on_events": (_is_bool, "True or False"),
     "pre_filter_reusable": (_is_bool, "True or False"),
     "pre_score_reusable": (_is_bool, "True or False"),

@@ -18,6 +18,10 @@ class ReuseRule:
     columns: Columns = Columns.ALL
     #: Named versions (`NodeTableView.version`); a change of one makes all rows be evaluated again.
     versions: tuple[str, ...] = ()
+    #: Of its row and the pods there the method reads `NodeAmounts` only, and of scalar resources
+    #: those that the pod requests. Then it may be asked about nodes as they will be with more pods,
+    #: so that equal members of a group need not be evaluated one by one.
+    amounts_only: bool = False
 
 
 NEVER: None = None

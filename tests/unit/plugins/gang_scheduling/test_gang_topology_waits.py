@@ -50,7 +50,7 @@ def test_g18_members_in_domains_get_the_nodes_of_single_attempts(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repeated = placements(seed)
-    monkeypatch.setattr(Repetition, "of", lambda _attempt: None)
+    monkeypatch.setattr(Repetition, "of", lambda *_: None)
     assert placements(seed) == repeated
 
 
