@@ -214,6 +214,8 @@ class Gangs:
             self._report_conflict(new, group)
         if before is not None and before is not group:
             self._left(before, new.uid)
+            # It waits for what the other group needed, if it waits, and its reason says so.
+            self._handle.wake([new.uid], self._plugin)
         # PreEnqueue may have seen it first; it cannot requeue other pods while it runs.
         if group is not None and (changed is not None or group.key in self._noticed):
             self._noticed.discard(group.key)
@@ -329,6 +331,9 @@ class Gangs:
         let_in = [uid for uid in group.members(MemberState.PENDING) if uid not in held]
         if let_in:
             self._handle.recheck(let_in)
+            if group.terms is None and not self._why_without_object(group):
+                # They are single pods now, and waited for what their group needed.
+                self._handle.wake(let_in, self._plugin)
         elif held:
             self._deadlines.plan(
                 self._renew, key, max(RENEW_SECONDS, len(held) / MEMBERS_PER_SECOND)

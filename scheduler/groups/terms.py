@@ -22,6 +22,7 @@ from scheduler.api.pod_groups import (
     NativePodGroupSpec,
     PodGroup,
 )
+from scheduler.text.escaping import escaped
 from scheduler.text.names import is_object_name, is_qualified_name
 
 MAX_MEMBERS: Final = 10_000
@@ -195,7 +196,7 @@ class _Annotations:
         value = self._annotations.get(DISRUPTION, "").strip()
         if value in ("", "PodGroup", "Pod"):
             return value == "PodGroup" if value else None
-        self.faults.append(NO_DISRUPTION.format(name=DISRUPTION, value=value[:SHOWN]))
+        self.faults.append(NO_DISRUPTION.format(name=DISRUPTION, value=_shown(value)))
         return None
 
     def priority_class(self, field: int | None) -> str:
@@ -207,15 +208,20 @@ class _Annotations:
             self.faults.append(FIELD_COUNTS.format(name=PRIORITY_CLASS))
             return ""
         if not is_object_name(value):
-            self.faults.append(NO_CLASS_NAME.format(name=PRIORITY_CLASS, value=value[:SHOWN]))
+            self.faults.append(NO_CLASS_NAME.format(name=PRIORITY_CLASS, value=_shown(value)))
             return ""
         return value
 
     def _is_key(self, name: str, value: str) -> bool:
         if is_qualified_name(value):
             return True
-        self.faults.append(NO_LABEL_KEY.format(name=name, value=value[:SHOWN]))
+        self.faults.append(NO_LABEL_KEY.format(name=name, value=_shown(value)))
         return False
+
+
+def _shown(value: str) -> str:
+    """Return an unreadable annotation for texts, without characters that hide what it is."""
+    return escaped(value[:SHOWN])
 
 
 def group_of(pod: Pod) -> GroupKey | None:

@@ -24,6 +24,10 @@ from scheduler.queue import QueueState, SchedulingQueue
 CAPACITY_CHANGE: Final = "GroupCapacityChange"
 """The event that moves a group, in metrics and for people."""
 
+FIRST_LOOK_THROUGH: Final = 64
+"""Waiting groups with which those that are gone are looked for the first time; then twice as many
+as were left."""
+
 LOOK_AGAIN_SECONDS: Final = 1.0
 """Time after which a group that waits for the cycle of an awake one is looked at again, should that
 one be deleted before its cycle."""
@@ -55,6 +59,8 @@ class WaitingGroups:
         self._waiting: dict[str, _Waiting] = {}
         #: The same in order; None: not known.
         self._ordered: list[tuple[str, _Waiting]] | None = None
+        #: Number of groups with which those that are gone are looked for.
+        self._look_through_at = FIRST_LOOK_THROUGH
         #: The bounds that they have, and how many.
         self._capacities: Counter[TemplateCapacities] = Counter()
         #: Groups that were woken and not tried since: room is promised to them.
@@ -72,9 +78,18 @@ class WaitingGroups:
 
     def wait(self, info: QueuedPodInfo, plugin: str, bound: GroupBound) -> None:
         """Keep a group waiting until its bound is high enough; `info` stands for it."""
+        if len(self._waiting) >= self._look_through_at:
+            self._forget_gone()
         self._waiting[info.uid] = waiting = _Waiting(info, plugin, bound)
         self._hold(waiting, 1)
         self._queue.signals.on_event = self._note_event
+
+    def _forget_gone(self) -> None:
+        """Drop groups that left without an event, as when all of their pods were deleted."""
+        state = self._queue.state
+        for uid in [uid for uid in self._waiting if state(uid) is not QueueState.UNSCHEDULABLE]:
+            self._drop(uid)
+        self._look_through_at = max(FIRST_LOOK_THROUGH, 2 * len(self._waiting))
 
     def tried(self, uids: Iterable[str]) -> None:
         """Forget the group of these members, because its cycle begins."""
