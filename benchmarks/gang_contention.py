@@ -181,13 +181,16 @@ def reference(size: Size, jobs: Sequence[Job], *, in_order: bool) -> Run:
             job = coming.popleft()
             waiting += [(job, job.members)] if in_order else [(job, 1)] * job.members
         left: list[tuple[Job, int]] = []
+        too_large = math.inf
         for place, (job, members) in enumerate(waiting):
-            if nodes.start(now, job, members):
+            if job.cpu < too_large and nodes.start(now, job, members):
                 starts[job.name] = now
             elif in_order:
                 left = waiting[place:]
                 break
             else:
+                # Nothing ends before the next turn, so no pod of this size fits either.
+                too_large = min(too_large, job.cpu)
                 left.append((job, members))
         waiting = left
     return Run(starts, nodes.used / _capacity(size))

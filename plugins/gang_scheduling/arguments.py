@@ -21,10 +21,10 @@ class GangSchedulingArgs(Arguments):
     the first time, so that the domain has room for members beyond the minimum, too; four times as
     long at most. 0s: at once. Default 500ms: controllers create the pods of a Job in less."""
 
-    reserve_after: dt.timedelta = dt.timedelta(minutes=2)
+    reserve_after: dt.timedelta = dt.timedelta(minutes=1)
     """Time of failing attempts after which nodes are kept for a group, so that smaller pods do not
-    starve it; one group of a profile at a time. 0s: never. Default 2m: most waits for room are
-    shorter, and other pods lose room by it."""
+    starve it; one group of a profile at a time. 0s: never. Default 1m: it costs less if it begins
+    before many groups wait, and at first little room is kept that is not free already."""
 
     reserve_for: dt.timedelta = dt.timedelta(minutes=15)
     """Longest time for which nodes are kept for one group; after it there is a pause of the same

@@ -189,8 +189,8 @@ class GangScheduling:
             reserve_after=self._args.reserve_after.total_seconds(),
             reserve_for=self._args.reserve_for.total_seconds(),
             share=self._args.group_share,
-            # Spread over all nodes, they would leave too little room on each for the next group.
-            packs=group.key in self.gangs.failed,
+            # Spread over all nodes, they would leave too little room on each for those that wait.
+            packs=len(self.gangs.failed) > len(self.gangs.over_quota),
         )
 
     def group_name(self, pod: Pod) -> str | None:

@@ -235,7 +235,7 @@ class GroupCycle:
         for run in self._runs:
             repetition = None
             if self._group.packs and self._placement is None and self._pass_orders == 1:
-                run.pack(self._engine)
+                await run.pack(self._engine)
             for info in run.infos:
                 attempt = await self._try_parts(run, info, repetition)
                 if repetition is None and not run.placed:

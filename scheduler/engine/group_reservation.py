@@ -6,6 +6,9 @@ the same priority and of lower ones end one day, and that those of higher ones s
 free amounts and by the filters that depend on the node alone; what the members are to each other is
 left to the cycle that places them. Members are nominated to these nodes, so that other pods may use
 there only what the plan leaves.
+
+Room that is free already costs others the least. Room that pods must leave first is idle from the
+end of the first of them to that of the last one, so little of it is kept at once.
 """
 
 from __future__ import annotations
@@ -82,18 +85,29 @@ class _Room:
 
 @dataclass(slots=True)
 class _Plan:
-    nodes: list[tuple[Pod, str]]
-    #: The sum over the members of what their nodes lack.
-    lacking: float = 0.0
+    #: With what the node lacks for the member, beside those before it.
+    nodes: list[tuple[Pod, str, float]]
+
+    @property
+    def lacking(self) -> float:
+        """The sum over the members of what their nodes lack."""
+        return sum(lacking for _, _, lacking in self.nodes)
+
+    def kept(self, draining: int) -> list[tuple[Pod, str]]:
+        """Return the members whose room is free, and those `draining` others that lack least."""
+        ready = [(pod, node) for pod, node, lacking in self.nodes if not lacking]
+        others = sorted((each for each in self.nodes if each[2]), key=lambda each: each[2])
+        return [*ready, *((pod, node) for pod, node, _ in others[:draining])]
 
 
 def plan_reservation(
-    engine: Engine, group: GroupToSchedule, infos: Sequence[QueuedPodInfo]
+    engine: Engine, group: GroupToSchedule, infos: Sequence[QueuedPodInfo], draining: int
 ) -> list[tuple[Pod, str]] | None:
-    """Return a node for each member that the group needs, None if even an emptied cluster is full.
+    """Return members with the nodes to keep for them, None if even an emptied cluster is full.
 
-    All of them are in one domain of the label that the group requires. Nothing is changed; `infos`
-    are the members, of one profile.
+    The plan has a node for each member that the group needs. Kept are those that have room now,
+    and of the others the `draining` ones that lack least. All of them are in one domain of the
+    label that the group requires. Nothing is changed; `infos` are the members, of one profile.
     """
     table = engine.cache.table
     ending = PotentialVictims(min(each.pod.priority for each in infos) + 1, None)
@@ -106,7 +120,7 @@ def plan_reservation(
         for inside in _domains(engine, group, infos, room)
         if (plan := _plan(engine, group.need, runs, candidates, room.copy(), inside)) is not None
     ]
-    return min(plans, key=lambda each: each.lacking).nodes if plans else None
+    return min(plans, key=lambda each: each.lacking).kept(draining) if plans else None
 
 
 def _domains(
@@ -145,8 +159,7 @@ def _plan(
             room, run.infos[0].pod, rows if inside is None else rows[inside[rows]], wanted
         )
         for info, (row, lacking) in zip(run.infos, chosen, strict=False):
-            plan.nodes.append((info.pod, names[row]))
-            plan.lacking += lacking
+            plan.nodes.append((info.pod, names[row], lacking))
     return plan if len(plan.nodes) >= need else None
 
 

@@ -37,8 +37,9 @@ class Run:
     bound: CapacityBound | None = None
     #: Looked up for each bound, since templates that no waiting group uses may be dropped.
     template: Template | None = None
-    #: Of a group with topology: its place among the runs, and the result of PreFilter alone.
+    #: Of a group with topology: its place among the runs.
     index: int = 0
+    #: The result of PreFilter alone, if the room for the members was looked at.
     state: CycleState | None = None
     #: The part of the placement that is filled, and the members there.
     part: int = 0
@@ -48,7 +49,7 @@ class Run:
     #: The row on which each member is tried first, in order; none: anywhere.
     packed: Rows = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
-    def pack(self, engine: Engine) -> None:
+    async def pack(self, engine: Engine) -> None:
         """Choose for each member a row with as little room as possible.
 
         Not where members have affinity or spread constraints, which are to decide, or where filters
@@ -58,7 +59,10 @@ class Run:
         spec = pod.signature.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
             return
-        room = self.capacities(engine).exactly_by_row(pod)
+        capacities = self.capacities(engine)
+        if self.state is None and capacities.of(pod) is None:
+            self.state = await engine.pre_filtered(pod)
+        room = capacities.exactly_by_row(pod, self.state)
         if room is not None:
             room = np.minimum(room, len(self.infos))
             rows = np.flatnonzero(room)

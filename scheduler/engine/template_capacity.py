@@ -222,12 +222,13 @@ class TemplateCapacities:
         found[rows] = limit
         return found
 
-    def exactly_by_row(self, pod: Pod) -> Int64Column | None:
+    def exactly_by_row(self, pod: Pod, state: CycleState | None) -> Int64Column | None:
         """Return `by_row` of a pod that no further filter keeps from a node; None of any other."""
         template = self.of(pod)
-        if template is None or not self._uncounted <= template.skipped:
-            return None
-        return self.by_row(pod, None)
+        skipped: Collection[str] = () if state is None else state.skip_filter
+        if template is not None:
+            skipped = template.skipped
+        return self.by_row(pod, state) if self._uncounted.issubset(skipped) else None
 
     def rows_of(self, template: Template, *, exact: bool) -> Int64Column:
         """Return int64[table capacity]: what `total` sums up."""

@@ -30,6 +30,9 @@ from scheduler.queue import SchedulingQueue
 PLAN_SECONDS: Final = 30.0
 """Between two looks for a group that needs a reservation, and at most between two of its plans."""
 
+MAX_DOUBLINGS: Final = 20
+"""More members than a group may have."""
+
 PLAN_COST: Final = 20.0
 """Time between plans after events, in times that the last plan took: at most 5 % of the time."""
 
@@ -201,7 +204,10 @@ class GroupReservations:
         infos = [each for each in members if each is not None and not each.pod.terminating]
         need = waiting.group.need
         began = self._clock.monotonic()
-        plan = None if len(infos) < need else plan_reservation(self._engine, waiting.group, infos)
+        plan = None
+        if len(infos) >= need:
+            draining = _draining(began - profile.began)
+            plan = plan_reservation(self._engine, waiting.group, infos, draining)
         if plan is None:
             self._end(profile, waiting.info)
             return
@@ -276,3 +282,8 @@ class GroupReservations:
 
     def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
         return self._engine.grouping.get(info.pod.spec.scheduler_name)
+
+
+def _draining(seconds: float) -> int:
+    """Return for how many members room is kept that other pods must leave first."""
+    return 1 << min(int(seconds / PLAN_SECONDS), MAX_DOUBLINGS)

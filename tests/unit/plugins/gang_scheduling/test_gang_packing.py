@@ -59,6 +59,20 @@ def test_a_gang_that_failed_leaves_the_largest_room_to_others(cluster: GangClust
     assert members_by_node(cluster) == {"n0": 2}
 
 
+def test_a_gang_that_was_never_tried_is_packed_while_another_one_waits(
+    cluster: GangCluster,
+) -> None:
+    fill(cluster)
+    cluster.add_group(9, "large")
+    cluster.add_members(9, "large", cpu=3)
+    cluster.tick(5)
+    make_room(cluster)
+    assert not cluster.bound("large-pod")
+    cluster.add_group(2)
+    cluster.add_members(2, cpu=1)
+    assert members_by_node(cluster) == {"n0": 2}
+
+
 def test_members_that_the_fullest_node_does_not_take_go_to_the_next_one(
     cluster: GangCluster,
 ) -> None:
@@ -120,8 +134,8 @@ def test_a_node_with_room_for_any_number_of_members_takes_no_memory(
     packed: list[int] = []
     pack = Run.pack
 
-    def noting(run: Run, engine: Engine) -> None:
-        pack(run, engine)
+    async def noting(run: Run, engine: Engine) -> None:
+        await pack(run, engine)
         packed.append(len(run.packed))
 
     monkeypatch.setattr(Run, "pack", noting)

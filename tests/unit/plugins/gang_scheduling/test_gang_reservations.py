@@ -78,7 +78,7 @@ def test_g36_a_gang_that_small_pods_starve_gets_a_reservation(cluster: GangClust
     assert reserved(cluster) == {}, "the reservation has ended"
     notes = [each.note for each in cluster.events if each.reason == "GangReserved"]
     assert len(notes) == 1
-    assert notes[0].startswith("room for 6 of its pods is kept on n")
+    assert notes[0].startswith("room for 2 of its pods is kept on n")
     stream.run(30)
 
 
@@ -87,7 +87,7 @@ def test_g36_pods_that_run_stay_and_others_use_what_is_left(cluster: GangCluster
         cluster.add(pod(f"long-{number}", cpu=1, node=f"n{number}"))
     cluster.add_group(6)
     cluster.add_members(6)
-    cluster.tick(310)
+    cluster.tick(340)
     plan = Counter(reserved(cluster).values())
     assert sorted(plan.values()) == [1, 1, 2, 2], "one fits on each, and two more lack 1 CPU each"
     cluster.add_pods(pod("small", cpu=1), count=4)
@@ -97,12 +97,38 @@ def test_g36_pods_that_run_stay_and_others_use_what_is_left(cluster: GangCluster
     assert len(cluster.bound("long")) == 4
 
 
+def test_room_that_pods_must_leave_is_kept_for_more_members_from_time_to_time(
+    cluster: GangCluster,
+) -> None:
+    for number in range(4):
+        cluster.add(pod(f"long-{number}", cpu=3, node=f"n{number}"))
+    cluster.add_group(6)
+    cluster.add_members(6)
+    cluster.tick(301)
+    kept = [len(reserved(cluster))]
+    for _ in range(3):
+        cluster.tick(30)
+        kept.append(len(reserved(cluster)))
+    assert kept == [1, 2, 4, 6]
+
+
+def test_room_that_is_free_is_kept_from_the_beginning(cluster: GangCluster) -> None:
+    cluster.add(pod("long-0", cpu=3, node="n0"))
+    cluster.add(pod("long-1", cpu=3, node="n1"))
+    cluster.add_group(8)
+    cluster.add_members(8)
+    cluster.tick(301)
+    assert Counter(reserved(cluster).values()) == {"n2": 2, "n3": 2, "n0": 1}
+    cluster.add(pod("small", cpu=1))
+    assert cluster.bound("small") == {"default/small": "n1"}
+
+
 def test_pods_of_higher_priority_ignore_a_reservation(cluster: GangCluster) -> None:
     for number in range(4):
         cluster.add(pod(f"long-{number}", cpu=2, node=f"n{number}"))
     cluster.add_group(6)
     cluster.add_members(6)
-    cluster.tick(310)
+    cluster.tick(340)
     assert len(reserved(cluster)) == 6
     cluster.add_pods(pod("high", cpu=2, priority=5), count=4)
     assert len(cluster.bound("high")) == 4
@@ -204,7 +230,7 @@ def test_room_that_becomes_free_elsewhere_is_kept_at_once(cluster: GangCluster) 
     cluster.add(pod("ends", cpu=1, node="n3"))
     cluster.add_group(6)
     cluster.add_members(6)
-    cluster.tick(310)
+    cluster.tick(370)
     before = Counter(reserved(cluster).values())
     assert before == {"n0": 2, "n1": 2, "n2": 2}
     cluster.world.remove("Pod", "long-3", "default")
