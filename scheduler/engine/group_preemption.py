@@ -388,9 +388,13 @@ def _plugin_of(framework: Framework) -> GroupPreemptionPlugin | None:
 def _alike(infos: Sequence[QueuedPodInfo]) -> list[list[QueuedPodInfo]]:
     """Put neighbours of one signature together."""
     runs: list[list[QueuedPodInfo]] = []
+    run: list[QueuedPodInfo] = []
+    last = None
     for info in infos:
-        if runs and runs[-1][0].pod.signature is info.pod.signature:
-            runs[-1].append(info)
+        signature = info.pod.signature
+        if signature is last:
+            run.append(info)
         else:
-            runs.append([info])
+            last, run = signature, [info]
+            runs.append(run)
     return runs
