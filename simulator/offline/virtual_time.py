@@ -77,6 +77,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._on_idle: OnIdle = _stop
         self._failures: list[BaseException] = []
         self._cancellations = 0
+        #: Calls at given times, after the timers of the same time; see `Agenda`.
+        self.agenda = Agenda(self)
         self.set_exception_handler(self._note_failure)
 
     def time(self) -> float:
@@ -131,6 +133,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """
         scheduled: list[Any] = self._scheduled
         ready: deque[Any] = self._ready
+        agenda, planned = self.agenda, Step(self.agenda.call_due)
         while True:
             while scheduled and scheduled[0]._cancelled:  # noqa: SLF001
                 heapq.heappop(scheduled)
@@ -139,6 +142,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             end = self._time + self._clock_resolution
             while scheduled and scheduled[0]._when < end:  # noqa: SLF001
                 ready.append(heapq.heappop(scheduled))
+            if agenda.next_due() < end:
+                ready.append(planned)
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle._cancelled:  # noqa: SLF001
@@ -162,7 +167,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def move_on(self) -> None:
         """Set the clock to the next timer, or stop."""
-        due = self._scheduled[0].when() if self._scheduled else math.inf
+        due = self.agenda.next_due()
+        if self._scheduled:
+            due = min(due, self._scheduled[0].when())
         stops = self._on_idle(due)
         if self._ready:
             # `on_idle` found something to do; no time has passed before it.
@@ -191,7 +198,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class Agenda:
-    """Calls of a world at given times, with one timer of the loop for all of them.
+    """Calls of a world at given times, which its loop makes.
 
     A workload has as many ends of pods as pods, and a timer of asyncio costs several times as much
     as an entry here.
@@ -199,45 +206,49 @@ class Agenda:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        #: (virtual second, number in order of entry, call).
+        #: (virtual second, number in order of entry, call); the first one is not cancelled.
         self._entries: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
-        #: When the timer is due; infinite without one, and past while calls are being made.
-        self._armed = float("inf")
+        #: Numbers of entries that are there, but will not be called.
+        self._cancelled: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries) - len(self._cancelled)
 
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""
         return self._loop.time()
 
-    def at(self, time: float, call: Callable[[], object]) -> None:
-        """Call `call` at a virtual second; at once if that is past."""
+    def next_due(self) -> float:
+        """Return the virtual second of the next call; infinite if there is none."""
+        return self._entries[0][0] if self._entries else math.inf
+
+    def at(self, time: float, call: Callable[[], object]) -> int:
+        """Call `call` at a virtual second, or at once if that is past; returns a number for it."""
         self._count += 1
         entry = (max(time, self._loop.time()), self._count, call)
         heapq.heappush(self._entries, entry)
-        self._arm()
+        return self._count
 
-    def _arm(self) -> None:
-        due = self._entries[0][0] if self._entries else float("inf")
-        if due < self._armed:
-            self._armed = due
-            self._loop.add_timer(due, self._call_due)
+    def cancel(self, number: int) -> None:
+        """Do not make a call, of which `at` returned the number, and which has not begun."""
+        self._cancelled.add(number)
+        self._drop_cancelled()
 
-    def _call_due(self) -> None:
-        """Make the calls that are due; a timer that another one overtook finds none."""
+    def call_due(self) -> None:
+        """Make the calls that are due."""
         entries, now = self._entries, self._loop.time()
-        if not entries or entries[0][0] > now:
-            return
-        self._armed = -float("inf")
-        try:
-            while entries and entries[0][0] <= now:
-                heapq.heappop(entries)[2]()
-        finally:
-            self._armed = float("inf")
-            self._arm()
+        while entries and entries[0][0] <= now:
+            call = heapq.heappop(entries)[2]
+            if self._cancelled:
+                self._drop_cancelled()
+            call()
+
+    def _drop_cancelled(self) -> None:
+        entries, cancelled = self._entries, self._cancelled
+        while entries and entries[0][1] in cancelled:
+            cancelled.remove(heapq.heappop(entries)[1])
 
 
 @contextmanager

@@ -31,7 +31,9 @@ class Workload:
         #: Templates by their identity, and what was decoded of each.
         self._templates: dict[int, tuple[Mapping[str, Any], Pod]] = {}
         #: Seconds that a pod runs once it is bound, by UID.
-        self.durations: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
+        #: Where the agenda has the end of the patience of a pod, by UID.
+        self._patience: dict[str, int] = {}
 
     def begin(self, arrivals: Iterable[Arrival]) -> None:
         """Let the first pod arrive at its time, and the next one be scheduled then."""
@@ -67,16 +69,25 @@ class Workload:
             if template.interned is None:
                 template = self._keep_interned(arrival.pod, pod, metadata.name)
             if arrival.duration is not None:
-                self.durations[uid] = arrival.duration
+                self._durations[uid] = arrival.duration
             if arrival.patience is not None:
                 give_up = partial(self._give_up, free, namespace, uid)
-                self._agenda.at(self._agenda.now + arrival.patience, give_up)
+                due = self._agenda.now + arrival.patience
+                self._patience[uid] = self._agenda.at(due, give_up)
+
+    def bound(self, uid: str) -> float | None:
+        """Take note that a pod has a node; returns the seconds that it runs, None: for ever."""
+        patience = self._patience.pop(uid, None)
+        if patience is not None:
+            self._agenda.cancel(patience)
+        return self._durations.pop(uid, None)
 
     def _give_up(self, name: str, namespace: str, uid: str) -> None:
         """Delete a pod that has waited long enough, unless it has a node."""
+        del self._patience[uid]
         pod: Pod | None = self._tables.get("pods", name, namespace)
         if pod is not None and pod.metadata.uid == uid and not bound(pod):
-            self.durations.pop(uid, None)
+            self._durations.pop(uid, None)
             self._world.take_item(PODS, pod)
 
     def _keep_interned(self, given: Mapping[str, Any], pod: Pod, name: str) -> Pod:

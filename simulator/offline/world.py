@@ -40,7 +40,6 @@ from simulator.offline.trace import Arrival
 from simulator.offline.trial import MAX_COPIES, Trial, explain
 from simulator.offline.virtual_time import (
     START,
-    Agenda,
     no_collections,
     only_errors_logged,
     rare_collections,
@@ -115,7 +114,7 @@ class World(Editing):
         #: UIDs to the second when the pod was added.
         self._added: dict[str, float] = {}
         #: Arrivals, ends of pods, and what `at` was given.
-        self._agenda = Agenda(self._assembly.loop)
+        self._agenda = self._assembly.loop.agenda
         self._workload = Workload(self, self._tables, self._agenda)
         self._placed: list[Placement] = []
         self._evicted: list[Eviction] = []
@@ -453,7 +452,7 @@ class World(Editing):
                 self._history.last(pod.key, uid, attempt.info.attempts),
             )
         )
-        duration = self._workload.durations.pop(uid, None)
+        duration = self._workload.bound(uid)
         if duration is not None:
             self._agenda.at(self.now + duration, partial(self._finish, pod))
 

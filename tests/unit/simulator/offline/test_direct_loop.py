@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -126,10 +127,16 @@ def happens(
         assert (world.scheduler.direct is not None) == direct
         world.add_nodes(offline.node("first", cpu=3, labels={ZONE: "a"}), count=2)
         arrivals = []
-        for number, (time, kind, about) in enumerate(changes):
+        for number, (second, kind, about) in enumerate(changes):
+            # In what order two things happen at the very same time is not promised, and thus not
+            # which of several pods goes first whose waits end together.
+            time = second + math.sqrt(2.0) * 1e-4 * (number + 1)
             if kind == "arrive":
-                pod = manifest(number, about)
-                arrivals.append(offline.Arrival(time, pod, about["duration"], about["count"]))
+                pod, duration = manifest(number, about), about["duration"]
+                if duration is not None:
+                    duration += math.pi * 1e-4 * (number + 1)
+                count = 1 if about["waits_at"] else about["count"]
+                arrivals.append(offline.Arrival(time, pod, duration, count))
             else:
                 world.at(time, partial(apply, world, kind, about))
         ran = world.run(until=500.0, workload=arrivals)

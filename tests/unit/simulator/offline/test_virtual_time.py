@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from simulator import offline
-from simulator.offline.virtual_time import Agenda, Step, VirtualLoop, only_errors_logged
+from simulator.offline.virtual_time import Step, VirtualLoop, only_errors_logged
 
 ROOT = Path(__file__).parents[4]
 ZONE = "topology.kubernetes.io/zone"
@@ -106,7 +106,7 @@ def test_backoff_grows_in_virtual_time() -> None:
 
 def test_calls_are_made_in_the_order_of_their_times_and_then_of_their_entry() -> None:
     loop = VirtualLoop()
-    agenda = Agenda(loop)
+    agenda = loop.agenda
     told: list[tuple[float, str]] = []
 
     def say(what: str) -> None:
@@ -135,7 +135,7 @@ def test_calls_are_made_in_the_order_of_their_times_and_then_of_their_entry() ->
 
 def test_a_call_that_fails_does_not_hold_the_others_up() -> None:
     loop = VirtualLoop()
-    agenda = Agenda(loop)
+    agenda = loop.agenda
     told: list[str] = []
 
     def fail() -> None:
@@ -150,10 +150,27 @@ def test_a_call_that_fails_does_not_hold_the_others_up() -> None:
     loop.close()
 
 
+def test_a_cancelled_call_is_not_made_and_no_time_passes_for_it() -> None:
+    loop = VirtualLoop()
+    agenda = loop.agenda
+    told: list[str] = []
+    numbers = [agenda.at(second, partial(told.append, f"{second}")) for second in (1.0, 2.0, 3.0)]
+    agenda.at(0.5, lambda: agenda.cancel(numbers[0]))
+    # Behind another one, and the last of all.
+    agenda.cancel(numbers[2])
+    agenda.at(4.0, partial(told.append, "4.0"))
+    seen: list[float] = []
+    loop.run(10.0, lambda due: bool(seen.append(due)))
+    assert told == ["2.0", "4.0"]
+    assert seen == [0.5, 2.0, 4.0, math.inf]
+    assert len(agenda) == 0
+    loop.close()
+
+
 @pytest.mark.parametrize("start", [0.0, 1.0, 3e7, 1e12])
 def test_calls_within_a_nanosecond_are_made_in_order_and_lose_no_later_one(start: float) -> None:
     loop = VirtualLoop()
-    agenda = Agenda(loop)
+    agenda = loop.agenda
     told: list[str] = []
     times = [start]
     while len(times) < 4:
