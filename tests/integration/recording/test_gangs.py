@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.api.pod_groups import POD_GROUP_LABEL
@@ -21,6 +22,7 @@ from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.demos.gang.objects import POD_GROUPS
 from simulator.errors import ApiError
+from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
 from testing.embedded_service import pod, scheduling, settled
 from tests.integration.recording.busy import ZONE, Recording, zone_node
@@ -105,7 +107,8 @@ class Workload:
 async def test_cycles_of_groups_are_reproduced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    if seed % 2:
+    suspended = bool(seed % 2)
+    if suspended:
         # As large groups are: the cycle is suspended between time slices.
         monkeypatch.setattr(group_scheduling, "LARGE_GROUP", 3)
     async with gangs(seed) as (wiring, cluster):
@@ -121,7 +124,11 @@ async def test_cycles_of_groups_are_reproduced(
     assert open_bundle(recording.path).manifest.end == "time-limit"
     with Replay.of(recording.path) as replay:
         found = list(replay.run())
-    assert [each for each in found if each.result != "reproduced"] == []
+    differing = [each for each in found if each.result != "reproduced"]
+    if suspended:
+        # Between the slices other work runs: other victims of equal importance are known.
+        differing = [each for each in differing if not _only_victims_differ(each)]
+    assert differing == []
     assert [each.seq for each in found] == list(range(1, len(found) + 1))
     kinds = Counter(
         kind
@@ -134,3 +141,10 @@ async def test_cycles_of_groups_are_reproduced(
         if applies
     )
     assert min(kinds[each] for each in ("placed", "refused", "preempted")) > 0, kinds
+
+
+def _only_victims_differ(found: Judgement) -> bool:
+    here = found.replayed
+    if here is None or len(here.victims) != len(found.recorded.victims):
+        return False
+    return msgspec.structs.replace(here, victims=found.recorded.victims) == found.recorded

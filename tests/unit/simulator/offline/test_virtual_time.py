@@ -160,7 +160,12 @@ def test_a_cancelled_call_is_not_made_and_no_time_passes_for_it() -> None:
     agenda.cancel(numbers[2])
     agenda.at(4.0, partial(told.append, "4.0"))
     seen: list[float] = []
-    loop.run(10.0, lambda due: bool(seen.append(due)))
+
+    def idle(due: float) -> bool:
+        seen.append(due)
+        return False
+
+    loop.run(10.0, idle)
     assert told == ["2.0", "4.0"]
     assert seen == [0.5, 2.0, 4.0, math.inf]
     assert len(agenda) == 0
