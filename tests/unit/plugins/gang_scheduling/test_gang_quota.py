@@ -243,7 +243,7 @@ def test_quota_of_what_only_some_members_request_is_asked_for_all(
 def test_a_gang_that_no_choice_of_its_members_would_complete_is_not_tried(
     cluster: GangCluster, cycles: list[bool]
 ) -> None:
-    """Of each limit there is enough for two members, but not for the same two."""
+    """Enough of each limit is there for two members, but not for the same two."""
     hard = {
         "deferred.kubestow.io/requests.cpu-millis": "3000",
         "deferred.kubestow.io/requests.memory": str(3 * 1024**3),
