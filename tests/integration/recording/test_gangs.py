@@ -24,9 +24,10 @@ from simulator.demos.gang.objects import POD_GROUPS
 from simulator.errors import ApiError
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
-from testing.embedded_service import pod, scheduling, settled
+from testing.embedded_service import bound_to, find, pod, scheduling, settled, until
 from tests.integration.recording.busy import ZONE, Recording, zone_node
 
+NODES = 6
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 
 
@@ -34,7 +35,7 @@ GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 async def gangs(seed: int) -> AsyncIterator[tuple[Wiring, EmbeddedCluster]]:
     async with EmbeddedCluster(controllers=(), seed=seed) as cluster:
         cluster.resources.add(POD_GROUPS)
-        for number in range(6):
+        for number in range(NODES):
             cluster.create(zone_node(f"node-{number}", f"zone-{number % 3}"))
         kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
         cluster.create({**kind, "metadata": {"name": "high"}, "value": 1000})
@@ -54,6 +55,7 @@ class Workload:
         self._cluster = cluster
         self._random = random.Random(seed)
         self._live: list[str] = []
+        self._nodes = NODES
 
     async def work(self, steps: int) -> None:
         for _ in range(steps):
@@ -67,14 +69,41 @@ class Workload:
                 self._create(pod(f"single-{name}", self._random.choice(("1", "2"))))
             elif chance < 0.52:
                 self._cluster.create(zone_node(f"late-{name}", "zone-1"))
+                self._nodes += 1
             elif self._live:
                 self._end(self._live.pop(self._random.randrange(len(self._live))))
             await asyncio.sleep(0)
+
+    async def finish(self) -> None:
+        """Let all pods end, place a gang, and let another one that needs all nodes preempt it."""
+        for name in self._live:
+            self._end(name)
+        self._add_group("gang-low", 2, {})
+        for number in range(2):
+            self._add_member("gang-low", pod(f"gang-low-{number}"))
+        low = ("gang-low-0", "gang-low-1")
+        await until(lambda: all(bound_to(self._cluster, each) for each in low), "a gang")
+        self._add_group("gang-high", self._nodes, {})
+        for number in range(self._nodes):
+            made = pod(f"gang-high-{number}", "4", priorityClassName="high")
+            self._add_member("gang-high", made)
+        await until(lambda: not any(map(self._runs, low)), "preemption")
+
+    def _runs(self, name: str) -> bool:
+        found = find(self._cluster, name)
+        return found is not None and "deletionTimestamp" not in found["metadata"]
 
     def _add_gang(self, name: str) -> None:
         """Create a gang: of one template or two, perhaps with members beyond the minimum."""
         annotations = {TOPOLOGY_REQUIRED: ZONE} if self._random.random() < 0.3 else {}
         minimum = self._random.randint(2, 6)
+        self._add_group(name, minimum, annotations)
+        spec: dict[str, Any] = {"priorityClassName": "high"} if self._random.random() < 0.3 else {}
+        for number in range(minimum + self._random.choice((0, 0, 1, 2))):
+            made = pod(f"{name}-{number}", self._random.choice(("1", "1", "2")), **spec)
+            self._add_member(name, made)
+
+    def _add_group(self, name: str, minimum: int, annotations: dict[str, str]) -> None:
         self._cluster.create(
             {
                 "apiVersion": "scheduling.x-k8s.io/v1alpha1",
@@ -83,11 +112,10 @@ class Workload:
                 "spec": {"minMember": minimum},
             }
         )
-        spec: dict[str, Any] = {"priorityClassName": "high"} if self._random.random() < 0.3 else {}
-        for number in range(minimum + self._random.choice((0, 0, 1, 2))):
-            made = pod(f"{name}-{number}", self._random.choice(("1", "1", "2")), **spec)
-            made["metadata"]["labels"] = {POD_GROUP_LABEL: name}
-            self._create(made)
+
+    def _add_member(self, group: str, made: dict[str, Any]) -> None:
+        made["metadata"]["labels"] = {POD_GROUP_LABEL: group}
+        self._create(made)
 
     def _create(self, made: dict[str, Any]) -> None:
         self._cluster.create(made)
@@ -119,6 +147,7 @@ async def test_cycles_of_groups_are_reproduced(
         recording = Recording(wiring, tmp_path / "gangs.recording")
         await recording.begin()
         await workload.work(160)
+        await workload.finish()
         await settled(wiring)
         await recording.end()
     assert open_bundle(recording.path).manifest.end == "time-limit"

@@ -118,6 +118,8 @@ async def test_an_unschedulable_pod_shows_the_reasons(cluster: EmbeddedCluster) 
         cluster.create(pod("large", cpu="2"))
         root, *steps = await trace_of(receiver, "large")
         assert root["failed"]
+        # The status is written after the cycle, and may come later than its trace.
+        await until(lambda: "message" in condition(cluster, "large"), "the condition")
         assert root["message"] == condition(cluster, "large")["message"]
         assert "1 Insufficient cpu" in root["message"]
         assert root["attributes"]["kubestow.result"] == "unschedulable"
