@@ -155,7 +155,7 @@ async def test_cycles_of_groups_are_reproduced(
         found = list(replay.run())
     differing = [each for each in found if each.result != "reproduced"]
     if suspended:
-        # Between the slices other work runs: other victims of equal importance are known.
+        # Under load another one of equal victims was seen, for an unknown reason (docs/bundles.md).
         differing = [each for each in differing if not _only_victims_differ(each)]
     assert differing == []
     assert [each.seq for each in found] == list(range(1, len(found) + 1))
