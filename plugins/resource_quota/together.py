@@ -19,7 +19,8 @@ from plugins.resource_quota.records import PodRecord
 
 MAX_CHOICES: Final = 64
 """Choices of pods that are checked; a group with more of them, or with more pods than this, passes
-if the least of each limit fits. A choice is how many pods of each kind, and a kind is what a pod needs."""
+if the least of each limit fits. A choice is how many pods of each kind, and a kind is what a pod
+needs."""
 
 
 def leader_of(members: Sequence[PodRecord], need: int) -> PodRecord:
@@ -111,7 +112,7 @@ def _choices(record: PodRecord) -> Iterator[list[PodRecord]]:
             for account, _ in each.request.shares
         ]
         kinds.setdefault(tuple(lacking), []).append(each)
-    if 1 < len(kinds) and sum(map(len, kinds.values())) <= MAX_CHOICES:
+    if len(kinds) > 1 and sum(map(len, kinds.values())) <= MAX_CHOICES:
         yield from _chosen(list(kinds.values()), record.together.need)
 
 
