@@ -329,6 +329,6 @@ def test_a_gang_is_refused_only_if_no_choice_of_its_members_fits(
         for chosen in itertools.combinations(amounts, need)
     )
     assert fits is not bool(refused)
-    for each in refused:
-        assert each.requested > each.account.limits[each.index].hard - each.used
+    for violation in refused:
+        assert violation.requested > violation.account.limits[violation.index].hard - violation.used
     ledger.validate()
