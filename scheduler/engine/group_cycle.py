@@ -414,9 +414,11 @@ class GroupCycle:
         """Plan evictions, after all was undone."""
         if not self._may_plan:
             return None
-        infos = [info for run in self._runs for info in run.infos]
-        placements = self._placements
-        return GroupPreemption(self._engine, self._group, infos, self._monotonic, placements).plan()
+        return self._preemption().plan()
+
+    def _preemption(self) -> GroupPreemption:
+        runs = [run.infos for run in self._runs]
+        return GroupPreemption(self._engine, self._group, runs, self._monotonic, self._placements)
 
     def _rising_bound(self) -> GroupBound | None:
         """Return the bound that keeps the group from fitting, after all was undone."""
@@ -460,8 +462,7 @@ class GroupCycle:
         group, runs = self._group, self._runs
         if group.alone or (self._placements is not None and self._placements.refused):
             return ""
-        infos = [info for run in runs for info in run.infos]
-        search = GroupPreemption(self._engine, group, infos, self._monotonic, self._placements)
+        search = self._preemption()
         several = len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None
         return prospects(search, group, orders=self._pass_orders if several else 1)
 

@@ -13,6 +13,7 @@ fewer. At the end those victims are taken out of the plan without which the grou
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -74,18 +75,19 @@ class GroupPreemption:
         self,
         engine: Engine,
         group: GroupToSchedule,
-        infos: Sequence[QueuedPodInfo],
+        runs: Sequence[Sequence[QueuedPodInfo]],
         monotonic: Callable[[], float],
         placements: GroupPlacements | None = None,
     ) -> None:
-        """Prepare the search; `infos` are the members, those that are alike together.
+        """Prepare the search; `runs` are the members, each run of one signature.
 
         `placements` are those on which the group was tried, if it has topology.
         """
         self._engine = engine
         self._group = group
-        self._infos = infos
-        self._framework = engine.frameworks[infos[0].pod.spec.scheduler_name]
+        self._runs = _merged(runs)
+        self._infos = [info for run in runs for info in run]
+        self._framework = engine.frameworks[self._infos[0].pod.spec.scheduler_name]
         self._plugin = _plugin_of(self._framework)
         self._monotonic = monotonic
         self._placements = placements
@@ -181,7 +183,7 @@ class GroupPreemption:
     def _may_fit(self) -> bool:
         """Whether free resources do not rule out that the group fits as the nodes are now."""
         table, left = self._engine.cache.table, self._group.need
-        for run in _alike(self._infos):
+        for run in self._runs:
             room = self._room(run[0].pod, table)
             if room is None:
                 return True
@@ -199,7 +201,7 @@ class GroupPreemption:
         capacities = self._engine.algorithms[self._framework.profile_name].capacities
         without = WithoutPotentialVictims(table, PotentialVictims(_ABOVE_ALL, None))
         rooms: list[tuple[int, Int64Column]] = []
-        for run in _alike(self._infos):
+        for run in self._runs:
             by_row, template = self._room(run[0].pod, without), capacities.of(run[0].pod)
             if by_row is None:
                 return None
@@ -254,7 +256,7 @@ class GroupPreemption:
         if not without.potential_victims.any():
             return True
         left = self._group.need
-        for run in _alike(self._infos):
+        for run in self._runs:
             room = self._room(run[0].pod, without)
             if room is None:
                 return False
@@ -280,7 +282,7 @@ class GroupPreemption:
         assert self._placements is not None
         table, without = self._engine.cache.table, self._without_victims(plugin)
         rows, rooms = domains.labelled, []
-        for run in _alike(self._infos):
+        for run in self._runs:
             banded = not table.priorities.unbanded.any()
             rooms.append((len(run), self._room(run[0].pod, without) if banded else None))
         if not len(rows):
@@ -308,7 +310,7 @@ class GroupPreemption:
         `plugin` searches for victims; None: nobody is evicted.
         """
         need = self._group.need
-        for run in _alike(self._infos):
+        for run in self._runs:
             for info in run:
                 if len(self._placed) >= need:
                     return True
@@ -385,16 +387,7 @@ def _plugin_of(framework: Framework) -> GroupPreemptionPlugin | None:
     return None
 
 
-def _alike(infos: Sequence[QueuedPodInfo]) -> list[list[QueuedPodInfo]]:
+def _merged(runs: Sequence[Sequence[QueuedPodInfo]]) -> list[list[QueuedPodInfo]]:
     """Put neighbours of one signature together."""
-    runs: list[list[QueuedPodInfo]] = []
-    run: list[QueuedPodInfo] = []
-    last = None
-    for info in infos:
-        signature = info.pod.signature
-        if signature is last:
-            run.append(info)
-        else:
-            last, run = signature, [info]
-            runs.append(run)
-    return runs
+    by_signature = itertools.groupby(runs, lambda run: run[0].pod.signature.id)
+    return [[info for run in alike for info in run] for _, alike in by_signature]
