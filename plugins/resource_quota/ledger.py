@@ -40,7 +40,7 @@ from plugins.resource_quota.recount import (
 )
 from plugins.resource_quota.releases import Releases
 from plugins.resource_quota.starvation_guard import StarvationGuard
-from plugins.resource_quota.together import check_group, leader_of
+from plugins.resource_quota.together import check_group, leader_of, room_for
 from plugins.resource_quota.usage import Usage
 from plugins.resource_quota.versions import newer, same_usage
 from scheduler.api.pod import Pod
@@ -203,6 +203,17 @@ class Ledger:
         self._starvation_guard.start(record, now)
         before, record.reported = record.reported, violated_pairs(violations)
         return record.reported != before
+
+    def wait_for_more(self, uids: Sequence[str]) -> None:
+        """Have those of these pods that are held wait until more is free than now.
+
+        They were tried together, and what they had reserved then was theirs: that it is free again
+        is no reason to try them once more.
+        """
+        for uid in uids:
+            record = self._pods.get(uid)
+            if record is not None and record.order is not None:
+                self._group_holds.join(record, Together((uid,), 1, room_for(record)))
 
     def admit(self, uid: str, now: float) -> float | None:
         """Let a pod pass. Returns the seconds it was held, None if it was not."""

@@ -167,6 +167,11 @@ class ResourceQuota:
         together = Together(tuple(by_uid), need)
         return self._hold(enforcement, by_uid[leader], violations, points.PRE_FILTER, together)
 
+    def group_failed(self, pods: Sequence[Pod]) -> None:
+        """Let members that were rejected wait for more than is free now."""
+        if self.enforcement is not None:
+            self.enforcement.ledger.wait_for_more([each.metadata.uid for each in pods])
+
     def skips_alike(self, pod: Pod) -> bool:
         """Whether no quota counts the pod."""
         enforcement = self.enforcement

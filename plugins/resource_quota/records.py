@@ -26,18 +26,24 @@ KeptRecord = tuple[str, int, bool, bool, float | None]
 """UID, state, whether it was gated once, whether a quota holds it, and since when."""
 
 
+Room = tuple[tuple[Account, Amounts], ...]
+"""Amounts by account."""
+
+
 class Together(NamedTuple):
     """The pods of a group, some of which need quota at the same time."""
 
     uids: tuple[str, ...]
     need: int
+    room: Room | None = None
+    """What was free when they were tried in vain; None: they were not tried."""
 
 
 class QuotaRequest(NamedTuple):
     """The facts that decide whether a held pod fits, except its own charges."""
 
     deferred: bool
-    shares: tuple[tuple[Account, Amounts], ...]
+    shares: Room
     """The amounts the pod takes from each quota that covers it."""
     together: Together | None = None
     """Set if it needs quota for other pods as well."""

@@ -17,7 +17,7 @@ from plugins.resource_quota.accounts import Account
 from plugins.resource_quota.callbacks import LedgerCallbacks
 from plugins.resource_quota.checks import add_amounts
 from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
-from plugins.resource_quota.together import check_wanted, wanted
+from plugins.resource_quota.together import check_wanted, has_more_room, wanted
 
 RELEASE_WINDOW: Final = 0.25
 """Seconds that released pods have to use the quota, before more are let out."""
@@ -106,6 +106,8 @@ class Releases:
 
         def admit(record: PodRecord) -> bool:
             nonlocal overrelease, more
+            if not has_more_room(record):
+                return False
             if check_wanted(record, extra):
                 if check_wanted(record):
                     return False

@@ -8,17 +8,17 @@ group are charged already counts as theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from plugins.resource_quota.accounts import Account, Amounts, Role
 from plugins.resource_quota.checks import Extra, check
 from plugins.resource_quota.messages import Violation
-from plugins.resource_quota.records import PodRecord
+from plugins.resource_quota.records import PodRecord, Room
 
 MAX_CHOICES: Final = 64
-"""Choices of pods that are checked; a group with more of them, or with more pods than this, passes
+"""Choices of pods that are checked; a group with more of them, or with more kinds of pods, passes
 if the least of each limit fits. A choice is how many pods of each kind, and a kind is what a pod
 needs."""
 
@@ -79,6 +79,32 @@ def check_group(record: PodRecord) -> list[Violation]:
     return found
 
 
+def room_for(record: PodRecord) -> Room:
+    """Return what is free of the limits that a pod is subject to."""
+    found = []
+    for account, _ in record.request.shares:
+        kept = account.starvation_reservation
+        others = None if kept is None or record.uid in kept.members else kept.amounts
+        room = []
+        for index, limit in enumerate(account.limits):
+            used = max(account.taken(index, pending=record.deferred), limit.observed or 0)
+            room.append(limit.hard - used - (0 if others is None else others[index]))
+        found.append((account, tuple(room)))
+    return tuple(found)
+
+
+def has_more_room(record: PodRecord) -> bool:
+    """Whether more is free than when a held pod was tried in vain; True if that is not known."""
+    if record.together is None or record.together.room is None:
+        return True
+    before = dict(record.together.room)
+    for account, room in room_for(record):
+        had = before.pop(account, None)
+        if had is None or any(now > then for now, then in zip(room, had, strict=True)):
+            return True
+    return bool(before)
+
+
 def _check(record: PodRecord, extra: Extra | None) -> tuple[list[Violation], list[PodRecord]]:
     """Return the violated limits, and the chosen pods if those of one choice were violated."""
     if record.together is None:
@@ -86,54 +112,54 @@ def _check(record: PodRecord, extra: Extra | None) -> tuple[list[Violation], lis
     violations = check(record, extra, wanted=wanted(record))
     if violations:
         return violations, []
+    kinds = _kinds(record)
+    if not 1 < len(kinds) <= MAX_CHOICES:
+        return [], []
     refused: tuple[list[Violation], list[PodRecord]] = [], []
-    for number, chosen in enumerate(_choices(record)):
+    sizes = [len(pods) for pods in kinds.values()]
+    for number, counts in enumerate(_choices(sizes, record.together.need)):
         if number == MAX_CHOICES:
             return [], []
-        amounts = _sum_of(chosen, pending=record.deferred)
-        violations = check(record, extra, wanted=amounts)
+        violations = check(record, extra, wanted=_sums(kinds, counts))
         if not violations:
             return [], []
         if not number:
-            refused = violations, chosen
+            each_kind = zip(kinds.values(), counts, strict=True)
+            refused = violations, [each for pods, count in each_kind for each in pods[:count]]
     return refused
 
 
-def _choices(record: PodRecord) -> Iterator[list[PodRecord]]:
-    """Yield the choices of enough pods of a group, the first ones of each kind; none of one kind.
-
-    In the first choice are the pods that come first in the group.
-    """
-    assert record.together is not None
-    kinds: dict[tuple[tuple[Account, Amounts], ...], list[PodRecord]] = {}
+def _kinds(record: PodRecord) -> Mapping[Room, list[PodRecord]]:
+    """Return the pods of a group by what each lacks, in the order of the group."""
+    kinds: dict[Room, list[PodRecord]] = {}
     for each in members_of(record):
         lacking = [
             (account, _lacking(each, account, pending=record.deferred))
             for account, _ in each.request.shares
         ]
         kinds.setdefault(tuple(lacking), []).append(each)
-    if len(kinds) > 1 and sum(map(len, kinds.values())) <= MAX_CHOICES:
-        yield from _chosen(list(kinds.values()), record.together.need)
+    return kinds
 
 
-def _chosen(kinds: Sequence[Sequence[PodRecord]], need: int) -> Iterator[list[PodRecord]]:
-    if not need:
+def _choices(sizes: Sequence[int], need: int) -> Iterator[list[int]]:
+    """Yield how many of each kind make `need`; first those with as many as can be of the first."""
+    if not sizes:
         yield []
-    elif kinds:
-        others = sum(map(len, kinds[1:]))
-        for count in range(min(len(kinds[0]), need), max(need - others, 0) - 1, -1):
-            for rest in _chosen(kinds[1:], need - count):
-                yield [*kinds[0][:count], *rest]
+        return
+    others = sum(sizes[1:])
+    for count in range(min(sizes[0], need), max(need - others, 0) - 1, -1):
+        for rest in _choices(sizes[1:], need - count):
+            yield [count, *rest]
 
 
-def _sum_of(chosen: Sequence[PodRecord], *, pending: bool) -> Mapping[Account, Amounts]:
-    """Return what must be free for all of these pods."""
+def _sums(kinds: Iterable[Room], counts: Sequence[int]) -> Mapping[Account, Amounts]:
+    """Return what must be free for so many pods of each kind."""
     sums: dict[Account, Amounts] = {}
-    for each in chosen:
-        for account, _ in each.request.shares:
-            more = _lacking(each, account, pending=pending)
-            before = sums.get(account, (0,) * len(more))
-            sums[account] = tuple(map(sum, zip(before, more, strict=True)))
+    for lacking, count in zip(kinds, counts, strict=True):
+        for account, amounts in lacking if count else ():
+            before = sums.get(account, (0,) * len(amounts))
+            more = zip(before, amounts, strict=True)
+            sums[account] = tuple([had + count * amount for had, amount in more])
     return sums
 
 

@@ -27,7 +27,7 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.capacity_bound import CapacityBound, bound_after
 from scheduler.engine.engine import Engine
 from scheduler.engine.failure import Failure
-from scheduler.engine.group_limits import refusal, refused_together
+from scheduler.engine.group_limits import failed_together, refusal, refused_together
 from scheduler.engine.group_preemption import EvictionPlan, GroupPreemption
 from scheduler.engine.group_prospects import prospects
 from scheduler.engine.group_result import GroupResult
@@ -138,10 +138,11 @@ class GroupCycle:
             run.index = index
         placements = GroupPlacements(self._engine, self._group, topology, self._infos)
         self._placements = placements
+        # A look at all nodes, which the first runs are worth: they are enough to choose well.
+        looks = 0 if placements.is_settled else MAX_ROOMS
         placements.rooms = [
-            # The first ones are enough to choose well.
-            (len(run.infos), await run.room(self._engine) if known else None)
-            for run, known in zip(runs, self._with_room(placements), strict=True)
+            (len(run.infos), await run.room(self._engine) if run.index < looks else None)
+            for run in runs
         ]
         best: tuple[int, Placement, list[Run], Run] | None = None
         for placement in placements:
@@ -163,10 +164,6 @@ class GroupCycle:
         self._undo()
         _, self._placement, self._runs, blocking = best
         return blocking
-
-    def _with_room(self, placements: GroupPlacements) -> list[bool]:
-        """Return for which runs the room is worth a look at all nodes."""
-        return [not placements.is_settled and each < MAX_ROOMS for each in range(len(self._runs))]
 
     def _limit_by_rooms(self, placements: GroupPlacements) -> None:
         """Set the bounds of a group that was not tried, since no domain has room for it."""
@@ -381,7 +378,9 @@ class GroupCycle:
         if scheduled:
             return GroupResult(outcome, placed, failed, untried)
         why = failure.of_group(f"{self._group.name}: {message}", self._group.plugin)
+        because = self._rejectors | rejectors(self._runs)
         failed = self._failures(why, f"{self._group.name}: {self._fits(fit)}")
+        refused_by = failed_together(self._engine, self._infos, because)
         bound = self._rising_bound()
         if bound is None and not failed and self._rejectors:
             why = failure.waiting_for(why, *self._rejectors, self._group.plugin)
@@ -390,10 +389,13 @@ class GroupCycle:
                 assert attempt.failure is not None
                 attempt.failure = failure.waiting_for(attempt.failure, self._group.plugin)
         plan = self._plan()
-        if self._may_plan:
-            victims = () if plan is None else tuple(each.uid for each in plan.victims)
-            outcome = replace(outcome, victims=victims)
-        outcome = replace(outcome, seconds=self._monotonic() - started)
+        victims = () if plan is None else tuple(each.uid for each in plan.victims)
+        outcome = replace(
+            outcome,
+            victims=victims if self._may_plan else None,
+            seconds=self._monotonic() - started,
+            refused_by=refused_by,
+        )
         return GroupResult(outcome, [], failed, untried, why, bound, plan)
 
     def _where(self, placed: Sequence[Attempt]) -> tuple[str, str]:
@@ -407,14 +409,11 @@ class GroupCycle:
 
     @property
     def _may_plan(self) -> bool:
-        enough = self._count >= self._group.need
-        return self._may_preempt and self._error is None and enough
+        return self._may_preempt and self._error is None and self._count >= self._group.need
 
     def _plan(self) -> EvictionPlan | None:
         """Plan evictions, after all was undone."""
-        if not self._may_plan:
-            return None
-        return self._preemption().plan()
+        return self._preemption().plan() if self._may_plan else None
 
     def _preemption(self) -> GroupPreemption:
         runs = [run.infos for run in self._runs]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import cast
 
 from scheduler.engine import failure
 from scheduler.engine.engine import Engine
 from scheduler.engine.group_result import GroupResult
 from scheduler.framework import QueuedPodInfo, Status
-from scheduler.framework.grouping import GroupOutcome, GroupToSchedule
+from scheduler.framework.grouping import GroupLimitPlugin, GroupOutcome, GroupToSchedule
 
 
 def refused_together(
@@ -18,12 +20,32 @@ def refused_together(
     if group.alone or len(infos) < group.need:
         return None
     pods = [info.pod for info in infos]
-    for plugin in engine.frameworks[pods[0].spec.scheduler_name].pre_filter:
-        reject_group = getattr(plugin, "reject_group", None)
-        status: Status | None = None if reject_group is None else reject_group(pods, group.need)
+    for plugin in _limiting(engine, infos):
+        status = plugin.reject_group(pods, group.need)
         if status is not None:
             return status.by(plugin.name)
     return None
+
+
+def failed_together(
+    engine: Engine, infos: Sequence[QueuedPodInfo], rejectors: AbstractSet[str]
+) -> str:
+    """Tell the plugins that limit what members take together that they were tried in vain.
+
+    `rejectors` are the plugins that rejected members, none of which is placed any more. Return the
+    name of such a plugin if it alone did; empty otherwise.
+    """
+    pods = [info.pod for info in infos]
+    found = [plugin for plugin in _limiting(engine, infos) if plugin.name in rejectors]
+    for plugin in found:
+        plugin.group_failed(pods)
+    return found[0].name if len(found) == len(rejectors) == 1 else ""
+
+
+def _limiting(engine: Engine, infos: Sequence[QueuedPodInfo]) -> list[GroupLimitPlugin]:
+    framework = engine.frameworks[infos[0].pod.spec.scheduler_name]
+    found = [each for each in framework.pre_filter if callable(getattr(each, "reject_group", None))]
+    return cast("list[GroupLimitPlugin]", found)
 
 
 def refusal(

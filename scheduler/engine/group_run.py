@@ -192,7 +192,7 @@ def rejectors(runs: Sequence[Run]) -> frozenset[str]:
     for run in runs:
         if run.failed is not None and run.failed.failure is not None:
             found |= run.failed.failure.unschedulable_plugins
-        if run.bound is not None:
+        if run.bound is not None and 1 + run.bound.more < len(run.infos):
             found |= run.bound.plugins
     return found
 

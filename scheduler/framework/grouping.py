@@ -103,7 +103,8 @@ class GroupOutcome:
     untried: bool = False
     #: Whether the cycle ended with an error.
     error: bool = False
-    #: The plugin that refused the group as a whole (`GroupLimitPlugin`); empty: none did.
+    #: The plugin whose limit for the group as a whole (`GroupLimitPlugin`) is the one reason why it
+    #: failed; empty: there are others.
     refused_by: str = ""
     #: Time slices that it took, orders of members that were tried, and topology domains.
     slices: int = 1
@@ -238,6 +239,13 @@ class GroupLimitPlugin(Plugin, Protocol):
         """Return why fewer than `need` of these pods may be placed, whatever the nodes have.
 
         None if they may be tried. After a rejection the plugin wakes the first one once they may.
+        """
+        ...
+
+    def group_failed(self, pods: Sequence[Pod]) -> None:
+        """Take note that these pods were tried, that this plugin rejected some, and all was undone.
+
+        What their attempts took is free again, which is no reason to wake those that it rejected.
         """
         ...
 

@@ -87,8 +87,8 @@ class GroupReservations:
         if profile is not None and profile.name == group.name:
             self._withdraw(profile)
 
-    def placed(self, info: QueuedPodInfo, group: GroupToSchedule) -> None:
-        """Forget a group that was placed."""
+    def forget(self, info: QueuedPodInfo, group: GroupToSchedule) -> None:
+        """Forget a group that was placed, or waits for something else than nodes."""
         profile = self._profiles.get(info.pod.spec.scheduler_name)
         if profile is None or profile.waiting.pop(group.name, None) is None:
             return

@@ -130,10 +130,14 @@ class GroupScheduling:
                 self.evictions.start(_preemptor(info, group), group.name, result.plan)
             if result.bound is not None:
                 self.waiting.wait(info, group.plugin, result.bound)
+            if result.outcome.refused_by:
+                # It would not use nodes that are kept for it.
+                self.reservations.forget(info, group)
+                return []
             evicting = self.evictions.under_way(_preemptor(info, group))
             self.reservations.failed(info, group, evicting=evicting)
             return []
-        self.reservations.placed(info, group)
+        self.reservations.forget(info, group)
         placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
         if group.alone:
             for attempt in placed:

@@ -22,6 +22,11 @@ from tests.unit.plugins.resource_quota.objects import pod as quota_pod
 from tests.unit.plugins.resource_quota.objects import quota
 
 GATED_ONCE = {MARK_ANNOTATION: "true"}
+FAR = {"nodeSelector": {"zone": "far"}}
+TWO_LIMITS = {
+    "deferred.kubestow.io/requests.cpu-millis": "3000",
+    "deferred.kubestow.io/requests.memory": str(3 * 1024**3),
+}
 
 
 @pytest.fixture
@@ -244,11 +249,7 @@ def test_a_gang_that_no_choice_of_its_members_would_complete_is_not_tried(
     cluster: GangCluster, cycles: list[bool]
 ) -> None:
     """Enough of each limit is there for two members, but not for the same two."""
-    hard = {
-        "deferred.kubestow.io/requests.cpu-millis": "3000",
-        "deferred.kubestow.io/requests.memory": str(3 * 1024**3),
-    }
-    set_quota(cluster, 0, hard=hard)
+    set_quota(cluster, 0, hard=TWO_LIMITS)
     cluster.add_group(2)
     cluster.add_members(2, name="memory", cpu=1, memory="3Gi")
     cluster.add_members(2, name="cpu", cpu=3, memory="1Gi")
@@ -256,9 +257,70 @@ def test_a_gang_that_no_choice_of_its_members_would_complete_is_not_tried(
     assert cycles == [False]
     assert "requested: requests." in view(cluster).text
     assert not cluster.bound()
-    set_quota(cluster, 0, hard={**hard, "deferred.kubestow.io/requests.cpu-millis": "6000"})
+    set_quota(cluster, 0, hard={**TWO_LIMITS, "deferred.kubestow.io/requests.cpu-millis": "6000"})
     cluster.tick(1)
     assert sorted(cluster.bound()) == ["default/cpu-0", "default/cpu-1"]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_many_members_of_few_kinds_are_held_as_few_are(
+    cluster: GangCluster, cycles: list[bool], count: int
+) -> None:
+    set_quota(cluster, 0, hard=TWO_LIMITS)
+    cluster.add_group(2)
+    cluster.add_members(count, name="memory", cpu=1, memory="3Gi")
+    cluster.add_members(count, name="cpu", cpu=3, memory="1Gi")
+    cluster.tick(200)
+    assert cycles == [False]
+    assert view(cluster).stage == "QuotaExceeded"
+    assert not [each for each in cluster.events if each.reason == "GangReserved"]
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("help_with", ["quota", "node"])
+def test_what_the_members_themselves_gave_back_wakes_nobody(
+    cluster: GangCluster, cycles: list[bool], help_with: str, gated: bool
+) -> None:
+    """Quota suffices for the small ones, one of which has no node; the large one takes it all."""
+    set_quota(cluster, 3)
+    cluster.add_group(2)
+    annotations = GATED_ONCE if gated else {}
+    cluster.add_members(1, name="large", cpu=3, annotations=annotations)
+    cluster.add_members(1, name="small", cpu=1, annotations=annotations)
+    cluster.add_members(1, name="far", cpu=1, annotations=annotations, spec=FAR)
+    cluster.tick(60)
+    assert cycles == [False]
+    # One that ends leaves no more quota than there was, but room on a node.
+    cluster.add_pods(pod("single", cpu=1, annotations=GATED_ONCE))
+    cluster.tick(20)
+    cluster.world.remove("Pod", "single", "default")
+    cluster.tick(60)
+    assert cycles == [False, False]
+    if help_with == "quota":
+        set_quota(cluster, 4)
+    else:
+        cluster.add_node(node("far", cpu=1, labels={"zone": "far"}))
+    cluster.tick(20)
+    bound = {"quota": ["large-0", "small-0"], "node": ["far-0", "small-0"]}
+    assert sorted(cluster.bound()) == [f"default/{name}" for name in bound[help_with]]
+    assert cycles.count(True) == 1
+    cluster.plugin("ResourceQuota").enforcement.ledger.validate()
+
+
+def test_no_nodes_are_kept_for_a_gang_that_only_quota_holds(cluster: GangCluster) -> None:
+    cluster.add_pods(pod("single", cpu=4), 8)
+    cluster.tick(1)
+    cluster.add_group(4)
+    cluster.add_members(4)
+    cluster.tick(100)
+    assert view(cluster).stage == "Reserved"
+    set_quota(cluster, 6)
+    # Room for all of them, of which the quota allows three.
+    for number in range(2):
+        cluster.world.remove("Pod", f"single-{number}", "default")
+    cluster.tick(100)
+    assert view(cluster).stage == "QuotaExceeded"
+    assert not list(cluster.world.scheduler.scheduling.queue.nominator.nominations())
 
 
 @pytest.mark.parametrize("plain", [1, 2, 3])
