@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Final
+
+import pytest
 
 from tests.unit.repository.tree import tracked_texts
 
@@ -21,17 +22,47 @@ HEADLESS: Final = re.compile(
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@cache
-def modules() -> dict[str, ast.Module]:
-    """Return the syntax tree of every Python file, by path."""
-    return {path: ast.parse(text) for path, text in tracked_texts().items() if path.endswith(".py")}
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Facts about the code, each with its place (path:line). The syntax trees are dropped.
+
+    Two million nodes, kept for the session, would be visited by each later garbage collection.
+    """
+
+    functions: list[tuple[str, str, int]] = field(default_factory=list)
+    """Place, name and number of lines of each function."""
+
+    docstrings: list[tuple[str, str]] = field(default_factory=list)
+    """Place and text of each docstring of a module, class or function."""
+
+    caught: list[tuple[str, str | None]] = field(default_factory=list)
+    """Place of each exception handler, and the name that it gives to the exception."""
+
+    def read(self, path: str, text: str) -> None:
+        """Add the facts about a file."""
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ExceptHandler):
+                self.caught.append((f"{path}:{node.lineno}", node.name))
+            elif isinstance(node, Function | ast.ClassDef | ast.Module):
+                place = f"{path}:{getattr(node, 'lineno', 1)}"
+                if isinstance(node, Function):
+                    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                    self.functions.append((place, node.name, lines))
+                if docstring := ast.get_docstring(node, clean=False):
+                    self.docstrings.append((place, docstring.lstrip()))
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node of every file, with the file's path."""
-    for path, module in modules().items():
-        for node in ast.walk(module):
-            yield path, node
+@pytest.fixture(scope="module")
+def forms() -> Forms:
+    """Parse every Python file once for the tests below."""
+    found = Forms()
+    for path, text in tracked_texts().items():
+        if path.endswith(".py"):
+            found.read(path, text)
+    assert found.functions
+    assert found.docstrings
+    assert found.caught
+    return found
 
 
 def test_no_file_is_too_long() -> None:
@@ -41,34 +72,30 @@ def test_no_file_is_too_long() -> None:
     assert not {path: lines for path, lines in lengths.items() if lines > MAX_FILE_LINES}
 
 
-def test_no_function_is_too_long() -> None:
+def test_no_function_is_too_long(forms: Forms) -> None:
     """Data belongs outside functions; long signatures belong into a record of options."""
     found = [
-        f"{path}:{node.lineno}: {node.name} has {lines} lines"
-        for path, node in nodes()
-        if isinstance(node, Function)
-        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
+        f"{place}: {name} has {lines} lines"
+        for place, name, lines in forms.functions
+        if lines > MAX_FUNCTION_LINES
     ]
     assert not found, "\n".join(found)
 
 
-def test_a_docstring_begins_with_a_verb_or_a_noun() -> None:
+def test_a_docstring_begins_with_a_verb_or_a_noun(forms: Forms) -> None:
     found = [
-        f"{path}:{getattr(node, 'lineno', 1)}: {docstring.splitlines()[0]}"
-        for path, node in nodes()
-        if isinstance(node, Function | ast.ClassDef | ast.Module)
-        and (docstring := ast.get_docstring(node))
-        and HEADLESS.match(docstring)
+        f"{place}: {docstring.splitlines()[0]}"
+        for place, docstring in forms.docstrings
+        if HEADLESS.match(docstring)
     ]
     assert not found, "\n".join(found)
 
 
-def test_a_caught_exception_is_called_error() -> None:
+def test_a_caught_exception_is_called_error(forms: Forms) -> None:
     """Another name is allowed where it says which error of several this one is."""
     found = [
-        f"{path}:{node.lineno}: {node.name}"
-        for path, node in nodes()
-        if isinstance(node, ast.ExceptHandler)
-        and node.name in ("e", "ex", "exc", "err", "exception", "problem", "fault")
+        f"{place}: {name}"
+        for place, name in forms.caught
+        if name in ("e", "ex", "exc", "err", "exception", "problem", "fault")
     ]
     assert not found, "\n".join(found)
