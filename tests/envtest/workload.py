@@ -92,6 +92,8 @@ class Workload:
             self._follower.join()
         now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
         request = self.control_plane.admin.request
+        # First, because the Job controller, where one runs, would replace their pods.
+        request("DELETE", f"/apis/batch/v1/namespaces/{self.namespace}/jobs", now)
         request("DELETE", f"{self._base}/pods", now)
         for name in self._nodes:
             self.delete_node(name)
