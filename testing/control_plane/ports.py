@@ -7,6 +7,7 @@ that very port as its own source, connects to itself, and the server can no long
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from typing import Final
@@ -25,13 +26,23 @@ def free_port() -> int:
     # Not a test's randomness: it only keeps processes that run at the same time apart.
     source = random.SystemRandom()
     for _ in range(ATTEMPTS):
-        port = source.randint(LOWEST_PORT, HIGHEST_PORT)
+        port = source.choice(_own_range())
         if port not in _handed_out and _can_bind(port):
             _handed_out.add(port)
             return port
     span = f"between {LOWEST_PORT} and {HIGHEST_PORT}"
     msg = f"no free port on {LOOPBACK} {span} in {ATTEMPTS} attempts: stop what listens there"
     raise OSError(msg)
+
+
+def _own_range() -> range:
+    """Return the ports of this process: its own share if it is one of several of pytest-xdist.
+
+    They run at the same time, and a server is started a moment after it was given its port.
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return range(LOWEST_PORT, HIGHEST_PORT + 1)[number::processes]
 
 
 def _can_bind(port: int) -> bool:

@@ -150,6 +150,16 @@ def test_ports_are_distinct_and_below_the_range_of_outgoing_connections() -> Non
     assert all(LOWEST_PORT <= port <= HIGHEST_PORT for port in ports)
 
 
+def test_processes_of_pytest_xdist_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")
+    remainders = []
+    for number in range(3):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{number}")
+        remainders.append({free_port() % 3 for _ in range(50)})
+    assert all(len(each) == 1 for each in remainders)
+    assert set.union(*remainders) == {0, 1, 2}
+
+
 def test_a_returned_port_can_be_bound() -> None:
     with socket.socket() as server:
         server.bind((LOOPBACK, free_port()))
