@@ -81,9 +81,14 @@ fmt: $(STAMP) ## Format the code and repair what ruff can repair
 envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envtest/bin (once, minutes)
 	$(BIN)/python -m testing.control_plane.build
 
+# How many processes run tests with a real control plane, each a file at a time with control planes of its own.
+# They mostly wait for other programs, and have time limits that more processes would come close to.
+ENVTEST_PROCESSES ?= 2
+BY_FILE = --numprocesses $(ENVTEST_PROCESSES) --dist loadfile
+
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver
-	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" $(PYTEST_ARGS)
+	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" $(BY_FILE) $(PYTEST_ARGS)
 
 .PHONY: thirdparty-build
 thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdparty into .thirdparty/bin
@@ -97,7 +102,7 @@ thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and othe
 .PHONY: thirdparty-short
 thirdparty-short: envtest-build ## Run the quick ones of these tests: beside Kueue, and the alert rules
 	$(BIN)/python -m tests.thirdparty.build kueue kwok alertrules
-	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest -m thirdparty -s \
+	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest -m thirdparty $(BY_FILE) \
 	  -k "plain_pods or larger_than_the_quota or test_alert_rules" \
 	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py $(PYTEST_ARGS)
 
