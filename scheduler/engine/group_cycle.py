@@ -448,7 +448,7 @@ class GroupCycle:
         others = "" if self._group.alone else f", {self._count - fit} do not"
         for run in self._runs:
             if run.failed is not None and run.failed.failure is not None:
-                return f"{text}{others}: {run.failed.failure.message}"
+                return f"{text}{others}: {run.failed.failure.message.removesuffix('.')}"
             if run.bound is not None and run.possible < len(run.infos):
                 within = None if self._placement is None else self._placement.rows
                 shortage = run.shortage(self._engine, within)

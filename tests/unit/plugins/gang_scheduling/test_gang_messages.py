@@ -130,7 +130,7 @@ def test_a_mixed_group_that_was_tried_in_several_orders_is_no_proof() -> None:
     cluster.add_members(2, name="small", cpu=1.5)
     cluster.tick(2)
     text = view(cluster).text
-    assert "found no place in" in text
+    assert "Insufficient cpu; found no place in" in text
     assert text.endswith("orders, which is no proof for pods of several templates")
 
 
