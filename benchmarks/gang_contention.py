@@ -46,11 +46,22 @@ GANG_SHARE: Final = 0.5
 """The part of the work that gangs bring."""
 WARM_UP: Final = 0.1
 
-CONFIGURATION: Final = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}}],
-}
+STRATEGIES: Final = ("LeastAllocated", "MostAllocated")
+
+
+def configuration(strategy: str) -> dict[str, Any]:
+    """Return a configuration with gangs and this scoring strategy of NodeResourcesFit."""
+    resources = [{"name": name, "weight": 1} for name in ("cpu", "memory")]
+    scoring = {"scoringStrategy": {"type": strategy, "resources": resources}}
+    profile = {
+        "plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}},
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": scoring}],
+    }
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +214,10 @@ def _capacity(size: Size) -> float:
 # -- the scheduler -------------------------------------------------------------------------------
 
 
-def scheduled(size: Size, jobs: Sequence[Job], seed: int) -> Run:
+def scheduled(size: Size, jobs: Sequence[Job], seed: int, strategy: str = STRATEGIES[0]) -> Run:
     """Run the jobs through the scheduler."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump(CONFIGURATION, file)
+        json.dump(configuration(strategy), file)
         file.flush()
         world = offline.World(config=file.name, seed=seed)
     with world:
@@ -284,14 +295,14 @@ class Outcome:
         return self.points >= -POINTS and self.worst <= FAIR_FACTOR
 
 
-def measure(size: Size, seed: int) -> Outcome:
+def measure(size: Size, seed: int, strategy: str = STRATEGIES[0]) -> Outcome:
     """Run one workload in all three ways."""
     jobs = workload(size, seed)
     return Outcome(
         jobs,
         reference(size, jobs, in_order=False),
         reference(size, jobs, in_order=True),
-        scheduled(size, jobs, seed),
+        scheduled(size, jobs, seed, strategy),
     )
 
 
@@ -324,13 +335,27 @@ def row(seed: int, outcome: Outcome) -> str:
 @click.option("--load", default=1.0, help="Work that arrives, by what the nodes can do.")
 @click.option("--minutes", default=60.0, help="Time during which pods arrive.")
 @click.option("--seeds", default=3, help="Workloads.")
-def main(nodes: int, node_cpu: int, largest: int, load: float, minutes: float, seeds: int) -> None:
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    default=STRATEGIES[0],
+    help="Scoring strategy of NodeResourcesFit, by which single pods choose their nodes.",
+)
+def main(
+    nodes: int,
+    node_cpu: int,
+    largest: int,
+    load: float,
+    minutes: float,
+    seeds: int,
+    strategy: str,
+) -> None:
     """Compare utilisation and waits under contention with two references."""
     size = Size(nodes, node_cpu, largest, load, minutes * 60)
     click.echo(HEADER)
     missed = 0
     for seed in range(seeds):
-        outcome = measure(size, seed)
+        outcome = measure(size, seed, strategy)
         missed += not outcome.passed
         click.echo(row(seed, outcome))
     if missed:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.gang_contention import Job, Outcome, Run, Size, main, measure, reference, workload
+from benchmarks.gang_contention import (
+    STRATEGIES,
+    Job,
+    Outcome,
+    Run,
+    Size,
+    main,
+    measure,
+    reference,
+    scheduled,
+    workload,
+)
 
 SMALL = Size(nodes=4, node_cpu=8, largest=4, load=1.0, seconds=600)
 ONE_NODE = Size(nodes=1, node_cpu=4, largest=4, load=1.0, seconds=100)
@@ -47,8 +58,15 @@ def test_a_gang_that_waits_longer_than_its_fair_share_misses_the_bar() -> None:
     assert not Outcome([gang], Run({}, 0.95), quick, quick).passed
 
 
-def test_the_command_prints_a_line_for_each_workload() -> None:
+def test_single_pods_are_placed_by_the_strategy_that_was_asked_for() -> None:
+    runs = [scheduled(SMALL, workload(SMALL, seed=1), 1, strategy) for strategy in STRATEGIES]
+    assert runs[0].starts.keys() == runs[1].starts.keys()
+    assert runs[0].starts != runs[1].starts
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_command_prints_a_line_for_each_workload(strategy: str) -> None:
     small = ["--nodes", "4", "--node-cpu", "8", "--largest", "3", "--minutes", "5", "--seeds", "2"]
-    result = CliRunner().invoke(main, [*small, "--load", "0.3"])
+    result = CliRunner().invoke(main, [*small, "--load", "0.3", "--strategy", strategy])
     assert result.exit_code == 0, result.output
     assert len(result.output.splitlines()) == 3
