@@ -1,10 +1,10 @@
 """`python -m benchmarks.gangs`: what gangs cost the scheduler, in CPU time of this process.
 
 Decisions are measured on the engine alone, as the service wires it: a gang that fits, also in one
-rack, one that the bound refuses, and one that fails at a late member. Events are measured in a
-cluster in virtual time, while gangs wait for room that no event gives them: the difference to the
-same cluster without gangs. `--templates` is the number of distinct pod templates among the waiting
-gangs.
+rack and while another one waits, one that the bound refuses, and one that fails at a late member.
+Events are measured in a cluster in virtual time, while gangs wait for room that no event gives
+them: the difference to the same cluster without gangs. `--templates` is the number of distinct pod
+templates among the waiting gangs.
 """
 
 from __future__ import annotations
@@ -37,12 +37,17 @@ WAITING_MEMBERS: Final = 8
 
 
 def decide(
-    world: EngineWorld, members: list[Pod], need: int, topology: GroupTopology | None = None
+    world: EngineWorld,
+    members: list[Pod],
+    need: int,
+    topology: GroupTopology | None = None,
+    *,
+    packs: bool = False,
 ) -> tuple[GroupResult, float]:
     """Decide about a gang; return the result and the seconds of CPU time."""
     infos = [QueuedPodInfo(each, 0.0) for each in members]
     name = "pod group default/g"
-    group = GroupToSchedule("GangScheduling", name, need, need, (), topology=topology)
+    group = GroupToSchedule("GangScheduling", name, need, need, (), topology=topology, packs=packs)
     known = world.listers.pods.known
     known.update((each.metadata.name, each) for each in members)
     gc.collect()
@@ -74,6 +79,7 @@ def decisions(nodes: int, members: int, rounds: int) -> list[Figure]:
     cases: dict[str, Callable[[], tuple[list[Pod], int, bool]]] = {
         "all fit": lambda: ([world.pod() for _ in range(members)], members, True),
         "all fit in one rack": lambda: ([world.pod() for _ in range(members)], members, True),
+        "all fit, packed": lambda: ([world.pod() for _ in range(members)], members, True),
         "refused by the bound": lambda: (
             [world.pod({"nodeSelector": {RACK: "rack-0"}}, cpu="40") for _ in range(members)],
             members,
@@ -91,7 +97,7 @@ def decisions(nodes: int, members: int, rounds: int) -> list[Figure]:
         for _ in range(rounds):
             pods, need, fits = make()
             topology = GroupTopology(RACK) if "rack" in case else None
-            result, seconds = decide(world, pods, need, topology)
+            result, seconds = decide(world, pods, need, topology, packs="packed" in case)
             assert result.outcome.scheduled is fits, result.outcome.message
             forget(world, result)
             times.append(seconds)

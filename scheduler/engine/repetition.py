@@ -20,7 +20,7 @@ from scheduler.engine.attempt import Attempt
 from scheduler.engine.lookahead import MIN_MEMBERS, Lookahead
 from scheduler.engine.result_cache import CachedResult, Recorded
 from scheduler.engine.schedule_one import ScheduleResult
-from scheduler.framework import CycleState
+from scheduler.framework import CycleState, Rows
 
 
 class Repetition:
@@ -35,6 +35,8 @@ class Repetition:
         self._pod = attempt.info.pod
         self._state = attempt.state
         self._entry = entry
+        #: Whether one row was looked at, so that none was scored: so it must be for the others.
+        self._one_row = _is_one(attempt.state.within)
 
     @classmethod
     def of(cls, attempt: Attempt, more: int) -> Repetition | None:
@@ -48,13 +50,14 @@ class Repetition:
         framework = attempt.framework
         if not _repeatable(framework.pre_filter, entry.pre_filter, state.skip_filter, pod):
             return None
-        if not _repeatable(framework.pre_score, entry.pre_score, state.skip_score, pod):
+        scored = not _is_one(state.within)
+        if scored and not _repeatable(framework.pre_score, entry.pre_score, state.skip_score, pod):
             return None
         return cls(attempt, entry, more)
 
     def choose(self, attempt: Attempt) -> bool:
         """Choose a node for an attempt that has just begun; False if an ordinary cycle must."""
-        if not self._covers(attempt.pod):
+        if self._one_row is not _is_one(attempt.state.within) or not self._covers(attempt.pod):
             return False
         first, state = self._state, attempt.state
         state.data = dict(first.data)
@@ -80,7 +83,7 @@ class Repetition:
             result = algorithm.choose_again(state, pod, entry)
             if ahead is not None:
                 ahead.within = state.within
-            elif result is not None and self._more >= MIN_MEMBERS:
+            elif result is not None and self._more >= MIN_MEMBERS and not self._one_row:
                 ahead = self._ahead = algorithm.look_ahead(state, pod, entry, self._more)
                 # What it needs is missing for the others as well.
                 self._more = 0
@@ -97,6 +100,10 @@ class Repetition:
             and not pod.status.nominated_node_name
             and self._algorithm.search.holds(self._entry, pod)
         )
+
+
+def _is_one(within: Rows | None) -> bool:
+    return within is not None and len(within) == 1
 
 
 def _repeatable(

@@ -192,7 +192,13 @@ class SchedulingAlgorithm:
 
         None where filters or scores must run anew, or where not all nodes were looked at.
         """
-        if self.scored is None or self.suspends(pod):
+        if self.suspends(pod):
+            return None
+        if state.within is not None and len(state.within) == 1:
+            entry = self.search.results.get(pod.signature.id, pod.uid)
+            known = entry is not None and self.search.holds(entry, pod)
+            return entry if known and self.search.repeatable(state) else None
+        if self.scored is None:
             return None
         nodes, _, where, _ = self.scored
         if nodes.statuses is not None or self.scoring.has_uncacheable(state):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -71,6 +72,11 @@ def placements(seed: int) -> dict[str, str]:
             cluster.add(
                 pod(f"o{number}", cpu=1, node=f"n{number}", labels={"app": "old"}, spec=spec)
             )
+        if seed % 2:
+            # While a gang waits, the members of the others go to the nodes with the least room.
+            cluster.add_group(2, "waiting")
+            cluster.add_members(2, "waiting", cpu=100)
+            cluster.tick(1)
         for group in "abc":
             count = draw.randrange(2, 12)
             cluster.add_group(draw.randrange(1, count + 1), group)
@@ -95,6 +101,32 @@ def test_g18_a_run_gives_the_nodes_of_single_attempts(
     repeated = placements(seed)
     monkeypatch.setattr(Repetition, "of", lambda *_: None)
     assert placements(seed) == repeated
+
+
+def test_g18_a_run_that_is_packed_gives_the_nodes_of_single_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nodes() -> dict[str, str]:
+        with GangCluster(0, CountsAlike) as cluster:
+            for number, cpu in enumerate((3, 8, 2, 5, 4)):
+                cluster.add_node(node(f"n{number}", cpu=cpu))
+            cluster.add_group(2, "waiting")
+            cluster.add_members(2, "waiting", cpu=100)
+            cluster.tick(1)
+            before = cluster.plugin(CountsAlike.name).calls
+            cluster.add_group(9)
+            cluster.add_members(9, cpu=1)
+            bound = cluster.bound()
+            calls.append(cluster.plugin(CountsAlike.name).calls - before)
+            return bound
+
+    calls: list[int] = []
+    repeated = nodes()
+    assert Counter(repeated.values()) == {"n2": 2, "n0": 3, "n4": 4}
+    monkeypatch.setattr(Repetition, "of", lambda *_: None)
+    assert nodes() == repeated
+    # One for the room of the nodes, and one for the first member.
+    assert calls == [2, 10]
 
 
 class Counts:
