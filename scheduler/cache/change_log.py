@@ -13,6 +13,8 @@ from scheduler.framework.nodes import BoolColumn, Rows
 DEFAULT_SIZE = 1 << 14
 _MAX_SPANS = 4
 """Results that are kept for the next reader."""
+_NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+_NO_ROWS.flags.writeable = False
 
 
 class Changes(dict[int, int]):
@@ -21,10 +23,15 @@ class Changes(dict[int, int]):
     Shared between its readers: it must not be modified.
     """
 
-    __slots__ = ("_picked",)
+    __slots__ = ("_picked", "anywhere", "everywhere")
 
     def __init__(self, masks: dict[int, int]) -> None:
         super().__init__(masks)
+        #: The groups in which any row changed, and those in which every row did.
+        self.anywhere = self.everywhere = 0
+        for index, mask in enumerate(set(masks.values())):
+            self.anywhere |= mask
+            self.everywhere = self.everywhere & mask if index else mask
         #: Results of `picked`, by groups.
         self._picked: dict[int, tuple[list[int], Rows]] = {}
 
@@ -36,7 +43,12 @@ class Changes(dict[int, int]):
         """
         known = self._picked.get(columns)
         if known is None:
-            rows = [row for row, mask in self.items() if mask & columns]
+            if not columns & self.anywhere:
+                return [], _NO_ROWS
+            if columns & self.everywhere:
+                rows = list(self)
+            else:
+                rows = [row for row, mask in self.items() if mask & columns]
             index = np.array(rows, dtype=np.intp)
             nodes = valid[index]
             if len(nodes.nonzero()[0]) != len(rows):

@@ -51,8 +51,15 @@ class Attendance:
             self.pre_filter[absent] = tuple(s for s in slots if s.name not in absent)
             self.reserve[absent] = tuple(p for p in reserve if p.name not in absent)
         entry.absent, entry.absent_revision = absent, revision
+        entry.pre_filter.left = None
 
     def skip_before(self, last: str, state: CycleState) -> None:
-        """Skip the absent plugins that would have run before the one that ended PreFilter."""
+        """Skip only those plugins that came before the one that ended PreFilter.
+
+        They are the absent ones, and those that skipped the pod. Async ones stay as they are: they
+        may have run before (`again`).
+        """
         names = [slot.name for slot in self.pre_filter[NOBODY]]
-        state.skip_filter |= state.absent.intersection(names[: names.index(last)])
+        before = names[: names.index(last)]
+        state.skip_filter.intersection_update((*before, *self.asynchronous))
+        state.skip_filter |= state.absent.intersection(before)

@@ -70,41 +70,45 @@ class Filtering:
     def refresh(self, entry: CachedResult, state: CycleState, pod: Pod) -> None:
         """Bring `codes` and `rejected_by` of `entry` up to the table's present state."""
         table = self._table
-        active = []
-        for slot in self._reusable:
-            if slot.name not in state.skip_filter:
-                active.append(slot)
-            elif entry.evaluated[slot.index]:
-                # While it is skipped its codes do not follow the change log.
-                entry.evaluated[slot.index] = False
-                entry.codes[slot.index] = None
-        skipped = frozenset(state.skip_filter)
-        changes = changed_rows(table, entry.sequence)
+        changes, bumps = changed_rows(table, entry.sequence), table.bumps
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.sequence = -1
+        others = state.skip_filter != entry.skipped
+        if others:
+            self._skip(entry, frozenset(state.skip_filter))
         if changes is None:
             entry.evaluated = [False] * len(self.slots)
-            for slot in active:
+            for slot in entry.filters_run:
                 self._evaluate_column(entry, slot, state, pod)
-            self._combine_all(entry, active)
+            self._combine_all(entry)
         else:
-            stale = self._stale(entry, active)
+            stale: list[FilterSlot] = []
+            if others or entry.filter_bumps != bumps:
+                stale = self._stale(entry)
             for slot in stale:
                 self._evaluate_column(entry, slot, state, pod)
-            touched = self._evaluate_changed(entry, state, pod, active, stale, changes)
-            if stale or skipped != entry.skipped:
-                self._combine_all(entry, active)
+            touched = self._evaluate_changed(entry, state, pod, stale, changes)
+            if stale or others:
+                self._combine_all(entry)
             elif touched:
-                self._combine(entry, active, touched)
-        entry.skipped = skipped
-        entry.sequence = table.sequence
+                self._combine(entry, touched)
+        entry.filter_bumps, entry.sequence = bumps, table.sequence
 
-    def _stale(self, entry: CachedResult, active: list[FilterSlot]) -> list[FilterSlot]:
+    def _skip(self, entry: CachedResult, skipped: frozenset[str]) -> None:
+        """Drop the codes of skipped plugins: they do not follow the change log."""
+        entry.skipped = skipped
+        entry.filters_run = tuple(slot for slot in self._reusable if slot.name not in skipped)
+        for slot in self._reusable:
+            if slot.name in skipped:
+                entry.evaluated[slot.index] = False
+                entry.codes[slot.index] = None
+
+    def _stale(self, entry: CachedResult) -> list[FilterSlot]:
         """Return the plugins with no codes yet, or whose named versions moved on."""
         table = self._table
         return [
             slot
-            for slot in active
+            for slot in entry.filters_run
             if not entry.evaluated[slot.index]
             or (slot.versions and entry.filter_versions[slot.index] != slot.present_versions(table))
         ]
@@ -129,63 +133,74 @@ class Filtering:
         entry: CachedResult,
         state: CycleState,
         pod: Pod,
-        active: list[FilterSlot],
         fresh: list[FilterSlot],
         changes: Changes,
-    ) -> list[int]:
+    ) -> dict[int, None]:
         """Re-evaluate changed rows; returns those whose rejecting filter may have changed."""
-        if not changes:
-            return []
-        valid = self._table.valid
-        touched = {row: None for row, mask in changes.items() if mask & _EXISTENCE}
-        for slot in active:
-            if slot in fresh:
+        touched: dict[int, None] = {}
+        valid, anywhere = self._table.valid, changes.anywhere
+        if anywhere & _EXISTENCE:
+            touched = {row: None for row, mask in changes.items() if mask & _EXISTENCE}
+        for slot in entry.filters_run:
+            if not slot.columns & anywhere or slot in fresh:
                 continue
             picked, rows = changes.picked(slot.columns, valid)
             if not picked:
                 continue
             codes = self.codes_of(slot, state, pod, rows)
             column = entry.codes[slot.index]
-            few = len(picked) <= FEW_VALUES
-            if column is None:
-                if not (any(codes.tolist()) if few else np.count_nonzero(codes)):
-                    continue
-                column = narrow_zeros(entry.capacity, codes)
-            else:
-                column = wide_enough(column, codes)
-            entry.codes[slot.index] = column
-            if not few:
+            if len(picked) > FEW_VALUES:
+                if column is None:
+                    if not np.count_nonzero(codes):
+                        continue
+                    column = narrow_zeros(entry.capacity, codes)
+                else:
+                    column = wide_enough(column, codes)
                 differs = column[rows] != codes
                 column[rows] = codes
                 touched.update(dict.fromkeys(rows[differs].tolist()))
-                continue
-            for row, code in zip(picked, codes.tolist(), strict=True):
-                if column[row] != code:
-                    column[row] = code
-                    touched[row] = None
-        return list(touched)
+            else:
+                values = codes.tolist()
+                if column is None:
+                    if not any(values):
+                        continue
+                    column = narrow_zeros(entry.capacity, codes)
+                else:
+                    column = wide_enough(column, codes, values)
+                for row, code in zip(picked, values, strict=True):
+                    if column.item(row) != code:
+                        column[row] = code
+                        touched[row] = None
+            entry.codes[slot.index] = column
+        return touched
 
-    def _combine(self, entry: CachedResult, active: list[FilterSlot], rows: list[int]) -> None:
-        if len(rows) > FEW_ROWS:
-            self._combine_all(entry, active)
+    def _combine(self, entry: CachedResult, touched: Collection[int]) -> None:
+        if len(touched) > FEW_ROWS:
+            self._combine_all(entry)
             return
         valid, rejected_by = self._table.valid, entry.rejected_by
-        columns = [(slot.index, entry.codes[slot.index]) for slot in active]
-        for row in rows:
-            new = 0 if valid[row] else NOT_A_NODE
-            if new == 0:
-                for index, column in columns:
-                    if column is not None and column[row]:
-                        new = index + 1
-                        break
-            if rejected_by[row] != new:
-                if rejected_by[row] == 0 or new == 0:
+        columns = [
+            (slot.index + 1, column)
+            for slot in entry.filters_run
+            if (column := entry.codes[slot.index]) is not None
+        ]
+        for row in touched:
+            new = 0
+            for number, column in columns:
+                if column.item(row):
+                    new = number
+                    break
+            if not valid.item(row):
+                new = NOT_A_NODE
+            old = rejected_by.item(row)
+            if old != new:
+                if old == 0 or new == 0:
                     entry.feasible = None
                 rejected_by[row] = new
 
-    def _combine_all(self, entry: CachedResult, active: list[FilterSlot]) -> None:
+    def _combine_all(self, entry: CachedResult) -> None:
         rejected_by = np.zeros(entry.capacity, dtype=self._index_type)
-        for slot in reversed(active):
+        for slot in reversed(entry.filters_run):
             column = entry.codes[slot.index]
             if column is not None:
                 rejected_by[column != 0] = slot.index + 1

@@ -25,7 +25,7 @@ _ROW: Final = (1 << _ROW_BITS) - 1
 class Leaders:
     """The best rows of one column of totals, which is changed in place."""
 
-    __slots__ = ("_complete", "_floor", "_order", "_top", "packed", "shared", "source", "totals")
+    __slots__ = ("_complete", "_order", "_top", "floor", "packed", "shared", "source", "totals")
 
     def __init__(self, totals: Int64Column, kept: int = KEPT) -> None:
         """Find the leaders.
@@ -50,20 +50,22 @@ class Leaders:
             for row, total in zip(rows.tolist(), values, strict=True)
             if total >= 0
         )
-        #: No other row has more.
-        self._floor = min(values, default=-1)
         self._complete = len(rows) == len(totals)
+        #: No other row has more, and none that is kept has less; negative if there is no other row.
+        self.floor = -1 if self._complete else min(values)
 
-    def forget(self, row: int) -> None:
-        """Drop what was derived from the scores of a row: one of them may have changed."""
-        self.packed.pop(row, None)
-        if row in self._top:
+    def forget(self, *rows: int) -> None:
+        """Drop what was derived from the scores of rows: one of them may have changed."""
+        packed = self.packed
+        for row in rows if packed else ():
+            packed.pop(row, None)
+        if not set(self._top).isdisjoint(rows):
             self.shared = None
 
     def change(self, row: int, before: int, after: int) -> None:
         """Follow a change of the total of one row that the pod fits on before.
 
-        `after` is negative if it does not fit there any more.
+        `after` is negative if it does not fit there any more. Changes below `floor` need no call.
         """
         order, top = self._order, self._top
         place = bisect_left(order, key := (-before << _ROW_BITS) | row)
@@ -71,7 +73,7 @@ class Leaders:
             del order[place]
             if place < len(top):
                 self._top, self.shared = [], None
-        if after >= 0 and (after > self._floor or self._complete):
+        if after > self.floor and after >= 0:
             place = bisect_left(order, key := (-after << _ROW_BITS) | row)
             order.insert(place, key)
             if place < len(top):
@@ -85,7 +87,7 @@ class Leaders:
         order, top = self._order, self._top
         if len(top) == count:
             return top
-        if len(order) < count and not self._complete and self._floor >= 0:
+        if len(order) < count and self.floor >= 0:
             return None
         self._top = top = [key & _ROW for key in order[:count]]
         self.shared = None

@@ -173,10 +173,19 @@ def call_recorded(
     method: PluginMethod,
     plugin: Any,
     state: CycleState,
-    recorded: dict[str, Recorded],
+    recorded: dict[str, Recorded] | None,
     *arguments: Any,
 ) -> Any:
-    """Run `call`, and record the result and the plugin's writes to `state` for the next pod."""
+    """Run `call` once for a signature: record the result and the plugin's writes to `state`.
+
+    Without `recorded` it runs for each pod.
+    """
+    if recorded is None:
+        return call(method, plugin, state, *arguments)
+    record = recorded.get(plugin.name)
+    if record is not None:
+        state.data.update(record.writes)
+        return record.result
     written: list[str] = []
     state.recorder = written
     try:

@@ -8,9 +8,10 @@ equals what a fresh evaluation of every row would give.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,12 @@ from numpy.typing import NDArray
 from scheduler.engine.followed_scores import FollowedScores
 from scheduler.engine.leaders import Leaders
 from scheduler.engine.ties import Ties
-from scheduler.framework import Codes, Int64Column, Rows
+from scheduler.framework import SKIP, Codes, CycleState, Int64Column, Rows
+
+if TYPE_CHECKING:
+    from scheduler.engine.plugin_slots import FilterSlot, ScoreSlot
+
+Plugin = TypeVar("Plugin")
 
 NOT_A_NODE = -1
 NarrowCodes = NDArray[np.signedinteger[Any]]
@@ -28,7 +34,8 @@ FinalScores = NDArray[np.int8]
 
 _LIMITS: Final = {1: 127, 2: 32767}
 """By bytes of a code the largest that is kept in so many; int32 holds them all."""
-_FEW: Final = 16
+_UNMEASURED: Final = 15
+"""Attempts after which the size of an entry, which hardly changes any more, is measured again."""
 _DEFAULT_BUDGET = 64 * 1024 * 1024
 _TRIAL_SHARE: Final = 16
 _MAX_DROPPED: Final = 1 << 16
@@ -43,6 +50,8 @@ class CachedResult:
     scores: InitVar[int]
     #: What plugins may have derived from the signature and recorded here.
     recorded_bytes: int = 0
+    #: Attempts until the next measurement of `nbytes`.
+    unmeasured: int = 0
     #: Change log position up to which `codes` and `rejected_by` hold; -1: none.
     sequence: int = -1
     #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
@@ -53,11 +62,14 @@ class CachedResult:
     rejected_by: np.ndarray = field(init=False)
     #: Feasible rows, ascending; None when they must be computed again.
     feasible: Rows | None = None
-    #: The plugins that were skipped when `rejected_by` was computed.
-    skipped: frozenset[str] = frozenset()
+    #: The plugins that were skipped when `rejected_by` was computed (None: never), the reusable
+    #: filters that were not, and `NodeTable.bumps` at that time.
+    skipped: AbstractSet[str] | None = None
+    filters_run: tuple[FilterSlot, ...] = ()
+    filter_bumps: int = -1
     #: Recorded outcome of reusable PreFilter and PreScore plugins, by plugin name.
-    pre_filter: dict[str, Recorded] = field(default_factory=dict)
-    pre_score: dict[str, Recorded] = field(default_factory=dict)
+    pre_filter: RecordedPlugins = field(init=False)
+    pre_score: RecordedPlugins = field(init=False)
 
     #: Names of the plugins that the signature does not concern, as of a revision of the node table.
     absent: frozenset[str] = frozenset()
@@ -69,6 +81,10 @@ class CachedResult:
     raw: list[Int64Column | None] = field(init=False)
     scored: list[bool] = field(init=False)
     score_versions: list[tuple[int, ...]] = field(init=False)
+    #: As `skipped`, `filters_run` and `filter_bumps`.
+    skipped_scores: AbstractSet[str] | None = None
+    scores_run: tuple[ScoreSlot, ...] = ()
+    score_bumps: int = -1
     #: Weighted sum of the scores that need no normalisation.
     base: Int64Column | None = None
     base_dirty: bool = True
@@ -92,6 +108,7 @@ class CachedResult:
     lowest_of_best: int | None = None
 
     def __post_init__(self, filters: int, scores: int) -> None:
+        self.pre_filter, self.pre_score = RecordedPlugins(), RecordedPlugins()
         self.codes, self.raw = [None] * filters, [None] * scores
         self.evaluated, self.scored = [False] * filters, [False] * scores
         self.filter_versions, self.score_versions = [()] * filters, [()] * scores
@@ -135,19 +152,23 @@ def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:
     return wide_enough(np.zeros(capacity, dtype=np.int8), codes)
 
 
-def wide_enough(column: NarrowCodes, codes: Codes) -> NarrowCodes:
-    """`column`, or a wider copy if its type cannot hold `codes`, which must not be empty."""
+def wide_enough(
+    column: NarrowCodes, codes: Codes, values: Sequence[int] | None = None
+) -> NarrowCodes:
+    """`column`, or a wider copy if its type cannot hold `codes`, which must not be empty.
+
+    `values` are those of `codes`, where the caller has them.
+    """
     limit = _LIMITS.get(column.itemsize)
     if limit is None:
         return column
-    # For one or two rows, as after an assume, plain Python is quicker than NumPy.
-    # Of many, `min` and `max` of NumPy take longer to call than to find.
-    few = len(codes) <= _FEW
-    values = codes.tolist() if few else (codes.item(codes.argmin()), codes.item(codes.argmax()))
+    if values is None:
+        # `min` and `max` of NumPy take longer to call than to find.
+        values = codes.item(codes.argmin()), codes.item(codes.argmax())
     if min(values) >= 0 and max(values) <= limit:
         return column
     wider = np.int16 if limit == _LIMITS[1] else np.int32
-    return wide_enough(column.astype(wider), codes)
+    return wide_enough(column.astype(wider), codes, values)
 
 
 def filter_index_type(filters: int) -> np.dtype[Any]:
@@ -161,6 +182,52 @@ class Recorded:
 
     result: Any
     writes: tuple[tuple[str, Any], ...]
+
+
+class RecordedPlugins(dict[str, Recorded]):
+    """The results of reusable PreFilter or PreScore plugins by name, and their sum when complete.
+
+    Most plugins skip most pods, so that the next pods need the sum alone.
+    """
+
+    __slots__ = ("left", "skipped", "writes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: The plugins that must run for each pod; None: `sum_up` found no sum, or was not called.
+        self.left: tuple[Any, ...] | None = None
+        #: Names of recorded plugins that skipped the pod, and what all recorded ones wrote.
+        self.skipped: set[str] = set()
+        self.writes: dict[str, Any] = {}
+
+    def replay(
+        self, plugins: tuple[Plugin, ...], skipped: set[str], state: CycleState
+    ) -> tuple[Plugin, ...]:
+        """Do for the next pod what the sum says; return those of `plugins` that must run."""
+        if self.left is None:
+            return plugins
+        skipped |= self.skipped
+        state.data.update(self.writes)
+        return self.left
+
+    def sum_up(self, plugins: Sequence[Any]) -> None:
+        """Add up what is recorded of `plugins`, unless one of them did more than skip the pod."""
+        if self.left is not None:
+            return
+        left = []
+        skipped: set[str] = set()
+        writes: dict[str, Any] = {}
+        for plugin in plugins:
+            record = self.get(plugin.name)
+            if record is None:
+                left.append(plugin)
+                continue
+            if record.result is SKIP:
+                skipped.add(plugin.name)
+            elif record.result is not None:
+                return
+            writes.update(record.writes)
+        self.left, self.skipped, self.writes = tuple(left), skipped, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +295,19 @@ class ResultCache:
         self._sizes[key] = 0
 
     def settle(self, key: Hashable) -> None:
-        """Account for what an entry has grown to, and drop old entries beyond the budget."""
+        """Account for what an entry has grown to, and drop old entries beyond the budget.
+
+        One that is kept is measured now and then.
+        """
         trial = self._trial.get(key)
         entry = self._kept.get(key) if trial is None else trial
         if entry is None:
             return
+        if trial is None:
+            if entry.unmeasured:
+                entry.unmeasured -= 1
+                return
+            entry.unmeasured = _UNMEASURED
         size = entry.nbytes
         more = size - self._sizes[key]
         self._sizes[key] = size

@@ -42,7 +42,7 @@ from scheduler.engine.plugin_calls import (
 )
 from scheduler.engine.pre_filter import PreFilterNodes
 from scheduler.engine.profile import instantiate_plugins
-from scheduler.engine.result_cache import Recorded
+from scheduler.engine.result_cache import RecordedPlugins
 from scheduler.extenders.extender import DeadlineExceededError, ExtenderTransport
 from scheduler.framework import (
     EVENT_POINTS,
@@ -140,7 +140,7 @@ class Framework:
         pod: Pod,
         table: NodeTable,
         *,
-        recorded: dict[str, Recorded] | None = None,
+        recorded: RecordedPlugins | None = None,
         stopwatch: Stopwatch | None = None,
         transport: ExtenderTransport | None = None,
         again: bool = False,
@@ -164,22 +164,20 @@ class Framework:
         nodes = PreFilterNodes()
         attendance, state.absent = self.attendance, absent
         worked = False
-        for slot in attendance.synchronous if again else attendance.pre_filter[absent]:
+        slots = attendance.synchronous if again else attendance.pre_filter[absent]
+        if recorded is not None:
+            slots = recorded.replay(slots, state.skip_filter, state)
+        for slot in slots:
             if worked and stopwatch is not None:
                 # Not after the last plugin, so that its result is not lost.
                 stopwatch.cycle.check()
-            if recorded is not None and (record := recorded.get(slot.name)) is not None:
-                if record.writes:
-                    state.data.update(record.writes)
-                result = record.result
-            elif slot.awaited:
-                if transport is None:
-                    raise PRE_FILTER.failed(slot.name, MUST_BE_AWAITED)
-                result = await call_awaited(PRE_FILTER, slot.plugin, transport, state, pod, table)
-            elif recorded is None or not slot.reusable:
-                result = call(PRE_FILTER, slot.plugin, state, pod, table)
+            if not slot.awaited:
+                kept = recorded if slot.reusable else None
+                result = call_recorded(PRE_FILTER, slot.plugin, state, kept, pod, table)
+            elif transport is None:
+                raise PRE_FILTER.failed(slot.name, MUST_BE_AWAITED)
             else:
-                result = call_recorded(PRE_FILTER, slot.plugin, state, recorded, pod, table)
+                result = await call_awaited(PRE_FILTER, slot.plugin, transport, state, pod, table)
             worked = result is not SKIP
             if not worked:
                 # The usual result; spares a call for each plugin.
@@ -187,9 +185,10 @@ class Framework:
             elif result is not None and nodes.merge(slot.name, result, state):
                 attendance.skip_before(slot.name, state)
                 return nodes
-        if absent:
-            state.skip_filter |= absent
-            state.skip_score |= absent
+        if recorded is not None:
+            recorded.sum_up(slots)
+        state.skip_filter |= absent
+        state.skip_score |= absent
         return nodes
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
@@ -332,7 +331,7 @@ class Framework:
         table: NodeTable,
         feasible: Rows,
         *,
-        recorded: dict[str, Recorded] | None = None,
+        recorded: RecordedPlugins | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         """Run the PreScore plugins (RunPreScorePlugins); fills `state.skip_score`.
@@ -340,25 +339,21 @@ class Framework:
         `recorded` and `stopwatch` are as in `run_pre_filter`. Raises AttemptError.
         """
         worked = False
-        for plugin in self.pre_score:
-            record = None if recorded is None else recorded.get(plugin.name)
-            if record is not None:
-                if record.writes:
-                    state.data.update(record.writes)
-                status = record.result
-            else:
-                if worked and stopwatch is not None:
-                    stopwatch.cycle.check()
-                if recorded is None or not getattr(plugin, "pre_score_reusable", False):
-                    status = call(PRE_SCORE, plugin, state, pod, table, feasible)
-                else:
-                    status = call_recorded(PRE_SCORE, plugin, state, recorded, pod, table, feasible)
-                worked = status is not SKIP
-            if status is None or status.success:
-                continue
-            if not status.skip:
+        plugins = self.pre_score
+        if recorded is not None:
+            plugins = recorded.replay(plugins, state.skip_score, state)
+        for plugin in plugins:
+            if worked and stopwatch is not None:
+                stopwatch.cycle.check()
+            kept = recorded if getattr(plugin, "pre_score_reusable", False) else None
+            status = call_recorded(PRE_SCORE, plugin, state, kept, pod, table, feasible)
+            worked = status is not SKIP
+            if not worked or (status is not None and status.skip):
+                state.skip_score.add(plugin.name)
+            elif status is not None and not status.success:
                 raise PRE_SCORE.failed(plugin.name, status.message)
-            state.skip_score.add(plugin.name)
+        if recorded is not None:
+            recorded.sum_up(plugins)
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Run Reserve plugins (RunReservePluginsReserve) up to a rejection. Raises AttemptError."""

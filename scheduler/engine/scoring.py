@@ -191,7 +191,7 @@ class Scoring:
     ) -> None:
         """Bring everything kept up to date; `rows` are those that are feasible."""
         changed = self._refresh_raw(entry, state, pod)
-        self._check_doubtful(entry, state, rows)
+        self._check_doubtful(entry, rows)
         renew = entry.normalized_dirty or not _are_equal(entry.normalized_rows, rows)
         if renew:
             # The totals are summed again afterwards.
@@ -210,29 +210,35 @@ class Scoring:
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
         """Bring raw scores up to date; returns the rows of `base` that changed, None for all."""
         table = self._table
-        changes = changed_rows(table, entry.score_sequence)
+        changes, bumps = changed_rows(table, entry.score_sequence), table.bumps
         # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
         entry.score_sequence = -1
-        for slot in self.reusable:
-            if slot.name in state.skip_score:
-                if entry.scored[slot.index] or entry.raw[slot.index] is not None:
-                    entry.scored[slot.index] = False
-                    entry.raw[slot.index] = None
-                    _mark_dirty(entry, slot)
-                continue
-            if changes is None or self._is_stale(entry, slot):
+        if state.skip_score != entry.skipped_scores:
+            self._skip(entry, frozenset(state.skip_score))
+        bumped = entry.score_bumps != bumps
+        for slot in entry.scores_run:
+            if (
+                changes is None
+                or not entry.scored[slot.index]
+                or (bumped and entry.score_versions[slot.index] != slot.present_versions(table))
+            ):
                 self._score_column(entry, slot, state, pod)
-                continue
-            self._score_changed(entry, slot, state, pod, changes)
-        entry.score_sequence = table.sequence
+            elif slot.columns & changes.anywhere:
+                self._score_changed(entry, slot, state, pod, changes)
+        entry.score_bumps, entry.score_sequence = bumps, table.sequence
         return None if changes is None or entry.base_dirty else list(changes)
 
-    def _is_stale(self, entry: CachedResult, slot: ScoreSlot) -> bool:
-        if not entry.scored[slot.index]:
-            return True
-        if not slot.versions:
-            return False
-        return entry.score_versions[slot.index] != slot.present_versions(self._table)
+    def _skip(self, entry: CachedResult, skipped: frozenset[str]) -> None:
+        """Drop the scores of skipped plugins: they do not follow the change log."""
+        entry.skipped_scores = skipped
+        entry.scores_run = tuple(slot for slot in self.reusable if slot.name not in skipped)
+        for slot in self.reusable:
+            if slot.name in skipped and (
+                entry.scored[slot.index] or entry.raw[slot.index] is not None
+            ):
+                entry.scored[slot.index] = False
+                entry.raw[slot.index] = None
+                _mark_dirty(entry, slot)
 
     def _score_column(
         self, entry: CachedResult, slot: ScoreSlot, state: CycleState, pod: Pod
@@ -295,14 +301,14 @@ class Scoring:
                 if normalized:
                     entry.normalized_dirty = True
 
-    def _check_doubtful(self, entry: CachedResult, state: CycleState, rows: Rows) -> None:
+    def _check_doubtful(self, entry: CachedResult, rows: Rows) -> None:
         """Raise AttemptError when a final raw score of one of `rows` is out of range.
 
         A column that holds such a score anywhere is scored again next time: its row may be feasible
         then.
         """
-        for slot in self.reusable:
-            if entry.scored[slot.index] or slot.name in state.skip_score:
+        for slot in entry.scores_run:
+            if entry.scored[slot.index]:
                 continue
             raw = entry.raw[slot.index]
             entry.total = None
@@ -334,32 +340,31 @@ class Scoring:
         if leaders is not None and leaders.totals is not total:
             leaders = entry.leaders = None
         if leaders is not None:
-            for row in changed:
-                leaders.forget(row)
+            leaders.forget(*changed)
         for row, before, after in replace_sums(base, changed, parts):
             value = total.item(row)
             if value == INFEASIBLE:
                 continue
-            total[row] = value + after - before
-            if ties is not None:
-                ties.change(row, value, value + after - before)
-            if leaders is not None:
-                leaders.change(row, value, value + after - before)
+            total[row] = new = value + after - before
+            if ties is not None and (new >= ties.highest or value == ties.highest):
+                ties.change(row, value, new)
+            if leaders is not None and (new > leaders.floor or value >= leaders.floor):
+                leaders.change(row, value, new)
         if ties is not None and not ties.rows:
             entry.ties = None
 
     def _base_parts(self, entry: CachedResult) -> list[tuple[int, Int64Column]]:
         return [
             (slot.weight, column)
-            for slot in self.reusable
+            for slot in entry.scores_run
             if slot.normalizer is None and (column := entry.raw[slot.index]) is not None
         ]
 
     def _normalize(self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows) -> None:
         total: Int64Column | None = None
         entry.normalized_scores = kept = {}
-        for slot in self.reusable:
-            if slot.normalizer is None or slot.name in state.skip_score:
+        for slot in entry.scores_run:
+            if slot.normalizer is None:
                 continue
             raw = entry.raw[slot.index]
             scores = np.zeros(len(rows), dtype=np.int64) if raw is None else raw[rows]

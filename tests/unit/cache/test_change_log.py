@@ -98,3 +98,15 @@ def test_rows_are_picked_by_group_and_without_those_that_are_no_nodes() -> None:
         assert rows == index.tolist() == expected
         assert changes.picked(columns, valid)[1] is index
         assert not index.flags.writeable, "plugins get this very array"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7)), max_size=8), st.integers(0, 7))
+def test_picked_rows_are_those_whose_groups_meet(entries: list[tuple[int, int]], at: int) -> None:
+    log = ChangeLog(8)
+    for row, mask in entries:
+        log.append(row, mask)
+    changes = log.since(0)
+    assert changes is not None
+    rows, index = changes.picked(at, np.ones(4, dtype=np.bool_))
+    assert rows == index.tolist() == [row for row, mask in changes.items() if mask & at]
+    assert bool(changes.anywhere & at) == bool(rows)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.result_cache import (
     CachedResult,
+    Recorded,
+    RecordedPlugins,
     ResultCache,
     narrow_zeros,
     wide_enough,
 )
-from scheduler.framework import Columns, ReuseRule, unschedulable
+from scheduler.framework import (
+    SKIP,
+    Columns,
+    CycleState,
+    PreFilterResult,
+    ReuseRule,
+    unschedulable,
+)
 from tests.unit.engine.harness import World, plugin
 
 
@@ -200,3 +211,42 @@ def test_a_code_too_large_for_its_column_is_reported_unchanged() -> None:
     assert world.failure_message() == "0/3 nodes are available: 3 code 3."
     world.cache.add_pod(world.pod("other", nodeName="node2"))
     assert world.failure_message() == f"0/3 nodes are available: 1 code {large}, 2 code 3."
+
+
+class TestRecordedPlugins:
+    """What most plugins do for a pod is to skip it, and that is done at once."""
+
+    @staticmethod
+    def plugins(*names: str) -> tuple[SimpleNamespace, ...]:
+        return tuple(SimpleNamespace(name=name) for name in names)
+
+    def test_the_sum_replaces_the_recorded_plugins(self) -> None:
+        recorded, plugins = RecordedPlugins(), self.plugins("skips", "writes", "runs")
+        recorded["skips"] = Recorded(SKIP, ())
+        recorded["writes"] = Recorded(None, (("key", 1),))
+        recorded.sum_up(plugins)
+        state = CycleState()
+        assert recorded.replay(plugins, state.skip_filter, state) == plugins[2:]
+        assert (state.skip_filter, state.data) == ({"skips"}, {"key": 1})
+
+    @pytest.mark.parametrize("result", [unschedulable("no"), PreFilterResult(frozenset("n"))])
+    def test_there_is_no_sum_if_a_plugin_narrows_the_nodes(self, result: object) -> None:
+        recorded, plugins = RecordedPlugins(), self.plugins("skips", "narrows")
+        recorded["skips"] = Recorded(SKIP, ())
+        recorded["narrows"] = Recorded(result, ())
+        recorded.sum_up(plugins)
+        state = CycleState()
+        assert recorded.replay(plugins, state.skip_filter, state) == plugins
+        assert not state.skip_filter
+
+
+def test_a_kept_entry_is_measured_now_and_then() -> None:
+    results, result = ResultCache(), entry()
+    results.put("a", result, "pod")
+    results.settle("a")
+    assert results.get("a", "other") is result
+    results.settle("a")
+    result.total = np.zeros(100, dtype=np.int64)
+    for _ in range(16):
+        results.settle("a")
+    assert results.statistics().bytes == result.nbytes
