@@ -92,9 +92,13 @@ class NodeVolumeLimits:
         """Return True: the signature decides."""
         return True
 
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod has volumes that could count."""
+        return any(map(_may_count, pod.signature.spec.volumes))
+
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
         """Skip a pod without volumes that could count."""
-        return None if any(map(_may_count, pod.signature.spec.volumes)) else SKIP
+        return None if self.concerns(pod) else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node whose limit the pod's volumes would exceed."""

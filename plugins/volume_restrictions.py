@@ -88,6 +88,10 @@ class VolumeRestrictions:
         self._handle = handle
         self._pods = VolumePods()
 
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod has volumes."""
+        return bool(pod.signature.spec.volumes)
+
     def skips_alike(self, pod: Pod) -> bool:
         """Whether the pod has no claims, on which all else depends."""
         return not pod.signature.claims

@@ -87,6 +87,10 @@ class VolumeZone:
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         self._handle = handle
 
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod has volumes."""
+        return bool(pod.signature.spec.volumes)
+
     def skips_alike(self, pod: Pod) -> bool:
         """Whether the pod has no claims, on which all else depends."""
         return not pod.signature.claims

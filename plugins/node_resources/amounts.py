@@ -24,6 +24,11 @@ from scheduler.framework import (
 NATIVE: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 """Resources with a fixed index in the node table."""
 
+_MAX_KNOWN: Final = 1024
+"""Requests whose shares are kept, and how many scalar resources they may have: some pods have
+thousands."""
+_MAX_SCALARS: Final = 32
+
 
 class Demand(NamedTuple):
     """A resource that must be free on the node."""
@@ -54,6 +59,27 @@ def shares(specs: Iterable[ResourceSpec], pod: Resources) -> list[Share]:
         if amount or spec.name in NATIVE:
             taking_part.append(Share(spec.name, amount, spec.weight))
     return taking_part
+
+
+class KeptShares:
+    """`shares` of pods, kept for the other pods of their templates."""
+
+    def __init__(self, specs: Iterable[ResourceSpec]) -> None:
+        self._specs = tuple(specs)
+        #: By identity of requests, which are kept so that no others get it.
+        self._known: dict[int, tuple[Resources, list[Share]]] = {}
+
+    def of(self, pod: Resources) -> list[Share]:
+        """Return the configured resources that are scored for a pod with these requests."""
+        known = self._known.get(id(pod))
+        if known is not None:
+            return known[1]
+        found = shares(self._specs, pod)
+        if len(pod.scalars) <= _MAX_SCALARS:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[id(pod)] = pod, found
+        return found
 
 
 def amount_of(resources: Resources, name: str) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plugins.arguments import require_valid
-from plugins.node_resources.amounts import Share, amount_of, amounts_at, amounts_in, shares
+from plugins.node_resources.amounts import KeptShares, Share, amount_of, amounts_at, amounts_in
 from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     balanced_problems,
@@ -69,7 +69,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesBalancedAllocationArgs()
         require_valid(balanced_problems(args))
-        self._resources = args.resources
+        self._kept = KeptShares(args.resources)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -111,8 +111,11 @@ class NodeResourcesBalancedAllocation:
 
     def _shares(self, pod: Pod) -> list[Share]:
         """Return the scored resources; none if the pod requests none of them."""
-        taking_part = shares(self._resources, pod.signature.assigned)
-        return taking_part if any(share.amount for share in taking_part) else []
+        taking_part = self._kept.of(pod.signature.assigned)
+        for share in taking_part:
+            if share.amount:
+                return taking_part
+        return []
 
 
 def _score(usages: Sequence[_Usage[int]]) -> int:

@@ -11,7 +11,14 @@ from typing import Final, cast
 
 import numpy as np
 
-from plugins.node_resources.amounts import NATIVE, Share, amount_of, amounts_at, amounts_in, shares
+from plugins.node_resources.amounts import (
+    NATIVE,
+    KeptShares,
+    Share,
+    amount_of,
+    amounts_at,
+    amounts_in,
+)
 from plugins.node_resources.arguments import (
     LEAST_ALLOCATED,
     MAX_SHAPE_SCORE,
@@ -49,7 +56,7 @@ class Scorer:
     def __init__(self, arguments: ScoringStrategy, served: ServedAmounts | None = None) -> None:
         """`arguments` must be valid. `served` counts devices on nodes without a resource."""
         self._served = served
-        self._resources = arguments.resources
+        self._kept = KeptShares(arguments.resources)
         self._strategy = _strategy(arguments)
 
     def one(self, pod: Resources, node: NodeInfo) -> int:
@@ -63,10 +70,10 @@ class Scorer:
                 amount_of(allocatable, name),
                 weight,
             )
-            for name, amount, weight in shares(self._resources, pod)
+            for name, amount, weight in self._kept.of(pod)
         ]
         if self._served is not None:
-            amounts = self._with_devices(amounts, shares(self._resources, pod), node.node)
+            amounts = self._with_devices(amounts, self._kept.of(pod), node.node)
         return self._strategy.one(amounts)
 
     def _with_devices(
@@ -84,7 +91,7 @@ class Scorer:
 
     def rows(self, pod: Resources, table: NodeAmounts, rows: Rows) -> Int64Column:
         """Return the scores of many nodes; `table` is a `NodeTableView` if devices count."""
-        taking_part = shares(self._resources, pod)
+        taking_part = self._kept.of(pod)
         if not taking_part:
             return no_scores(rows)
         if len(rows) <= FEW:

@@ -141,6 +141,10 @@ class VolumeBinding:
 
     # -- PreFilter, Filter -----------------------------------------------------------------------
 
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod has volumes."""
+        return bool(pod.signature.spec.volumes)
+
     def skips_alike(self, pod: Pod) -> bool:
         """Whether the pod has no claims, on which all else depends."""
         return next(pod_claims(pod), None) is None

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api import Pod
+from scheduler.api import Pod, Resources
 from scheduler.framework import Columns, Int64Column, NodeInfo, NodeTableView
 
 WHOLE: Final = 1000
@@ -54,18 +54,22 @@ class Request(NamedTuple):
 
 
 NO_GPU: Final = Request(0, 0)
+_MAX_KNOWN: Final = 1024
+"""Templates whose requests are kept, and how many scalar resources they may have."""
+_MAX_SCALARS: Final = 32
 
 
 class Booking(NamedTuple):
     """The devices of a pod."""
 
-    uid: str
     milli: int
     """Units of each device."""
     kind: int
     """The bit of its `Request.kind` in `Devices.kinds`."""
     indexes: tuple[int, ...]
     """Empty if they are unknown."""
+    devices: int
+    """Devices that the node must have for them; more than any node has if they are unknown."""
 
 
 Choice = Callable[[Pod, NodeInfo, Sequence[int]], int]
@@ -123,6 +127,8 @@ class Devices:
         self._annotation = annotation
         #: By the UID of the pod that has the devices.
         self._booked: dict[str, Booking] = {}
+        #: What a template's requests mean, by their identity; kept so that no others get it.
+        self._requests: dict[int, tuple[Resources, Request | None]] = {}
         self._sequence = -1
         #: These are valid after `refresh`; do not modify them.
         self.left: Left = np.zeros((0, 1), dtype=np.int32)
@@ -142,14 +148,22 @@ class Devices:
 
     def request_of(self, pod: Pod) -> Request | None:
         """Return the GPUs that a pod requests; None if the request is malformed."""
-        return request_of(pod.signature.requests.scalar(self._resource))
+        requests = pod.signature.requests
+        known = self._requests.get(id(requests))
+        if known is not None:
+            return known[1]
+        found = request_of(requests.scalar(self._resource))
+        if len(requests.scalars) <= _MAX_SCALARS:
+            if len(self._requests) >= _MAX_KNOWN:
+                self._requests.clear()
+            self._requests[id(requests)] = requests, found
+        return found
 
     # -- who has what ----------------------------------------------------------------------------
 
     def book(self, pod: Pod, request: Request, indexes: tuple[int, ...]) -> None:
         """Give devices to a pod."""
-        uid = pod.metadata.uid
-        self._booked[uid] = Booking(uid, request.milli, _bit(request.kind), indexes)
+        self._booked[pod.metadata.uid] = _booking(request, indexes)
 
     def release(self, uid: str) -> None:
         """Take the devices of a pod back; nothing if it has none."""
@@ -203,26 +217,29 @@ class Devices:
         return self._left(units, node.pods, without)[0]
 
     def _left(self, units: int, pods: Iterable[Pod], without: str) -> tuple[list[int], int]:
-        left = [WHOLE] * min(units // WHOLE, MAX_DEVICES)
+        count = min(units // WHOLE, MAX_DEVICES)
+        left = [WHOLE] * count
         kinds = 0
         booked = self._booked
         unknown: list[tuple[str, Request]] = []
         for pod in pods:
-            booking = booked.get(pod.metadata.uid)
+            uid = pod.metadata.uid
+            if uid == without:
+                continue
+            booking = booked.get(uid)
             if booking is None:
                 request = self.request_of(pod)
                 if request is None or not request.gpus:
                     continue
-                booking = self._unbooked(pod, request)
-            if booking.uid == without:
-                continue
-            kinds |= booking.kind
-            indexes = booking.indexes
-            if not indexes or max(indexes) >= len(left):
+                # Nobody was told of it, such as a pod of a what-if.
+                booking = _booking(request, self._annotated(pod, request))
+            milli, kind, indexes, devices = booking
+            kinds |= kind
+            if devices > count:
                 unknown.append((pod.key, self.request_of(pod) or NO_GPU))
                 continue
             for index in indexes:
-                left[index] -= booking.milli
+                left[index] -= milli
         if not unknown and min(left, default=0) >= 0:
             return left, kinds
         # Bound by hand, or nominated: they get what they would probably get.
@@ -230,11 +247,6 @@ class Devices:
             for index in select(left, request) or ():
                 left[index] -= request.milli
         return [max(each, 0) for each in left], kinds
-
-    def _unbooked(self, pod: Pod, request: Request) -> Booking:
-        """Return what a pod has that nobody was told of, such as one of a what-if."""
-        indexes = self._annotated(pod, request)
-        return Booking(pod.metadata.uid, request.milli, _bit(request.kind), indexes)
 
     def _resize(self, capacity: int, width: int) -> None:
         rows, devices = min(len(self.left), capacity), self.left.shape[1]
@@ -247,5 +259,7 @@ class Devices:
         self._name_sums()
 
 
-def _bit(kind: int) -> int:
-    return 1 << kind if kind < MAX_DEVICES - 1 else 0
+def _booking(request: Request, indexes: tuple[int, ...]) -> Booking:
+    kind = request.kind
+    bit = 1 << kind if kind < MAX_DEVICES - 1 else 0
+    return Booking(request.milli, bit, indexes, max(indexes, default=MAX_DEVICES) + 1)
