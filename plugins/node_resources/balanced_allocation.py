@@ -7,9 +7,9 @@ decide a truncation; `np.std` adds in another order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import sqrt
-from typing import ClassVar, Generic, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     balanced_problems,
 )
-from plugins.node_resources.strategies import Number
 from plugins.row_selection import FEW, no_scores, selector
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -45,12 +44,12 @@ FloatColumns = NDArray[np.float64]
 """(2, nodes): with the pod and without it."""
 
 
-class _Usage(NamedTuple, Generic[Number]):
-    """One resource of one node, or a column of many nodes."""
+class _Usage(NamedTuple):
+    """One resource of many nodes."""
 
-    used: Number
+    used: Int64Column
     added: int
-    allocatable: Number
+    allocatable: Int64Column
 
 
 class NodeResourcesBalancedAllocation:
@@ -81,7 +80,7 @@ class NodeResourcesBalancedAllocation:
         """Return 0 to 100, 75 for no change; 0 for a pod that PreScore would have skipped."""
         allocatable, requested = node.allocatable, node.requested
         usages = [
-            _Usage(amount_of(requested, name), amount, amount_of(allocatable, name))
+            (amount_of(requested, name), amount, amount_of(allocatable, name))
             for name, amount, _ in self._shares(pod)
         ]
         return _score(usages) if usages else 0
@@ -99,7 +98,7 @@ class NodeResourcesBalancedAllocation:
                 usages = []
                 for name, amount, _ in taking_part:
                     allocatable, used = amounts_at(table, name, row)
-                    usages.append(_Usage(used, amount, allocatable))
+                    usages.append((used, amount, allocatable))
                 scores[at] = _score(usages)
             return scores
         index = selector(table, rows)
@@ -118,13 +117,14 @@ class NodeResourcesBalancedAllocation:
         return []
 
 
-def _score(usages: Sequence[_Usage[int]]) -> int:
-    present = [usage for usage in usages if usage.allocatable]
-    with_pod = _evenness(
-        [min((usage.used + usage.added) / usage.allocatable, 1.0) for usage in present]
-    )
-    without = _evenness([min(usage.used / usage.allocatable, 1.0) for usage in present])
-    return _HALF + (_HALF + with_pod - without) // 2
+def _score(usages: Iterable[tuple[int, int, int]]) -> int:
+    """Score one node by (used, added, allocatable) of each resource."""
+    with_pod, without = [], []
+    for used, added, allocatable in usages:
+        if allocatable:
+            with_pod.append(min((used + added) / allocatable, 1.0))
+            without.append(min(used / allocatable, 1.0))
+    return _HALF + (_HALF + _evenness(with_pod) - _evenness(without)) // 2
 
 
 def _evenness(fractions: Sequence[float]) -> int:
@@ -145,7 +145,7 @@ def _evenness(fractions: Sequence[float]) -> int:
     return int((1.0 - deviation) * MAX_NODE_SCORE)
 
 
-def _score_columns(usages: Sequence[_Usage[Int64Column]], count: int) -> Int64Column:
+def _score_columns(usages: Sequence[_Usage], count: int) -> Int64Column:
     """Score nodes in groups that have the same resources; resources a node lacks are left out."""
     if all([len(usage.allocatable.nonzero()[0]) == count for usage in usages]):  # noqa: C419 - a generator takes longer
         return _score_group(usages, count)
@@ -163,11 +163,11 @@ def _score_columns(usages: Sequence[_Usage[Int64Column]], count: int) -> Int64Co
     return scores
 
 
-def _present(usages: Sequence[_Usage[Int64Column]], group: int) -> list[_Usage[Int64Column]]:
+def _present(usages: Sequence[_Usage], group: int) -> list[_Usage]:
     return [usage for position, usage in enumerate(usages) if group >> position & 1]
 
 
-def _score_group(usages: Sequence[_Usage[Int64Column]], count: int) -> Int64Column:
+def _score_group(usages: Sequence[_Usage], count: int) -> Int64Column:
     # Two rows, with the pod and without it, since for a few dozen nodes NumPy takes longer to begin
     # than to compute.
     fractions = [

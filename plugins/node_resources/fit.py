@@ -12,6 +12,7 @@ DynamicResources on nodes that have none of it.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -388,9 +389,14 @@ def _masks(table: NodeAmounts, rows: Rows, needs: Needs) -> list[int]:
 
 
 def _status(mask: int, requests: Resources) -> Status:
+    return _worded(mask, tuple([name for name, _ in requests.scalars[:_MAX_REASONS]]))
+
+
+@lru_cache(maxsize=256)
+def _worded(mask: int, scalars: tuple[str, ...]) -> Status:
     reasons = [TOO_MANY_PODS] if mask & _POD_LIMIT else []
     bit = _FIRST_RESOURCE
-    for name in (*NATIVE, *(name for name, _ in requests.scalars[:_MAX_REASONS])):
+    for name in (*NATIVE, *scalars):
         if mask & bit:
             reasons.append(INSUFFICIENT.format(resource=name))
         bit <<= 1

@@ -108,6 +108,9 @@ class ChangeLog:
         if behind > self.size or behind > most:
             return None
         first, last = sequence & self._mask, self.sequence & self._mask
+        if behind == 1:
+            found = self._spans[sequence] = Changes({self._rows[first]: self._masks[first]})
+            return found
         if first <= last and behind < self.size:
             rows, masks = self._rows[first:last], self._masks[first:last]
         else:
@@ -118,8 +121,11 @@ class ChangeLog:
             # As where pods come and go: no union is needed.
             changed = dict.fromkeys(rows, masks[0])
         else:
-            changed = {}
-            for row, mask in zip(rows, masks, strict=True):
-                changed[row] = changed.get(row, 0) | mask
+            changed = dict(zip(rows, masks, strict=True))
+            if len(changed) < behind:
+                # Some rows occur more than once.
+                changed = {}
+                for row, mask in zip(rows, masks, strict=True):
+                    changed[row] = changed.get(row, 0) | mask
         found = self._spans[sequence] = Changes(changed)
         return found

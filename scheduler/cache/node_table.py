@@ -39,6 +39,7 @@ _NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 _USAGE = int(Columns.USAGE)
 _PORTS = int(Columns.PORTS)
 _VOLUMES = int(Columns.VOLUMES)
+_EXISTENCE = int(Columns.EXISTENCE)
 _EVERYTHING = int(Columns.ALL)
 
 
@@ -127,7 +128,9 @@ class NodeTable(NodeColumns):
         changed = self.change_log.since(since)
         if changed is None:
             return None
-        groups = int(columns | Columns.EXISTENCE)
+        groups = int(columns) | _EXISTENCE
+        if groups & changed.everywhere:
+            return np.array(list(changed), dtype=np.intp)
         return np.array([r for r, mask in changed.items() if mask & groups], dtype=np.intp)
 
     def version(self, name: str) -> int:

@@ -99,7 +99,9 @@ class ScalarAmounts:
         sparse, dense = self._sparse, self._dense
         may_be_sparse = self._capacity >= _SPARSE_SHARE
         for name, amount in amounts:
-            if may_be_sparse and amount and name not in sparse and name not in dense:
+            if sign > 0 and amount >= 0 and name in dense:
+                dense[name][row] += amount
+            elif may_be_sparse and amount and name not in sparse and name not in dense:
                 # The quick path for pods with thousands of names that no other pod has.
                 sparse[name] = {row: sign * amount}
             else:

@@ -19,7 +19,6 @@ from scheduler.cache.change_log import Changes
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.node_statuses import NodeStatuses
 from scheduler.engine.plugin_calls import (
-    FEW_ROWS,
     FEW_VALUES,
     FILTER_ROWS,
     FILTER_STATUS,
@@ -56,6 +55,7 @@ class Filtering:
         self._uncacheable = tuple(
             slot for slot in self.slots if slot.columnar and not slot.reusable
         )
+        self._uncacheable_names = frozenset(slot.name for slot in self._uncacheable)
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
         #: Seconds and calls of scalar plugins within the present search, by index.
         self._used = [0.0] * len(self.slots)
@@ -175,15 +175,22 @@ class Filtering:
         return touched
 
     def _combine(self, entry: CachedResult, touched: Collection[int]) -> None:
-        if len(touched) > FEW_ROWS:
-            self._combine_all(entry)
-            return
         valid, rejected_by = self._table.valid, entry.rejected_by
         columns = [
             (slot.index + 1, column)
             for slot in entry.filters_run
             if (column := entry.codes[slot.index]) is not None
         ]
+        if len(touched) > FEW_VALUES:
+            rows = np.fromiter(touched, dtype=np.intp, count=len(touched))
+            first = np.zeros(len(rows), dtype=self._index_type)
+            for number, column in reversed(columns):
+                first[column[rows] != 0] = number
+            first[~valid[rows]] = NOT_A_NODE
+            if np.count_nonzero((rejected_by[rows] == 0) != (first == 0)):
+                entry.feasible = None
+            rejected_by[rows] = first
+            return
         for row in touched:
             new = 0
             for number, column in columns:
@@ -232,6 +239,8 @@ class Filtering:
         Returns None when they rejected nothing: `entry` has the outcome of every row then.
         """
         statuses: NodeStatuses | None = None
+        if self._uncacheable_names <= state.skip_filter:
+            return None
         for slot in self._uncacheable:
             if slot.name in state.skip_filter:
                 continue

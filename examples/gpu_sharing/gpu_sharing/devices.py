@@ -6,7 +6,8 @@ of the pod, written with its binding. Until the pod ends they are remembered her
 later change of the annotation by its owner changes nothing; after a restart the annotations of the
 pods that have a node are all there is, and all that is needed.
 
-Rows are read anew where the node table changed; nothing is counted up or down.
+Rows are read anew where the node table changed; nothing is counted up or down, except that a pod is
+added to the row that has just been read for it.
 """
 
 from __future__ import annotations
@@ -70,6 +71,19 @@ class Booking(NamedTuple):
     """Empty if they are unknown."""
     devices: int
     """Devices that the node must have for them; more than any node has if they are unknown."""
+
+
+class OnNode(NamedTuple):
+    """What is left of the devices of one node."""
+
+    left: list[int]
+    """Free units of each device."""
+    kinds: int
+    """A bit for each `Request.kind` of its pods."""
+    certain: bool
+    """Whether it is known which devices the pods have."""
+    left_out: bool = False
+    """Whether the pod that does not count is there."""
 
 
 Choice = Callable[[Pod, NodeInfo, Sequence[int]], int]
@@ -161,9 +175,10 @@ class Devices:
 
     # -- who has what ----------------------------------------------------------------------------
 
-    def book(self, pod: Pod, request: Request, indexes: tuple[int, ...]) -> None:
+    def book(self, pod: Pod, request: Request, indexes: tuple[int, ...]) -> Booking:
         """Give devices to a pod."""
-        self._booked[pod.metadata.uid] = _booking(request, indexes)
+        booking = self._booked[pod.metadata.uid] = _booking(request, indexes)
+        return booking
 
     def release(self, uid: str) -> None:
         """Take the devices of a pod back; nothing if it has none."""
@@ -200,31 +215,59 @@ class Devices:
         rows = table.rows if changed is None else changed[table.valid[changed]]
         for row in rows.tolist():
             units, _ = table.scalar_amounts_at(self._resource, row)
-            left, kinds = self._left(units, table.node_info(row).pods, "")
-            if len(left) > self.left.shape[1]:
-                self._resize(table.capacity, len(left))
-            self.left[row] = left + [0] * (self.left.shape[1] - len(left))
-            most = max(left, default=0)
-            self._sums[:, row] = len(left), kinds, sum(left), most, left.count(WHOLE)
+            found = self._left(units, table.node_info(row).pods, "")
+            self._write(table, row, found.left, found.kinds)
         self._sequence = table.sequence
 
-    def left_on(self, node: NodeInfo, *, without: str = "") -> list[int]:
-        """Return the free units of each device of one node, which may be hypothetical.
+    def _write(self, table: NodeTableView, row: int, left: list[int], kinds: int) -> None:
+        if len(left) > self.left.shape[1]:
+            self._resize(table.capacity, len(left))
+        self.left[row] = left + [0] * (self.left.shape[1] - len(left))
+        most = max(left, default=0)
+        self._sums[:, row] = len(left), kinds, sum(left), most, left.count(WHOLE)
+
+    def on_node(self, node: NodeInfo, *, without: str = "") -> OnNode:
+        """Return what is left on one node, which may be hypothetical.
 
         The pod whose UID is `without` does not count.
         """
         units = node.allocatable.scalar(self._resource)
-        return self._left(units, node.pods, without)[0]
+        return self._left(units, node.pods, without)
 
-    def _left(self, units: int, pods: Iterable[Pod], without: str) -> tuple[list[int], int]:
+    def place(
+        self,
+        pod: Pod,
+        request: Request,
+        indexes: tuple[int, ...],
+        table: NodeTableView,
+        row: int,
+        others: OnNode,
+    ) -> None:
+        """Run `book` for a pod that was just assumed; `others` is the rest of its node."""
+        booking = self.book(pod, request, indexes)
+        if not (others.certain and others.left_out) or self._sequence != table.sequence - 1:
+            return
+        changed = table.changed_rows(self._sequence, CHANGES)
+        if changed is None or changed.tolist() != [row] or len(self.left) != table.capacity:
+            return
+        # Nothing but this row changed since the last `refresh`, which so need not read it again.
+        left = others.left.copy()
+        for index in indexes:
+            left[index] -= booking.milli
+        self._write(table, row, left, others.kinds | booking.kind)
+        self._sequence = table.sequence
+
+    def _left(self, units: int, pods: Iterable[Pod], without: str) -> OnNode:
         count = min(units // WHOLE, MAX_DEVICES)
         left = [WHOLE] * count
         kinds = 0
+        left_out = False
         booked = self._booked
         unknown: list[tuple[str, Request]] = []
         for pod in pods:
             uid = pod.metadata.uid
             if uid == without:
+                left_out = True
                 continue
             booking = booked.get(uid)
             if booking is None:
@@ -241,12 +284,12 @@ class Devices:
             for index in indexes:
                 left[index] -= milli
         if not unknown and min(left, default=0) >= 0:
-            return left, kinds
+            return OnNode(left, kinds, True, left_out)
         # Bound by hand, or nominated: they get what they would probably get.
         for _, request in sorted(unknown, key=itemgetter(0)):
             for index in select(left, request) or ():
                 left[index] -= request.milli
-        return [max(each, 0) for each in left], kinds
+        return OnNode([max(each, 0) for each in left], kinds, certain=False)
 
     def _resize(self, capacity: int, width: int) -> None:
         rows, devices = min(len(self.left), capacity), self.left.shape[1]

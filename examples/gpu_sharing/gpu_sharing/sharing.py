@@ -100,7 +100,7 @@ class GpuSharing(BasePlugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Look for enough devices on a node, which may be hypothetical."""
         request = self._devices.request_of(pod) or NO_GPU
-        left = self._devices.left_on(node, without=pod.metadata.uid)
+        left = self._devices.on_node(node, without=pod.metadata.uid).left
         return NO_DEVICE if select(left, request) is None else None
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
@@ -122,21 +122,22 @@ class GpuSharing(BasePlugin):
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Choose the devices, and have them written with the binding."""
         request = self._devices.request_of(pod) or NO_GPU
-        row = self._handle.table.row_of(node_name)
+        table = self._handle.table
+        row = table.row_of(node_name)
         if not request.gpus or row is None:
             return None if row is not None else NO_DEVICE
-        node = self._handle.table.node_info(row)
-        indexes = self._chosen(state, pod, node, request)
+        node = table.node_info(row)
+        others = self._devices.on_node(node, without=pod.metadata.uid)
+        indexes = self._chosen(state, pod, node, others.left, request)
         if indexes is None:
             return NO_DEVICE
-        self._devices.book(pod, request, indexes)
+        self._devices.place(pod, request, indexes, table, row, others)
         state.annotate_binding({self._args.annotation: "-".join(map(str, indexes))})
         return None
 
     def _chosen(
-        self, state: CycleState, pod: Pod, node: NodeInfo, request: Request
+        self, state: CycleState, pod: Pod, node: NodeInfo, left: Sequence[int], request: Request
     ) -> tuple[int, ...] | None:
-        left = self._devices.left_on(node, without=pod.metadata.uid)
         indexes = select(left, request)
         choice: Choice | None = state.get(CHOICE)
         if indexes is None or choice is None or not request.is_share:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,12 +22,21 @@ from examples.gpu_sharing.gpu_sharing import (
     GpuSharing,
     RandomDevice,
 )
-from examples.gpu_sharing.gpu_sharing.devices import NO_GPU, Request, parsed, request_of, select
+from examples.gpu_sharing.gpu_sharing.devices import (
+    NO_GPU,
+    Devices,
+    Request,
+    parsed,
+    request_of,
+    select,
+)
 from examples.gpu_sharing.gpu_sharing.fragmentation import (
     Fragmentation,
     FragmentationArgs,
     TypicalPod,
 )
+from scheduler.api import Node, Pod, PodSignatures
+from scheduler.cache import Cache
 from scheduler.framework import ConfigurationError
 from scheduler.testing import Cluster, check_plugin, node, pod
 
@@ -289,6 +299,44 @@ def _cluster(policy: str, bound: Mapping[str, Any]) -> Cluster:
         name, annotations = each.metadata.name, dict(each.metadata.annotations)
         cluster.add_pods(gpu_pod(name, units, node=each.spec.node_name, annotations=annotations))
     return cluster
+
+
+PLACEMENTS: Final = st.lists(
+    st.tuples(SIZES, st.integers(0, 1), st.booleans(), st.booleans()), max_size=20
+)
+
+
+@given(PLACEMENTS)
+def test_rows_that_pods_were_added_to_are_as_if_read_anew(
+    placements: list[tuple[int, int, bool, bool]],
+) -> None:
+    cache, signatures, devices = Cache(), PodSignatures(), Devices(UNITS, INDEX)
+    for number in (0, 1):
+        cache.set_node(msgspec.convert(gpu_node(f"n{number}", gpus=1 + 3 * number), Node))
+    table = cache.table
+    for number, (units, at, is_current, ends) in enumerate(placements):
+        incoming = msgspec.convert(gpu_pod(f"p{number}", units), Pod)
+        incoming.metadata.uid = f"p{number}"
+        signatures.intern(incoming)
+        if is_current:
+            devices.refresh(table)
+        placed = cache.assume_pod(incoming, f"n{at}")
+        others = devices.on_node(table.node_info(at), without=placed.metadata.uid)
+        request = devices.request_of(placed) or NO_GPU
+        indexes = select(others.left, request)
+        if indexes is None:
+            cache.forget_pod(placed.metadata.uid)
+        elif request.gpus:
+            devices.place(placed, request, indexes, table, at, others)
+        if indexes and ends:
+            devices.release(placed.metadata.uid)
+            cache.forget_pod(placed.metadata.uid)
+        devices.refresh(table)
+        fresh = Devices(UNITS, INDEX)
+        fresh._booked.update(devices._booked)
+        fresh.refresh(table)
+        for name in ("left", "counts", "kinds", "total", "most", "free"):
+            assert getattr(devices, name).tolist() == getattr(fresh, name).tolist()
 
 
 # -- contract and arguments ----------------------------------------------------------------------
