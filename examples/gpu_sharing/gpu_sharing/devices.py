@@ -74,7 +74,7 @@ class Booking(NamedTuple):
 
 
 class OnNode(NamedTuple):
-    """What is left of the devices of one node."""
+    """The free devices of one node."""
 
     left: list[int]
     """Free units of each device."""
@@ -227,7 +227,7 @@ class Devices:
         self._sums[:, row] = len(left), kinds, sum(left), most, left.count(WHOLE)
 
     def on_node(self, node: NodeInfo, *, without: str = "") -> OnNode:
-        """Return what is left on one node, which may be hypothetical.
+        """Return the free devices of one node, which may be hypothetical.
 
         The pod whose UID is `without` does not count.
         """

@@ -214,7 +214,7 @@ def test_a_code_too_large_for_its_column_is_reported_unchanged() -> None:
 
 
 class TestRecordedPlugins:
-    """What most plugins do for a pod is to skip it, and that is done at once."""
+    """Recorded results are summed up: most plugins skip a pod, and all of them do so at once."""
 
     @staticmethod
     def plugins(*names: str) -> tuple[SimpleNamespace, ...]:
