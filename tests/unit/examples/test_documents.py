@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import doctest
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +19,7 @@ from examples.gate_until import not_before
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
 from testing.markdown import Block, blocks
+from tests.unit.strict_types import strict_type_errors
 
 ROOT: Final = Path(__file__).parents[3]
 DOCUMENTS: Final = (
@@ -79,15 +78,7 @@ def test_the_plugins_of_readme_and_introduction_pass_mypy_strict(tmp_path: Path)
         ]
         file = tmp_path / f"documented_{number}.py"
         file.write_text("\n\n".join(found), encoding="utf-8")
-    checked = subprocess.run(
-        [
-            sys.executable, "-m", "mypy", "--strict", "--config-file=",
-            f"--cache-dir={tmp_path / 'cache'}", "--follow-imports=silent",
-            *map(str, tmp_path.glob("*.py")),
-        ],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert not strict_type_errors(tmp_path.glob("*.py"), tmp_path)
 
 
 def test_the_offline_world_of_the_document_answers_as_described(
