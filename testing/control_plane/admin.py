@@ -152,11 +152,8 @@ def serves_ok(port: int, path: str) -> bool:
     The components other than the API server sign their own certificate in memory, so there is
     nothing to verify it against.
     """
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     connection = http.client.HTTPSConnection(
-        LOOPBACK, port, context=context, timeout=PROBE_TIMEOUT_SECONDS
+        LOOPBACK, port, context=unverified(), timeout=PROBE_TIMEOUT_SECONDS
     )
     try:
         connection.request("GET", path)
@@ -165,3 +162,14 @@ def serves_ok(port: int, path: str) -> bool:
         return False
     finally:
         connection.close()
+
+
+def unverified() -> ssl.SSLContext:
+    """Return a context that verifies nothing.
+
+    The default context reads all authorities of the system: 45 ms of CPU time, at each poll.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -5,9 +5,9 @@ from __future__ import annotations
 import http
 import http.client
 import json
-import ssl
 from typing import Any, Final
 
+from testing.control_plane.admin import unverified
 from testing.control_plane.control_plane import ControlPlane, ManagedProcess
 from testing.control_plane.ports import LOOPBACK
 
@@ -17,11 +17,8 @@ REQUEST_TIMEOUT_SECONDS: Final = 60
 
 def get_endpoint(port: int, path: str, token: str = "") -> tuple[int, str]:
     """GET an endpoint of kubestow; return status and body. Its certificate is not verified."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     connection = http.client.HTTPSConnection(
-        LOOPBACK, port, context=context, timeout=REQUEST_TIMEOUT_SECONDS
+        LOOPBACK, port, context=unverified(), timeout=REQUEST_TIMEOUT_SECONDS
     )
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}

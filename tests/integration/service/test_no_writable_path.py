@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Final
 import pytest
 
 from simulator import EmbeddedCluster
+from testing.control_plane.admin import unverified
 from testing.control_plane.ports import free_port
 from testing.embedded_service import bound_to, node, pod, until
 from tests.unit.repository.container import unprivileged
@@ -65,11 +65,8 @@ async def start(directory: Path, *arguments: str) -> asyncio.subprocess.Process:
 
 async def healthy(port: int) -> bool:
     """Whether the probe of a kubelet would succeed."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=unverified())
     except OSError:
         return False
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
