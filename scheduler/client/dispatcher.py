@@ -100,6 +100,7 @@ class DispatcherClosedError(Exception):
 
 @dataclass(slots=True)
 class _LaneState:
+    lane: Lane
     in_flight: int = 0
     sent: int = 0
     failed: int = 0
@@ -127,7 +128,7 @@ class Dispatcher:
         self._fence = fence or OpenFence()
         self._options = options or DispatcherOptions()
         self._random = random or Random()
-        self._lanes = (_LaneState(), _LaneState(), _LaneState())
+        self._lanes = tuple(map(_LaneState, Lane))
         # By UID, in order of arrival; bounded by the pods that exist, one patch each.
         self._pending: dict[str, PodStatusPatch] = {}
         # Patches that wait for the patch of the same pod in flight.
@@ -176,7 +177,8 @@ class Dispatcher:
             DispatcherClosedError: closed before anything was sent.
         """
         lane = self._lanes[Lane.BIND]
-        await self._end_patches(pod.metadata.uid)
+        if self._pending or self._blocked or self._in_flight or self._patched:
+            await self._end_patches(pod.metadata.uid)
         await self._acquire(Lane.BIND)
         try:
             if not self._fence.allowed():
@@ -330,9 +332,8 @@ class Dispatcher:
 
     def _admit(self) -> None:
         """Assign free slots to waiters, most urgent lane first."""
-        for lane in (Lane.BIND, Lane.STATUS, Lane.EVENT):
-            state = self._lanes[lane]
-            while state.waiters and state.in_flight < self._limit(lane):
+        for state in self._lanes:
+            while state.waiters and state.in_flight < self._limit(state.lane):
                 future = state.waiters.popleft()
                 if not future.done():
                     state.in_flight += 1
@@ -341,9 +342,12 @@ class Dispatcher:
             self._wake.set()
 
     def _note_idle(self) -> None:
-        busy = self._pending or self._blocked or self._settling
-        if not busy and not any(lane.in_flight or lane.waiters for lane in self._lanes):
-            self._idle.set()
+        if self._pending or self._blocked or self._settling:
+            return
+        for lane in self._lanes:
+            if lane.in_flight or lane.waiters:
+                return
+        self._idle.set()
 
     # ------------------------------------------------------------------------------- status patches
 

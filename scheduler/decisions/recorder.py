@@ -170,6 +170,8 @@ class DecisionRecorder:
     @_guarded
     def bound(self, attempt: Attempt, now: float) -> int | None:
         """Record that the pod is bound since `now`; return the total score of its node, if any."""
+        if not self.history.enabled:
+            return None
         remembered = self._last(attempt.info)
         if remembered is None:
             return None

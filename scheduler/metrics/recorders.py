@@ -90,6 +90,8 @@ class PluginFaultRecorder:
 class QueueRecorder(QueueMetrics):
     """Implements `scheduler.queue.metrics.QueueMetrics`."""
 
+    measures = True
+
     def __init__(self, families: Families) -> None:
         self._incoming = families.counter("scheduler_queue_incoming_pods_total")
         self._pending = families.gauge("scheduler_pending_pods")

@@ -27,6 +27,7 @@ from scheduler.metrics.recorders import (
     QueueRecorder,
     QuotaRecorder,
 )
+from scheduler.queue.metrics import QueueMetrics
 
 _MANY_ATTEMPTS = 15
 """Pods with this many attempts or more share one label value, as upstream."""
@@ -44,6 +45,7 @@ class SchedulerMetrics:
         build: BuildInfo | None = None,
         disabled: Collection[str] = (),
         process: bool = True,
+        queue: bool = True,
     ) -> None:
         """Create all metrics.
 
@@ -52,10 +54,11 @@ class SchedulerMetrics:
             build: build information; by default that of the installed distribution.
             disabled: names of metrics that are not exposed (`--disabled-metrics`).
             process: expose CPU, memory and descriptors of this process as well.
+            queue: count what happens in the queue.
         """
         families = self._families = Families(DEFINITIONS)
         self.engine = EngineRecorder(families)
-        self.queue = QueueRecorder(families)
+        self.queue = QueueRecorder(families) if queue else QueueMetrics()
         self.plugins = PluginFamilies(families)
         self.bridge = BridgeRecorder(families)
         self.quota = QuotaRecorder(families)

@@ -6,6 +6,8 @@ a timer, because measuring costs more than most of what would be measured.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from scheduler.framework.events import QueueingHint
 
 
@@ -16,6 +18,9 @@ class QueueMetrics:
     """
 
     __slots__ = ()
+
+    #: Whether anybody wants durations; without, a queue should be given no timer.
+    measures: ClassVar[bool] = False
 
     def incoming_pods(self, queue: str, event: str) -> None:
         """`queue_incoming_pods_total` +1; queue is `active`, `backoff` or `unschedulable`."""

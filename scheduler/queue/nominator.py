@@ -127,12 +127,15 @@ class QueueNominator:
 
     def delete_nominated_pod_if_exists(self, pod: Pod) -> None:
         """End the pod's nomination: it is deleted, or assumed on a node."""
-        self._cleared.pop(pod.uid, None)
-        self._set(pod, "")
+        if self._cleared:
+            self._cleared.pop(pod.uid, None)
+        if self._node_of:
+            self._set(pod, "")
 
     def forget(self, pod: Pod) -> None:
         """Drop all state of a pod that was deleted or bound."""
-        self._writes.pop(pod.uid, None)
+        if self._writes:
+            self._writes.pop(pod.uid, None)
         self.delete_nominated_pod_if_exists(pod)
 
     def ahead(self, pod: Pod) -> bool:

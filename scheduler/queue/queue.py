@@ -281,7 +281,7 @@ class SchedulingQueue(QueueSnapshots):
             self._events_ignored += 1
             return 0
         self._end_suppression()
-        if not self._sub_queues.unschedulable and not self._in_flight:
+        if not self._sub_queues.inactive and not self._in_flight:
             return 0
         happened = InFlightEvent(event, old, new, subscription.label, pre_check)
         self._in_flight.record(happened)
@@ -344,12 +344,14 @@ class SchedulingQueue(QueueSnapshots):
 
     def _end_suppression(self) -> None:
         """Allow early retries of suppressed pods after an event, now or in the next round."""
-        if self._retry_suppressor.event_happened(self._clock.now()):
+        if self._retry_suppressor.event_happened(self._clock.now):
             self._release_suppressed()
         elif self._options.pop_from_backoff and self._retry_suppressor.due is not None:
             self.signals.due(self._retry_suppressor.due)
 
     def _release_suppressed(self) -> None:
+        if not self._sub_queues.inactive:
+            return
         if self._options.pop_from_backoff and self._sub_queues.backoff.release():
             self.signals.ready()
 
@@ -399,26 +401,29 @@ class SchedulingQueue(QueueSnapshots):
     def next_wakeup(self) -> float | None:
         """Return the wall clock time at which `run_due` has work; None when never."""
         self._clock.now()  # Notices a jump back, after which the times below would be too late.
-        times = (
-            self._sub_queues.backoff.next_release(),
-            self._sub_queues.next_retry(),
-            self._timetable.next(self._sub_queues.unschedulable),
-            self._retry_suppressor.due,
-            DUE_NOW if self._wakeups.backlog else None,
-        )
-        wakeup = min((time for time in times if time is not None), default=None)
+        wakeup = self._retry_suppressor.due
+        if self._sub_queues.inactive or self._wakeups.backlog:
+            times = (
+                wakeup,
+                self._sub_queues.backoff.next_release(),
+                self._sub_queues.next_retry(),
+                self._timetable.next(self._sub_queues.unschedulable),
+                DUE_NOW if self._wakeups.backlog else None,
+            )
+            wakeup = min((time for time in times if time is not None), default=None)
         self.signals.armed(wakeup)
         return wakeup
 
     def run_due(self) -> None:
         """Do the work whose time has come; work beyond a time slice remains due."""
         now = self._clock.now()
-        self._wakeups.resume()
-        if self._sub_queues.backoff:
-            self.flush_backoff_completed()
+        if self._sub_queues.inactive or self._wakeups.backlog:
+            self._wakeups.resume()
+            if self._sub_queues.backoff:
+                self.flush_backoff_completed()
         if self._retry_suppressor.start_round_if_due(now):
             self._release_suppressed()
-        if self._sub_queues.next_retry() is not None:
+        if self._sub_queues.inactive and self._sub_queues.next_retry() is not None:
             self._retry_requested(now)
         if self._timetable.flush_due(now):
             self.flush_unschedulable_left_over()

@@ -15,7 +15,7 @@ what the signature does not show (annotations, owners).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
@@ -43,11 +43,12 @@ class RetrySuppressor:
         #: UIDs of pods in flight -> number of events before they were popped.
         self._events_before: dict[str, int] = {}
 
-    def event_happened(self, now: float) -> bool:
+    def event_happened(self, clock: Callable[[], float]) -> bool:
         """Note an event; return True if a round begins now, otherwise one begins at `due`."""
         self._events += 1
         if not self._rejected:
             return True
+        now = clock()
         if now < self._next_round:
             self.due = self._next_round
             return False

@@ -50,6 +50,8 @@ class SubQueues:
         self._retries: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._states: dict[str, QueueState] = {}
         self._names: dict[str, QueuedPodInfo] = {}
+        #: The pods that are not active: only they wait for a time.
+        self.inactive = 0
 
     def __len__(self) -> int:
         return len(self._states)
@@ -168,6 +170,9 @@ class SubQueues:
         With `early`, a pod in backoff is popped when none is active, unless its retry is suppressed
         (KEP-5142: pop pod from backoffQ when activeQ is empty).
         """
+        if not self._states:
+            self.active.pop_again = False
+            return None
         info = self.active.pop()
         if info is not None:
             self._left(info, QueueState.ACTIVE)
@@ -197,6 +202,8 @@ class SubQueues:
             found.append("the index of retry times differs from the unschedulable pods")
         if len({uid for uid, _ in actual}) != len(actual):
             found.append("a pod is in two sub-queues")
+        if self.inactive != len(self.backoff) + len(self.unschedulable):
+            found.append("the number of inactive pods differs from the sub-queues")
         if dict(actual) != self._states:
             found.append("the index of states differs from the sub-queues")
         if {info.uid for info in self._names.values()} != self._states.keys():
@@ -214,10 +221,12 @@ class SubQueues:
         if before is state:
             return
         self._states[uid] = state
+        self.inactive += state is not QueueState.ACTIVE
         self._metrics.pending_pods(state, 1)
         if before is None:
             self._names[info.key] = info
         else:
+            self.inactive -= before is not QueueState.ACTIVE
             self._metrics.pending_pods(before, -1)
             if state in UNSCHEDULABLE_STATES and before in UNSCHEDULABLE_STATES:
                 return
@@ -228,6 +237,7 @@ class SubQueues:
     def _left(self, info: QueuedPodInfo, state: QueueState) -> None:
         del self._states[info.uid]
         del self._names[info.key]
+        self.inactive -= state is not QueueState.ACTIVE
         self._metrics.pending_pods(state, -1)
 
     def _take(self, state: QueueState, uid: str) -> None:

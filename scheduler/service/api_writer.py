@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from random import Random
 from typing import Any, TypeVar
@@ -80,7 +81,7 @@ class ServiceApiWriter:
             pod,
             node_name,
             None if annotations is None else dict(annotations),
-            precondition=None if precondition is None else lambda: precondition(pod),
+            precondition=None if precondition is None else partial(precondition, pod),
         )
         self._metrics.bind_outcome(result.outcome.value)
         if result.bound:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -28,7 +27,7 @@ from scheduler.engine.plugin_calls import (
     CallErrors,
 )
 from scheduler.extenders.binder import ExtenderBinder
-from scheduler.framework import Clock, Code, Events, PreBindPreFlightResult, Status
+from scheduler.framework import SKIP, Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
 from scheduler.metrics import SchedulerMetrics
@@ -149,7 +148,7 @@ class BindingCycle:
                     failure = await self._wait_at_permit(attempt, attempt.waiting)
                     if failure is not None:
                         self._leave_barrier(attempt, failure)
-                        self._inbox.submit(partial(self.failed, attempt, failure))
+                        self._inbox.submit(self.failed, attempt, failure)
                         return
             except asyncio.CancelledError:
                 self._engine.abandon(attempt)
@@ -188,16 +187,16 @@ class BindingCycle:
             _log.exception("binding cycle failed", pod=attempt.pod.key)
             failure = from_status(failed(f"binding cycle: {error_repr(error)}", error).status)
         if failure is None:
-            self._inbox.submit(partial(self.succeeded, attempt))
+            self._inbox.submit(self.succeeded, attempt)
         else:
             self._leave_barrier(attempt, failure)
-            self._inbox.submit(partial(self.failed, attempt, failure))
+            self._inbox.submit(self.failed, attempt, failure)
 
     async def _bind(self, attempt: Attempt) -> Failure | None:
         groups = self._pre_bind_groups(attempt)
         if groups and attempt.waiting is None:
             self._statuses.expected_on(attempt.info.pod, attempt.node_name)
-        self._inbox.submit(partial(self.done, attempt))
+        self._inbox.submit(self.done, attempt)
         if groups:
             await self._pre_bind_all(attempt, groups)
         undone = await self._pass_barrier(attempt)
@@ -236,7 +235,7 @@ class BindingCycle:
         joinable = False
         for plugin in attempt.framework.pre_bind:
             result = self._run_pre_flight(attempt, plugin)
-            if isinstance(result, Status) and result.skip:
+            if result is SKIP or (isinstance(result, Status) and result.skip):
                 continue
             parallel = isinstance(result, PreBindPreFlightResult) and result.allow_parallel
             if parallel and joinable:
@@ -256,6 +255,8 @@ class BindingCycle:
             result: PreBindPreFlightResult | Status | None = pre_flight(
                 attempt.state, attempt.pod, attempt.node_name
             )
+        if result is SKIP:
+            return result
         if isinstance(result, Status) and not (result.success or result.skip):
             if result.code is Code.ERROR:
                 raise failed(f'running PreBindPreFlight "{plugin.name}": {result.message}')
@@ -319,7 +320,7 @@ class BindingCycle:
         try:
             status = await _end_of(waiting, self._clock)
         finally:
-            self._inbox.submit(partial(self.permitted, attempt))
+            self._inbox.submit(self.permitted, attempt)
         waited = self._clock.monotonic() - started
         self._metrics.permit_wait(status.code.label, waited)
         _add_seconds(attempt, "Permit", waited)
@@ -333,7 +334,7 @@ class BindingCycle:
 
     async def _run_bind(self, attempt: Attempt) -> Status | None:
         started = self._clock.monotonic()
-        status: Status | None = Status(Code.SKIP)
+        status: Status | None = SKIP
         if self.extenders is not None:
             status = await self.extenders.bind(attempt.pod, attempt.node_name)
         if status is not None and status.skip:
@@ -354,7 +355,7 @@ class BindingCycle:
                 return status
             if not status.skip:
                 return BIND.failed(plugin.name, status.message).status
-        return Status(Code.SKIP)
+        return SKIP
 
     async def _post_bind(self, attempt: Attempt) -> None:
         for plugin in attempt.framework.post_bind:
@@ -436,7 +437,7 @@ def _add_seconds(attempt: Attempt, point: str, spent: float) -> None:
 
 
 async def _maybe_await(result: Any) -> Any:
-    if not inspect.isawaitable(result):
+    if result is None or not inspect.isawaitable(result):
         return result
     try:
         return await result

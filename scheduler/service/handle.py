@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from scheduler.api.pod import Pod
@@ -105,11 +104,11 @@ class ServiceHandle:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
-        self._state.inbox.submit(partial(self._scheduling().queue.activate, list(pods)))
+        self._state.inbox.submit(self._scheduling().queue.activate, list(pods))
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for waiting pods."""
-        self._state.inbox.submit(partial(self._scheduling().queue.recheck, list(uids)))
+        self._state.inbox.submit(self._scheduling().queue.recheck, list(uids))
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
         """Change reason and message of a waiting pod's PodScheduled condition."""
@@ -118,7 +117,7 @@ class ServiceHandle:
     def wake(self, uids: Iterable[str], plugin: str) -> None:
         """Try pods again that `plugin` rejected."""
         wake = self._scheduling().queue.wake
-        self._state.inbox.submit(partial(wake, list(uids), plugin, f"{plugin}Wake"))
+        self._state.inbox.submit(wake, list(uids), plugin, f"{plugin}Wake")
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the one object of this name in the process."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import structlog
 
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Change = Callable[[], object]
 
 
@@ -65,17 +66,24 @@ class Inbox:
             # Its submitter cannot handle the error any more, and the other changes must be applied.
             _log.exception("a change that waited for a scheduling cycle failed")
 
-    def submit(self, change: Change) -> None:
-        """Apply `change` now, or when the cycle ends."""
+    def submit(self, change: Callable[[*Ts], object], *arguments: *Ts) -> None:
+        """Call `change` with these arguments now, or when the cycle ends."""
         if self._suspended:
             self._deferred += 1
-            self._waiting.append(change)
+            self._waiting.append(partial(change, *arguments))
         else:
-            change()
+            change(*arguments)
 
     def through(self, handler: Callable[[T], None]) -> Callable[[T], None]:
         """Return `handler` with its calls deferred while a cycle is suspended."""
-        return lambda change: self.submit(partial(handler, change))
+
+        def receive(change: T) -> None:
+            if self._suspended:
+                self.submit(handler, change)
+            else:
+                handler(change)
+
+        return receive
 
     def statistics(self) -> dict[str, int]:
         """Return the number of changes deferred now, and ever."""

@@ -38,8 +38,9 @@ class NodeRecheck:
 
     def end(self, attempt: Attempt) -> Failure | None:
         """End the check after the Bind plugins; return the failure if a request was not sent."""
-        self._binding.pop(attempt.info.uid, None)
-        return self._failures.pop(attempt.info.uid, None)
+        uid = attempt.info.uid
+        self._binding.pop(uid, None)
+        return self._failures.pop(uid, None) if self._failures else None
 
     def check(self, engine: Engine, attempt: Attempt) -> Failure | None:
         """Return why a pod no longer fits on its node; None if nobody else changed that."""

@@ -7,7 +7,7 @@ while a relist is being applied, because the world is half old and half new then
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final
 
@@ -420,10 +420,8 @@ class SchedulingLoop:
                 seconds=round(attempt.cost, 3),
             )
 
-    def _all_timed(self) -> Iterator[TimedWork]:
-        yield self._groups.waiting
-        yield self._groups.reservations
-        yield from self._timed
+    def _all_timed(self) -> tuple[TimedWork, ...]:
+        return (self._groups.waiting, self._groups.reservations, *self._timed)
 
     async def _sleep(self) -> None:
         if self._wake.is_set():

@@ -246,7 +246,7 @@ class _Unmeasured(SchedulerMetrics):
     """Drops what every pod causes, since nobody reads the metrics of a world."""
 
     def __init__(self) -> None:
-        super().__init__(process=False)
+        super().__init__(process=False, queue=False)
         self.engine = cast("Any", NoMetrics())
 
     def attempt(self, *_: object) -> None:

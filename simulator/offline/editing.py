@@ -181,7 +181,7 @@ class Editing(ABC):
 
     def need_namespace(self, namespace: str) -> None:
         """Add a namespace unless there is one of this name."""
-        if self._tables.get("namespaces", namespace) is None:
+        if self._tables.stores["namespaces"].by_key(namespace) is None:
             labels = {"kubernetes.io/metadata.name": namespace}
             self.add(
                 {

@@ -220,7 +220,7 @@ class OfflineServer:
         Returns whether it still existed.
         """
         self.terminating.discard(uid)
-        pod = self._tables.get("pods", name, namespace)
+        pod = self._tables.pods.get(name, namespace)
         if pod is None or pod.metadata.uid != uid:
             return False
         self._tables.remove("pods", pod)
@@ -252,7 +252,7 @@ class OfflineServer:
         return changed
 
     def _pod(self, namespace: str, name: str, uid: str = "") -> Pod:
-        pod: Pod | None = self._tables.get("pods", name, namespace)
+        pod = self._tables.pods.get(name, namespace)
         if pod is None:
             raise _not_found("GET", PODS, name, namespace)
         if uid and pod.metadata.uid != uid:

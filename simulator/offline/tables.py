@@ -64,8 +64,9 @@ class Tables:
         then. With `keep` the signature of a replaced pod is not released: it will be put back.
         Raises QuantityError if its resources cannot be read; nothing has changed then.
         """
-        key = self.stores[plural].resource.key(item)
-        old = self.stores[plural].by_key(key)
+        store = self.stores[plural]
+        key = store.resource.key(item)
+        old = store.by_key(key)
         if plural == "pods" and item.interned is None:
             self.signatures.intern(item)
             if old is not None and not keep:
@@ -74,7 +75,7 @@ class Tables:
             self._before.setdefault((plural, key), old)
         self._version += 1
         item.metadata = msgspec.structs.replace(item.metadata, resource_version=str(self._version))
-        self.stores[plural].put(key, item)
+        store.put(key, item)
         if old is None:
             self._note(plural, Delta(DeltaType.ADDED, item))
         elif old.metadata.uid != item.metadata.uid:
@@ -85,10 +86,11 @@ class Tables:
 
     def remove(self, plural: str, item: Any, *, keep: bool = False) -> None:
         """Remove an object that is stored; `keep` as for `put`."""
-        key = self.stores[plural].resource.key(item)
+        store = self.stores[plural]
+        key = store.resource.key(item)
         if self._before is not None:
             self._before.setdefault((plural, key), item)
-        self.stores[plural].remove(key)
+        store.remove(key)
         self._note(plural, Delta(DeltaType.DELETED, item, item))
         if plural == "pods" and not keep:
             self.signatures.release(item)
@@ -115,6 +117,10 @@ class Tables:
         """Hand every change to its handler, in order; consecutive ones of a kind as one batch."""
         while self._undelivered:
             changes, self._undelivered = self._undelivered, []
+            if len(changes) == 1:
+                plural, delta = changes[0]
+                handlers[plural]([delta])
+                continue
             batch: list[Delta[Any]] = []
             current = ""
             for plural, delta in changes:

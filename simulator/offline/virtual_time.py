@@ -133,7 +133,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """
         scheduled: list[Any] = self._scheduled
         ready: deque[Any] = self._ready
-        agenda, planned = self.agenda, Step(self.agenda.call_due)
+        entries, planned = self.agenda.entries, Step(self.agenda.call_due)
         while True:
             while scheduled and scheduled[0]._cancelled:  # noqa: SLF001
                 heapq.heappop(scheduled)
@@ -142,7 +142,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             end = self._time + self._clock_resolution
             while scheduled and scheduled[0]._when < end:  # noqa: SLF001
                 ready.append(heapq.heappop(scheduled))
-            if agenda.next_due() < end:
+            if entries and entries[0][0] < end:
                 ready.append(planned)
             for _ in range(len(ready)):
                 handle = ready.popleft()
@@ -206,14 +206,15 @@ class Agenda:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        #: (virtual second, number in order of entry, call); the first one is not cancelled.
-        self._entries: list[tuple[float, int, Callable[[], object]]] = []
+        #: A heap of (virtual second, number in order of entry, call), which the loop reads too; the
+        #: first one is not cancelled.
+        self.entries: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
         #: Numbers of entries that are there, but will not be called.
         self._cancelled: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._entries) - len(self._cancelled)
+        return len(self.entries) - len(self._cancelled)
 
     @property
     def now(self) -> float:
@@ -222,13 +223,13 @@ class Agenda:
 
     def next_due(self) -> float:
         """Return the virtual second of the next call; infinite if there is none."""
-        return self._entries[0][0] if self._entries else math.inf
+        return self.entries[0][0] if self.entries else math.inf
 
     def at(self, time: float, call: Callable[[], object]) -> int:
         """Call `call` at a virtual second, or at once if that is past; returns a number for it."""
         self._count += 1
         entry = (max(time, self._loop.time()), self._count, call)
-        heapq.heappush(self._entries, entry)
+        heapq.heappush(self.entries, entry)
         return self._count
 
     def cancel(self, number: int) -> None:
@@ -238,7 +239,7 @@ class Agenda:
 
     def call_due(self) -> None:
         """Make the calls that are due."""
-        entries, now = self._entries, self._loop.time()
+        entries, now = self.entries, self._loop.time()
         while entries and entries[0][0] <= now:
             call = heapq.heappop(entries)[2]
             if self._cancelled:
@@ -246,7 +247,7 @@ class Agenda:
             call()
 
     def _drop_cancelled(self) -> None:
-        entries, cancelled = self._entries, self._cancelled
+        entries, cancelled = self.entries, self._cancelled
         while entries and entries[0][1] in cancelled:
             cancelled.remove(heapq.heappop(entries)[1])
 

@@ -57,7 +57,7 @@ class Workload:
         world.need_namespace(namespace)
         for _ in range(arrival.count):
             free = name
-            if arrival.count > 1 or self._tables.get("pods", name, namespace) is not None:
+            if arrival.count > 1 or self._tables.pods.get(name, namespace) is not None:
                 # One of several, or an earlier pod of the template still exists.
                 free = world.free_name("pods", namespace, name)
             uid = self._tables.new_uid()
@@ -85,7 +85,7 @@ class Workload:
     def _give_up(self, name: str, namespace: str, uid: str) -> None:
         """Delete a pod that has waited long enough, unless it has a node."""
         del self._patience[uid]
-        pod: Pod | None = self._tables.get("pods", name, namespace)
+        pod = self._tables.pods.get(name, namespace)
         if pod is not None and pod.metadata.uid == uid and not bound(pod):
             self._durations.pop(uid, None)
             self._world.take_item(PODS, pod)

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -333,7 +332,7 @@ class Reloader:
         pods = self._takeover.known_pods(scheduler_names)
         for start in range(0, len(pods), QUEUED_AT_ONCE):
             for pod in pods[start : start + QUEUED_AT_ONCE]:
-                self.wiring.state.inbox.submit(partial(self._takeover.queue_known, pod))
+                self.wiring.state.inbox.submit(self._takeover.queue_known, pod)
             await asyncio.sleep(0)
 
     def _refuse(self, result: str, problems: Sequence[str]) -> str:

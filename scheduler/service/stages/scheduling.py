@@ -263,7 +263,7 @@ def _queue(
             features=features,
         ),
         metrics=connections.metrics.queue,
-        timer=connections.clock.monotonic,
+        timer=connections.clock.monotonic if connections.metrics.queue.measures else None,
         on_plugin_error=raised.raised,
     )
     queue.nominator.subscribe(state.subscriptions.publish_nomination)
