@@ -138,8 +138,8 @@ class Dispatcher:
         # Set at the end of a pod's patch, by UID; its bind waits for it.
         self._patched: dict[str, asyncio.Event] = {}
         self._wake = asyncio.Event()
+        # Set once nothing is under way any more; looked for after `close` has begun only.
         self._idle = asyncio.Event()
-        self._idle.set()
         self._closed = False
         self._stopping = False
         self._replaced = self._settled = self._settling = 0
@@ -214,7 +214,6 @@ class Dispatcher:
 
     async def _settle(self, pod: Pod, node_name: str, error: RequestError) -> BindResult:
         self._settling += 1
-        self._idle.clear()
         try:
             result = await settle_bind(
                 self._client, pod, node_name, error, self._random, self._reads
@@ -267,7 +266,6 @@ class Dispatcher:
             self._replaced += 1
             patch = patch.over(older)
         queue[patch.uid] = patch
-        self._idle.clear()
         self._wake.set()
 
     async def status_written(self, uid: str) -> None:
@@ -307,7 +305,6 @@ class Dispatcher:
         if self._closed:
             raise DispatcherClosedError("the dispatcher is closed, the process is stopping")
         state = self._lanes[lane]
-        self._idle.clear()
         if not state.waiters and state.in_flight < self._limit(lane):
             state.in_flight += 1
             return
@@ -342,12 +339,10 @@ class Dispatcher:
             self._wake.set()
 
     def _note_idle(self) -> None:
-        if self._pending or self._blocked or self._settling:
+        if not self._closed or self._pending or self._blocked or self._settling:
             return
-        for lane in self._lanes:
-            if lane.in_flight or lane.waiters:
-                return
-        self._idle.set()
+        if not any(lane.in_flight or lane.waiters for lane in self._lanes):
+            self._idle.set()
 
     # ------------------------------------------------------------------------------- status patches
 
@@ -405,6 +400,7 @@ class Dispatcher:
             within their own timeouts.
         """
         self._closed = True
+        self._note_idle()
         try:
             async with asyncio.timeout(deadline):
                 await self._idle.wait()

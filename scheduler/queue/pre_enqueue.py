@@ -64,6 +64,8 @@ class PreEnqueueRunner:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
         self.runs += 1
         timer = self._timer
+        if timer is None and not plugins:
+            return None
         sampled = timer if self.runs % _SAMPLE_EVERY == 0 else None
         run_started = timer() if timer else 0.0
         rejection: tuple[str, Status] | None = None

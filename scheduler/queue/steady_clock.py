@@ -26,17 +26,16 @@ class SteadyClock:
         """`on_jump(seconds)` receives a negative number, to be added to all stored times."""
         self._clock = clock
         self._on_jump = on_jump
-        self._wall = clock.now()
-        self._monotonic = clock.monotonic()
+        #: Wall and monotonic clock at the last reading.
+        self._last = clock.now(), clock.monotonic()
         self.jumps = 0
 
     def now(self) -> float:
         """Return wall clock seconds."""
-        wall, monotonic = self._clock.now(), self._clock.monotonic()
-        wall_before, monotonic_before = self._wall, self._monotonic
-        self._wall, self._monotonic = wall, monotonic
-        if wall < wall_before - TOLERANCE:
+        clock, before = self._clock, self._last
+        self._last = wall, monotonic = clock.now(), clock.monotonic()
+        if wall < before[0] - TOLERANCE:
             self.jumps += 1
-            elapsed = max(0.0, monotonic - monotonic_before)
-            self._on_jump(wall - (wall_before + elapsed))
+            elapsed = max(0.0, monotonic - before[1])
+            self._on_jump(wall - (before[0] + elapsed))
         return wall

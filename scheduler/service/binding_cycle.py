@@ -165,8 +165,7 @@ class BindingCycle:
                 self._leave_barrier(attempt)
             if self._followed:
                 self._followed.pop(attempt.info.uid, None)
-            if attempt.info.uid in self.under_way:
-                del self.under_way[attempt.info.uid]
+            self.under_way.pop(attempt.info.uid, None)
             if self.on_end is not None:
                 self.on_end(attempt)
 
@@ -199,9 +198,10 @@ class BindingCycle:
         self._inbox.submit(self.done, attempt)
         if groups:
             await self._pre_bind_all(attempt, groups)
-        undone = await self._pass_barrier(attempt)
-        if undone is not None:
-            return undone
+        if self._barriers or self._followed:
+            undone = await self._pass_barrier(attempt)
+            if undone is not None:
+                return undone
         changed = None if self._recheck is None else self._recheck.begin(self._engine, attempt)
         if changed is not None:
             return changed
@@ -384,10 +384,8 @@ class BindingCycle:
         if self.journal is not None:
             self.journal.binding(attempt, "bound")
         info, pod = attempt.info, attempt.pod
-        now = self._clock.now()
-        self._metrics.attempt(
-            "scheduled", attempt.framework.profile_name, self._clock.monotonic() - attempt.started
-        )
+        now, seconds = self._clock.now(), self._clock.monotonic() - attempt.started
+        self._metrics.attempt("scheduled", attempt.framework.profile_name, seconds)
         self._metrics.bound(
             info.attempts,
             now - (info.initial_attempt_timestamp or now),
@@ -401,7 +399,7 @@ class BindingCycle:
             f"Successfully assigned {pod.key} to {attempt.node_name}",
         )
         score = self._decisions.bound(attempt, now)
-        self._failures.log.placed(attempt, score, self._clock.monotonic() - attempt.started)
+        self._failures.log.placed(attempt, score, seconds)
         self._subscriptions.publish_bind(pod, attempt.node_name)
         self._failures.activate_pods_of(attempt)
 

@@ -123,6 +123,8 @@ class GroupReservations:
 
     def next_due(self) -> float | None:
         """Return when a reservation may begin, change or end."""
+        if not self._profiles:
+            return None
         times = [each.due for each in self._profiles.values() if each.due is not None]
         return min(times, default=None)
 

@@ -439,13 +439,13 @@ class World(Editing):
         uid = pod.uid
         attempt = self._assembly.scheduling.binding.under_way[uid]
         assert attempt.result is not None
-        self._last_change = self.now
+        self._last_change = now = self.now
         self._placed.append(
             Placement(
                 pod.key,
                 pod.spec.node_name,
-                self.now,
-                self.now - self._added.get(uid, 0.0),
+                now,
+                now - self._added.get(uid, 0.0),
                 attempt.info.attempts,
                 attempt.result.feasible_nodes,
                 attempt.result.evaluated_nodes,
@@ -454,7 +454,7 @@ class World(Editing):
         )
         duration = self._workload.bound(uid)
         if duration is not None:
-            self._agenda.at(self.now + duration, partial(self._finish, pod))
+            self._agenda.at(now + duration, partial(self._finish, pod))
 
     def _finish(self, pod: Pod) -> None:
         self._last_change = self.now
