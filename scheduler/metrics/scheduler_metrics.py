@@ -60,8 +60,7 @@ class SchedulerMetrics:
         self.engine = EngineRecorder(families)
         self.queue = QueueRecorder(families) if queue else QueueMetrics()
         self.plugins = PluginFamilies(families)
-        self.bridge = BridgeRecorder(families)
-        self.quota = QuotaRecorder(families)
+        self.bridge, self.quota = BridgeRecorder(families), QuotaRecorder(families)
         self._attempts = families.counter("scheduler_schedule_attempts_total")
         self._attempt_durations = families.histogram(
             "scheduler_scheduling_attempt_duration_seconds"
@@ -86,20 +85,22 @@ class SchedulerMetrics:
         self._extender_breakers = families.gauge("kubestow_extender_circuit_open")
         sizes = families.gauge("scheduler_cache_size")
         self._nodes, self._pods = sizes["nodes",], sizes["pods",]
+        self._assumed_pods = sizes["assumed_pods",]
         self._missing_permissions = families.gauge("kubestow_missing_permissions")
         self._deferred = families.gauge("kubestow_deferred_namespaces")[()]
-        self._assumed_pods = sizes["assumed_pods",]
         self._features = families.gauge("kubernetes_feature_enabled")
-        build = build or build_info()
-        version = tuple(build.version_info().values())  # the fields of version.Info, in order
-        families.gauge("kubernetes_build_info")[version].set(1.0)
-        families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
+        self._note_build(build or build_info())
         self._sources: list[Callable[[SchedulerMetrics], None]] = []
         self.registry = registry or CollectorRegistry(auto_describe=False)
         for entries in (families.entries, self.plugins.entries):
             self.registry.register(FamilyCollector(entries, frozenset(disabled)))
         if process:
             ProcessCollector(registry=self.registry)
+
+    def _note_build(self, build: BuildInfo) -> None:
+        version = tuple(build.version_info().values())  # the fields of version.Info, in order
+        self._families.gauge("kubernetes_build_info")[version].set(1.0)
+        self._families.gauge("kubestow_build_info")[build.version, build.python].set(1.0)
 
     def client_recorder(self, host: str) -> ClientRecorder:
         """Return the recorder of a client of the API server at `host`, a label of its metrics."""
