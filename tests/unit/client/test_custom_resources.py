@@ -88,6 +88,15 @@ def test_objects_with_and_without_namespace_are_found_by_name() -> None:
     assert store.get("r1") is not found
 
 
+def test_objects_of_one_name_in_two_namespaces_have_keys_of_their_own() -> None:
+    racks = CustomResource(RACKS)
+    items = [
+        racks.decode(b'{"metadata": {"name": "r", "namespace": "%s"}}' % namespace.encode())
+        for namespace in ("a", "b", "")
+    ]
+    assert [racks.key(each) for each in items] == ["a/r", "b/r", "r"]
+
+
 def test_objects_decode_to_the_declared_type() -> None:
     class Usage(Named):
         usage: dict[str, str] = {}
