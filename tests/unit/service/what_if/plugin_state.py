@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from plugins.node_resources.amounts import KeptShares
 from scheduler.engine import TrialDecisions
 from scheduler.pages import Change
 from scheduler.service.what_if.trial import Trial
@@ -46,6 +47,9 @@ def _value(value: Any, seen: dict[int, int]) -> object:
     """Return nested tuples; an object that was seen before is its number."""
     if value is None or isinstance(value, str | int | float | bytes | frozenset):
         return value
+    if isinstance(value, KeptShares):
+        # What it keeps for an object depends on that object alone.
+        return "kept"
     if id(value) in seen:
         return f"object {seen[id(value)]}"
     seen[id(value)] = len(seen)
