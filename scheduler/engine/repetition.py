@@ -35,7 +35,7 @@ class Repetition:
         self._pod = attempt.info.pod
         self._state = attempt.state
         self._entry = entry
-        #: Whether one row was looked at, so that none was scored: so it must be for the others.
+        #: Whether one row was looked at, so that none was scored: then others need one row as well.
         self._one_row = _is_one(attempt.state.within)
 
     @classmethod
@@ -57,7 +57,7 @@ class Repetition:
 
     def choose(self, attempt: Attempt) -> bool:
         """Choose a node for an attempt that has just begun; False if an ordinary cycle must."""
-        if self._one_row is not _is_one(attempt.state.within) or not self._covers(attempt.pod):
+        if (self._one_row and not _is_one(attempt.state.within)) or not self._covers(attempt.pod):
             return False
         first, state = self._state, attempt.state
         state.data = dict(first.data)
