@@ -138,12 +138,14 @@ class QuotaEnforcement:
         """Return the monotonic second at which `run_due` is due."""
         if self._findings or self._touched or self._exceeded:
             return 0.0
+        if not self.active:
+            # No pod was ever counted, so nothing waits for a time.
+            return None
         clock = self._handle.clock
         now = clock.monotonic()
         wall = self.ledger.next_due()
         times = (
-            # Without quotas there is nothing to recount.
-            self._audit.next_due(now) if self.active else None,
+            self._audit.next_due(now),
             self._sweep.next_due(),
             None if wall is None else now + wall - clock.now(),
         )

@@ -278,6 +278,8 @@ class Ledger:
         """Note that all pods and quotas are known: from now on pods are let through."""
         for record in self._pods.values():
             self._renew_nomination(record)
+        # Pods that no quota counts need no check.
+        self._unsynced = dict.fromkeys(uid for uid in self._unsynced if uid in self._pods)
         self._accounting.synced = True
         for account in self.accounts():
             self._accounting.note_change(account)
@@ -289,12 +291,8 @@ class Ledger:
         """Return the wall clock second at which `run_due` is due; 0: now, None: never."""
         if self.synced and self._unsynced:
             return 0.0
-        times = [
-            self._releases.next_due(),
-            self._starvation_guard.next_due(),
-            self._ends.next_due(),
-        ]
-        return min((time for time in times if time is not None), default=None)
+        due = (self._releases.next_due(), self._starvation_guard.next_due(), self._ends.next_due())
+        return min((time for time in due if time is not None), default=None)
 
     def run_due(self, now: float) -> None:
         """End what is over by the clock, and release pods that may fit now."""

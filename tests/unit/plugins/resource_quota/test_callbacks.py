@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.plugins.resource_quota.objects import LedgerFixture, pod, quota
+from tests.unit.plugins.resource_quota.plugin_fixture import PluginFixture
 
 CPU = "requests.cpu-millis"
 
@@ -35,3 +36,19 @@ def test_pods_admitted_before_the_first_lists_are_complete_are_checked_again() -
     assert fixture.ledger.next_due() == 0.0
     fixture.run()
     assert fixture.rechecked == ["p"]
+
+
+def test_without_a_quota_nothing_waits_for_a_time() -> None:
+    fixture = PluginFixture(synced=False)
+    early = pod("early", deferred=True)
+    assert fixture.plugin.pre_enqueue(early) is None
+    enforcement = fixture.plugin.enforcement
+    assert enforcement is not None
+    fixture.ledger.mark_synced()
+    fixture.deliver(early)
+    assert enforcement.next_due() is None
+    # From the first quota on there is a recount to wait for, and still no pod to check again.
+    fixture.deliver(quota(hard={CPU: 1000}))
+    fixture.run()
+    assert enforcement.next_due() is not None
+    assert not fixture.handle.rechecked
