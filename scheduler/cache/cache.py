@@ -106,9 +106,10 @@ class Cache:
 
     def _filters_may_differ(self, row: int, before: int) -> bool:
         """Whether the change log has a change that filters can read, after entry `before`."""
-        if self.table.sequence == before:
+        log = self.table.change_log
+        if log.sequence == before:
             return False
-        changes = self.table.change_log.since(before)
+        changes = log.since(before)
         return changes is None or bool(changes.get(row))
 
     def _note_external_change(self, row: int) -> None:
@@ -214,7 +215,7 @@ class Cache:
             placed.assumed = False
             self._assumed -= 1
         if placed.pod.spec.node_name == pod.spec.node_name:
-            before = self.table.sequence
+            before = self.table.change_log.sequence
             self.table.replace_pod(placed.pod, pod, placed.row)
             if self._filters_may_differ(placed.row, before):
                 self._note_external_change(placed.row)

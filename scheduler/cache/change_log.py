@@ -16,6 +16,9 @@ _MAX_SPANS = 4
 _NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 _NO_ROWS.flags.writeable = False
 
+PickedRows = tuple[list[int], Rows]
+"""The same rows as a list and as an array."""
+
 
 class Changes(dict[int, int]):
     """The rows that changed in a span of the log, to the union of their changed groups.
@@ -25,26 +28,24 @@ class Changes(dict[int, int]):
 
     __slots__ = ("_picked", "anywhere", "everywhere")
 
-    def __init__(self, masks: dict[int, int]) -> None:
+    def __init__(self, masks: dict[int, int], anywhere: int, everywhere: int) -> None:
         super().__init__(masks)
         #: The groups in which any row changed, and those in which every row did.
-        self.anywhere = self.everywhere = 0
-        for index, mask in enumerate(set(masks.values())):
-            self.anywhere |= mask
-            self.everywhere = self.everywhere & mask if index else mask
-        #: Results of `picked`, by groups.
-        self._picked: dict[int, tuple[list[int], Rows]] = {}
+        self.anywhere, self.everywhere = anywhere, everywhere
+        #: Results of `picked`, by those of the groups that are in `anywhere`.
+        self._picked: dict[int, PickedRows] = {}
 
-    def picked(self, columns: int, valid: BoolColumn) -> tuple[list[int], Rows]:
-        """Return the rows that are nodes and changed in one of the groups, as a list and an array.
+    def picked(self, columns: int, valid: BoolColumn) -> PickedRows:
+        """Return the rows that are nodes and changed in one of the groups.
 
         Filters and scores mostly read the same groups, and each of them asks. `valid` does not
         change within a span.
         """
+        columns &= self.anywhere
+        if not columns:
+            return [], _NO_ROWS
         known = self._picked.get(columns)
         if known is None:
-            if not columns & self.anywhere:
-                return [], _NO_ROWS
             if columns & self.everywhere:
                 rows = list(self)
             else:
@@ -108,24 +109,31 @@ class ChangeLog:
         if behind > self.size or behind > most:
             return None
         first, last = sequence & self._mask, self.sequence & self._mask
-        if behind == 1:
-            found = self._spans[sequence] = Changes({self._rows[first]: self._masks[first]})
-            return found
         if first <= last and behind < self.size:
             rows, masks = self._rows[first:last], self._masks[first:last]
         else:
             rows = self._rows[first:] + self._rows[:last]
             masks = self._masks[first:] + self._masks[:last]
-        changed: dict[int, int]
         if behind and masks.count(masks[0]) == behind:
-            # As where pods come and go: no union is needed.
-            changed = dict.fromkeys(rows, masks[0])
+            # As where pods come and go: no union is needed. A set is filled faster than a dict.
+            mask = masks[0]
+            found = Changes(dict.fromkeys(set(rows), mask), mask, mask)
         else:
-            changed = dict(zip(rows, masks, strict=True))
-            if len(changed) < behind:
-                # Some rows occur more than once.
-                changed = {}
-                for row, mask in zip(rows, masks, strict=True):
-                    changed[row] = changed.get(row, 0) | mask
-        found = self._spans[sequence] = Changes(changed)
+            found = _union(rows, masks)
+        self._spans[sequence] = found
         return found
+
+
+def _union(rows: list[int], masks: list[int]) -> Changes:
+    """Return each of `rows` with the union of its masks."""
+    changed = dict(zip(rows, masks, strict=True))
+    if len(changed) < len(rows):
+        # Some rows occur more than once.
+        changed = {}
+        for row, mask in zip(rows, masks, strict=True):
+            changed[row] = changed.get(row, 0) | mask
+    anywhere = everywhere = 0
+    for index, mask in enumerate(set(changed.values())):
+        anywhere |= mask
+        everywhere = everywhere & mask if index else mask
+    return Changes(changed, anywhere, everywhere)

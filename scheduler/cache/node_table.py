@@ -123,12 +123,15 @@ class NodeTable(NodeColumns):
 
     def changed_rows(self, since: int, columns: Columns) -> Rows | None:
         """Return the rows changed in `columns` after entry `since`; None: older than the log."""
-        if since == self.change_log.sequence:
+        log, groups = self.change_log, int(columns) | _EXISTENCE
+        if since == log.sequence:
             return _NO_ROWS
-        changed = self.change_log.since(since)
+        if since == log.sequence - 1:
+            row, mask = log.newest
+            return np.array([row] if mask & groups else [], dtype=np.intp)
+        changed = log.since(since)
         if changed is None:
             return None
-        groups = int(columns) | _EXISTENCE
         if groups & changed.everywhere:
             return np.array(list(changed), dtype=np.intp)
         return np.array([r for r, mask in changed.items() if mask & groups], dtype=np.intp)
@@ -241,16 +244,18 @@ class NodeTable(NodeColumns):
 
     def replace_pod(self, old: Pod, new: Pod, row: int) -> None:
         """Replace the object of a counted pod; usage changes only if the signature did."""
+        # Pods of one signature have the same priority and schedulerName.
+        alike = old.signature is new.signature
+        before, after = old.metadata, new.metadata
         relabelled = (
-            old.metadata.labels != new.metadata.labels
-            or old.terminating != new.terminating
-            or old.priority != new.priority
-            or old.spec.scheduler_name != new.spec.scheduler_name
+            not alike
+            or before.labels != after.labels
+            or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
         )
         if relabelled:
             self.selector_counts.remove(old, row)
             self.selector_counts.add(new, row)
-        if old.signature is new.signature:
+        if alike:
             self.pods[row][new.metadata.uid] = new
             if relabelled:
                 self.change_log.append(row, _USAGE)

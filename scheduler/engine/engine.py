@@ -245,7 +245,7 @@ class Engine:
         state.record_plugin_metrics = self._random.randrange(_METRICS_SAMPLE) == 0
         attempt = Attempt(info, framework, state, clock.monotonic(), info.pod)
         attempt.seen, attempt.member = self.cache.external_changes, group is not None
-        attempt.sequence = self.cache.table.sequence
+        attempt.sequence = self.cache.table.change_log.sequence
         attempt.algorithm = self.algorithms[framework.profile_name]
         attempt.algorithm.stopwatch.begin()
         return attempt

@@ -92,7 +92,7 @@ class Filtering:
                 self._combine_all(entry)
             elif touched:
                 self._combine(entry, touched)
-        entry.filter_bumps, entry.sequence = bumps, table.sequence
+        entry.filter_bumps, entry.sequence = bumps, table.change_log.sequence
 
     def _skip(self, entry: CachedResult, skipped: frozenset[str]) -> None:
         """Drop the codes of skipped plugins: they do not follow the change log."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
-from scheduler.cache.change_log import Changes
+from scheduler.cache.change_log import Changes, PickedRows
 from scheduler.engine.followed_scores import FollowedScores
 from scheduler.engine.metrics import Stopwatch, no_stopwatch
 from scheduler.engine.plugin_calls import (
@@ -33,7 +33,7 @@ from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.row_columns import INFEASIBLE, rows_index, spread
 from scheduler.engine.runtime import Framework
 from scheduler.engine.score_range import are_final, highest_score
-from scheduler.engine.sums import replace_sums
+from scheduler.engine.sums import replace_sums, sums_of, weighted
 from scheduler.engine.ties import Ties
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -132,7 +132,7 @@ class Scoring:
         else:
             sums = self._reusable_total(entry, feasible)[rows_index(feasible)]
         for slot, scores, _ in fresh:
-            sums = sums + _weighted(slot, scores)
+            sums = sums + weighted(slot.weight, scores)
         if not settled:
             # The scores will differ for the next pod as well: no total includes them.
             return sums, feasible
@@ -196,18 +196,18 @@ class Scoring:
         if renew:
             # The totals are summed again afterwards.
             entry.total = None
-        if entry.base is None or changed is None or len(changed) > FEW_ROWS:
+        if entry.base is None or changed is None or len(changed[0]) > FEW_ROWS:
             self._sum_base(entry)
         elif entry.total is None:
             # No totals follow `base`, and so neither ties nor leaders.
             entry.ties = entry.leaders = None
-            replace_sums(entry.base, changed, self._base_parts(entry))
+            entry.base[changed[1]] = sums_of(changed[1], self._base_parts(entry))
         else:
             self._change_base(entry, entry.base, changed, keep_ties=keep_ties)
         if renew:
             self._normalize(entry, state, pod, rows)
 
-    def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> list[int] | None:
+    def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> PickedRows | None:
         """Bring raw scores up to date; returns the rows of `base` that changed, None for all."""
         table = self._table
         changes, bumps = changed_rows(table, entry.score_sequence), table.bumps
@@ -225,8 +225,10 @@ class Scoring:
                 self._score_column(entry, slot, state, pod)
             elif slot.columns & changes.anywhere:
                 self._score_changed(entry, slot, state, pod, changes)
-        entry.score_bumps, entry.score_sequence = bumps, table.sequence
-        return None if changes is None or entry.base_dirty else list(changes)
+        entry.score_bumps, entry.score_sequence = bumps, table.change_log.sequence
+        if changes is None or entry.base_dirty:
+            return None
+        return changes.picked(changes.anywhere, table.valid)
 
     def _skip(self, entry: CachedResult, skipped: frozenset[str]) -> None:
         """Drop the scores of skipped plugins: they do not follow the change log."""
@@ -323,7 +325,7 @@ class Scoring:
         entry.total = None
 
     def _change_base(
-        self, entry: CachedResult, base: Int64Column, changed: list[int], *, keep_ties: bool
+        self, entry: CachedResult, base: Int64Column, changed: PickedRows, *, keep_ties: bool
     ) -> None:
         """Compute some rows of `base` again, and change their totals by the difference.
 
@@ -340,7 +342,7 @@ class Scoring:
         if leaders is not None and leaders.totals is not total:
             leaders = entry.leaders = None
         if leaders is not None:
-            leaders.forget(*changed)
+            leaders.forget(*changed[0])
         for row, before, after in replace_sums(base, changed, parts):
             value = total.item(row)
             if value == INFEASIBLE:
@@ -371,8 +373,8 @@ class Scoring:
             scores, highest = self._normalized(slot, state, pod, rows, scores)
             if highest:
                 kept[slot.index] = scores.astype(np.int8)
-                weighted = scores * slot.weight
-                total = weighted if total is None else total + weighted
+                part = scores * slot.weight
+                total = part if total is None else total + part
         entry.normalized, entry.normalized_rows, entry.normalized_dirty = total, rows, False
         entry.total = None
 
@@ -393,8 +395,8 @@ class Scoring:
             if slot.name not in state.skip_score:
                 raw, normalized = self.scores_of(slot, state, pod, rows)
                 fresh.append((slot, raw, normalized))
-                weighted = _weighted(slot, normalized)
-                total = weighted if total is None else total + weighted
+                part = weighted(slot.weight, normalized)
+                total = part if total is None else total + part
         self.fresh = fresh
         return total
 
@@ -466,10 +468,6 @@ def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:
     if entry.normalized is not None:
         total += entry.normalized
     return total
-
-
-def _weighted(slot: ScoreSlot, scores: Int64Column) -> Int64Column:
-    return scores if slot.weight == 1 else slot.weight * scores
 
 
 def _are_equal(known: Rows | None, rows: Rows) -> bool:

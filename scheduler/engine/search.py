@@ -169,7 +169,7 @@ class Search:
         if not self._reusable(pod):
             return None
         key = pod.signature.id
-        entry = self.results.get(key, pod.uid)
+        entry = self.results.get(key, pod.metadata.uid)
         if entry is None or entry.capacity != self._table.capacity:
             entry = CachedResult(
                 self._table.capacity,

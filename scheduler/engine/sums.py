@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from scheduler.cache.change_log import PickedRows
 from scheduler.engine.plugin_calls import FEW_VALUES
-from scheduler.framework import Int64Column
+from scheduler.framework import Int64Column, Rows
+
+Parts = Sequence[tuple[int, Int64Column]]
+"""Weights and columns of scores."""
+
+
+def weighted(weight: int, scores: Int64Column) -> Int64Column:
+    """Return scores times `weight`, which may be the same array."""
+    return scores if weight == 1 else weight * scores
+
+
+def sums_of(rows: Rows, parts: Parts) -> Int64Column | int:
+    """Return the weighted sum of each of `rows`; 0 without `parts`."""
+    total: Int64Column | int = 0
+    for position, (weight, column) in enumerate(parts):
+        part = weighted(weight, column[rows])
+        total = total + part if position else part
+    return total
 
 
 def replace_sums(
-    base: Int64Column, changed: list[int], parts: Sequence[tuple[int, Int64Column]]
+    base: Int64Column, changed: PickedRows, parts: Parts
 ) -> list[tuple[int, int, int]]:
     """Write the weighted sums of some rows; return (row, before, after) where they differ."""
-    if len(changed) > FEW_VALUES:
-        rows = np.array(changed, dtype=np.intp)
-        old, new = base[rows], sum([weight * column[rows] for weight, column in parts])
-        base[rows] = new
+    listed, rows = changed
+    if len(listed) > FEW_VALUES:
+        old, base[rows] = base[rows], sums_of(rows, parts)
+        new = base[rows]
         differs = (old != new).nonzero()[0]
-        if not len(differs):
-            return []
-        found = rows[differs].tolist(), old[differs].tolist(), base[rows[differs]].tolist()
+        found = rows[differs].tolist(), old[differs].tolist(), new[differs].tolist()
         return list(zip(*found, strict=True))
     replaced = []
-    for row in changed:
+    for row in listed:
         before = base.item(row)
         base[row] = after = sum([weight * column.item(row) for weight, column in parts])
         if after != before:

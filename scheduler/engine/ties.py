@@ -10,6 +10,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
+import numpy as np
+
 from scheduler.framework import Int64Column
 
 
@@ -26,15 +28,17 @@ class Ties:
         """
         #: The maximum, as long as `rows` is not empty.
         self.highest = totals.item(totals.argmax())
-        #: Ascending. Empty after the last of them decreased: the maximum is unknown then.
-        self.rows = array("q", (totals == self.highest).nonzero()[0].tobytes())
+        #: Ascending, in 4 bytes each: half of them are moved when one comes or goes. Empty after
+        #: the last of them decreased: the maximum is unknown then.
+        rows = (totals == self.highest).nonzero()[0]
+        self.rows = array("i", rows.astype(np.intc).tobytes())
 
     def change(self, row: int, before: int, after: int) -> None:
         """Follow a change of the total of one row."""
         rows, highest = self.rows, self.highest
         if after > highest:
             self.highest = after
-            self.rows = array("q", (row,))
+            self.rows = array("i", (row,))
         elif before == highest and after != highest:
             del rows[bisect_left(rows, row)]
         elif after == highest and before != highest:

@@ -74,6 +74,13 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     gate_openings: int = 0
     #: State that plugins keep about the pod, by plugin name; dropped with the record.
     plugin_memory: dict[str, object] | None = None
+    #: `metadata.uid` of `pod`, which only newer versions replace; read a dozen times for each pod.
+    uid: str = ""
+    #: `namespace/name`.
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        self.uid, self.key = self.pod.metadata.uid, self.pod.key
 
     def memory(self) -> dict[str, object]:
         """Return `plugin_memory`, created on first use."""
@@ -90,16 +97,6 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     def rejectors(self) -> set[str]:
         """Plugins whose events may move the pod."""
         return self.unschedulable_plugins | self.pending_plugins
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return self.pod.key
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID."""
-        return self.pod.metadata.uid
 
     def clear_rejectors(self) -> None:
         """Clear the reasons of the previous failure; the failure handler refills them."""
