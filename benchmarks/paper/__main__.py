@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
@@ -13,8 +14,8 @@ from benchmarks.paper import experiment, report, traces
 from simulator import sweeps
 from simulator.offline import WorldError
 
-SOURCES = Path(__file__).parents[2]
-FOLDERS = (
+SOURCES: Final = Path(__file__).parents[2]
+FOLDERS: Final = (
     "config",
     "examples/gpu_sharing",
     "benchmarks/paper",
@@ -22,7 +23,7 @@ FOLDERS = (
     "scheduler",
     "simulator",
 )
-"""What results depend on; those of other versions of these files are not reused."""
+"""What results depend on beside the trace; those of other versions are not reused."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -48,30 +49,32 @@ def main(
 ) -> None:  # fmt: skip
     """Repeat the experiments of the FGD paper with the traces in a folder."""
     try:
-        published = traces.published(folder)
-        runs = list(_runs(folder, seeds, policies, chosen))
-        version = sweeps.digest(folder, *(SOURCES / each for each in FOLDERS))
+        faults: list[str] = []
+        published = traces.collected(faults, traces.published, folder) or {}
+        runs, left_out = _runs(folder, seeds, policies, chosen, faults)
+        version = sweeps.digest(*(SOURCES / each for each in FOLDERS))
         summary = sweeps.sweep(
             experiment.run, runs, results / "runs", processes=processes, dask=dask,
             version=version, console=Console(stderr=True),
         )  # fmt: skip
+        outcomes = list(sweeps.read(results / "runs"))
     except (WorldError, sweeps.SweepError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    wanted = {each.name for each in runs}
-    outcomes = [each for each in sweeps.read(results / "runs") if each.run.name in wanted]
     for each in outcomes:
         if each.error:
             click.echo(f"{each.run.name}: {each.error}", err=True)
     found = [_found(each) for each in outcomes if not each.error]
-    lines = report.table(found, published)
-    (results / "paper.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    click.echo("\n".join(lines))
-    if found:
-        plots = report.plot(found, published, results)
+    lines = [*report.table(found, published), "", *report.compared(found, published), *left_out]
+    lines += [f"Failed: {each}." for each in summary.failed]
+    text = "\n".join(lines) + "\n"
+    (results / "paper.md").write_text(text, encoding="utf-8")
+    click.echo(text)
+    plots = report.plot(found, published, results)
+    if plots:
         click.echo(f"plots: {', '.join(map(str, plots))}")
     click.echo(report.summary(found, published))
     if summary.failed:
-        raise click.ClickException(f"failed: {', '.join(summary.failed)}")
+        raise click.ClickException(f"{len(summary.failed)} of {summary.total} runs failed")
 
 
 def _found(outcome: sweeps.Outcome) -> report.Found:
@@ -84,29 +87,51 @@ def _found(outcome: sweeps.Outcome) -> report.Found:
     return report.Found(given["trace"], given["policy"], given["seed"], curves)
 
 
-def _runs(folder: Path, seeds: str, policies: str, chosen: str) -> list[sweeps.Run]:
-    """Return the runs. Raises WorldError if a trace cannot be read or something is unknown."""
-    there = traces.trace_names(folder)
-    known = {**experiment.POLICIES, **experiment.OTHERS}
-    wanted = _among("policy", policies.split(","), known)
-    found = []
-    for trace in _among("trace", chosen.split(",") if chosen else there, there):
-        orders = [str(each) for each in sorted(traces.read(folder, trace).orders)]
-        own = orders if not seeds else _among("seed", seeds.split(","), orders)
+def _runs(
+    folder: Path, seeds: str, policies: str, chosen: str, faults: list[str]
+) -> tuple[list[sweeps.Run], list[str]]:
+    """Return the runs, and a line for each trace or seed that is left out.
+
+    Raises:
+        WorldError: something is unknown, or every fault of the files, `faults` among them.
+    """
+    there, absent = traces.files(folder)
+    wanted = _among("policy", policies.split(","), [*experiment.POLICIES, *experiment.OTHERS])
+    names = _among("trace", chosen.split(","), there) if chosen else list(there)
+    left_out = [f"Left out: {name}, since {why}." for name, why in absent.items() if not chosen]
+    read = {name: traces.collected(faults, traces.read, there[name]) for name in names}
+    if faults:
+        # Those of the node list are there once for each trace.
+        raise WorldError("\n".join(dict.fromkeys(faults)))
+    orders = {name: trace.orders for name, trace in read.items() if trace is not None}
+    known = sorted({seed for each in orders.values() for seed in each})
+    own = list(map(int, _among("seed", seeds.split(","), known))) if seeds else known
+    found: list[sweeps.Run] = []
+    for name, trace in read.items():
+        if trace is None or not any(each.gpus for each in trace.pods):
+            left_out.append(f"Left out: {name}, since none of its pods requests a GPU.")
+            continue
+        missing = [str(seed) for seed in own if seed not in trace.orders]
+        if missing:
+            text = f"Left out: {name} with seed {', '.join(missing)}, of which it has no orders."
+            left_out.append(text)
+        given = {
+            "folder": str(folder.resolve()),
+            "trace": name,
+            "input": sweeps.digest(there[name].nodes, there[name].pods, there[name].orders),
+        }
         found += [
             sweeps.Run(
-                f"{trace}-{policy.replace('/', '-')}-{seed}",
-                {
-                    "folder": str(folder.resolve()),
-                    "trace": trace,
-                    "policy": policy,
-                    "seed": int(seed),
-                },
+                f"{name}-{policy.replace('/', '-')}-{seed}",
+                {**given, "policy": policy, "seed": seed},
             )
             for policy in wanted
             for seed in own
+            if seed in trace.orders
         ]
-    return found
+    if not found:
+        raise WorldError("\n".join([f"{folder}: there is nothing to run", *left_out]))
+    return found, left_out
 
 
 def _among(what: str, names: list[str], known: Iterable[object]) -> list[str]:

@@ -7,7 +7,8 @@ node fits.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,14 +34,23 @@ OTHERS: Final = {
     **{f"{name}/random-ties": file for name, file in POLICIES.items() if name != "Random"},
 }
 """Further ones: the recommended configuration, and ties as a stock kube-scheduler breaks them."""
+SCALED: Final = ("BestFit", "DotProd", "GpuClustering", "GpuPacking")
+"""Plugins of the example that have the size of the largest node as arguments."""
 PLUGINS: Final = ("PrioritySort", "NodeResourcesFit", "NodeAffinity", "DefaultBinder")
 """The default plugins that matter to these pods, which state nothing that another one reads."""
+LARGEST: Final = (128_000, 8)
+"""Millicores and GPUs of the largest node of the paper, by which its policies scale scores."""
 PATIENCE: Final = 0.5
 """Seconds: less than the first backoff, and less than the second between two arrivals."""
 
 
-def configuration(policy: str, typical: list[dict[str, object]]) -> dict[str, Any]:
-    """Return the configuration of a policy, with the typical pods of a trace."""
+def configuration(
+    policy: str, typical: list[dict[str, object]], nodes: Sequence[openb.TraceNode] = ()
+) -> dict[str, Any]:
+    """Return the configuration of a policy, with the typical pods and the largest node of a trace.
+
+    Nodes smaller than the paper's largest one change nothing.
+    """
     file = EXAMPLE / f"{ {**POLICIES, **OTHERS}[policy] }.yaml"
     found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     profile = found["profiles"][0]
@@ -51,15 +61,29 @@ def configuration(policy: str, typical: list[dict[str, object]]) -> dict[str, An
     for each in profile.get("pluginConfig", ()):
         if "typicalPods" in each["args"]:
             each["args"]["typicalPods"] = typical
+    cpu = max((LARGEST[0], *(each.cpu_milli for each in nodes)))
+    gpus = max((LARGEST[1], *(each.gpus for each in nodes)))
+    if (cpu, gpus) != LARGEST:
+        profile.setdefault("pluginConfig", []).extend(
+            {"name": f"example.com/{name}", "args": {"maxCpu": cpu, "maxGpus": gpus}}
+            for each in profile["plugins"]["score"].get("enabled", ())
+            if (name := each["name"].rpartition(":")[2]) in SCALED
+        )
     found["kubestow"] = {"decisionHistory": {"pods": 0}}
     return found
 
 
+@lru_cache(maxsize=1)
+def _trace(folder: Path, name: str, _digest: str) -> traces.Trace:
+    """Read a trace once for the runs of a process, which come trace by trace."""
+    return traces.read(traces.files(folder)[0][name])
+
+
 def run(parameters: Mapping[str, Any]) -> dict[str, list[float]]:
     """Run `policy` on `trace` of `folder` with `seed`; return the curves."""
-    trace = traces.read(Path(parameters["folder"]), parameters["trace"])
+    trace = _trace(Path(parameters["folder"]), parameters["trace"], parameters.get("input", ""))
     order = trace.orders[parameters["seed"]]
-    given = configuration(parameters["policy"], traces.typical_pods(trace.pods))
+    given = configuration(parameters["policy"], traces.typical_pods(trace.pods), trace.nodes)
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
         config.write_text(yaml.safe_dump(given), encoding="utf-8")
@@ -71,8 +95,9 @@ def run(parameters: Mapping[str, Any]) -> dict[str, list[float]]:
 
 def play(world: offline.World, trace: traces.Trace, order: openb.Order) -> measures.Log:
     """Let the pods arrive; return where each went."""
+    digits = max(4, len(str(len(trace.nodes) - 1)))
     numbers = {
-        world.add(openb.node(each, rank)): number
+        world.add(openb.node(each, rank, digits=digits)): number
         for number, (each, rank) in enumerate(zip(trace.nodes, order.ranks, strict=True))
     }
     templates = openb.Templates()

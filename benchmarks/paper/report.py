@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.paper.traces import Published
+from scheduler.pages.wording import counted
 
 EXACT: Final = ("BestFit", "DotProd", "GpuPacking", "GpuClustering")
 """Policies that draw nothing at random, and whose scores do not depend on how sums are rounded."""
@@ -37,6 +39,8 @@ FROM: Final = {"allocation": 70, "fragmentation": 0, "ratio": 0}
 """Where the plots begin: below, every policy places every pod."""
 PANELS: Final = 3
 """Traces beside each other in a plot."""
+LEGEND_ENTRY: Final = 1.7
+"""Inches that an entry of the legend needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +96,54 @@ def summary(runs: Sequence[Found], published: Published) -> str:
 
 
 def _last(runs: Sequence[Found], policy: str) -> str:
-    own = (each.curves["allocation"] for each in runs if each.policy == policy)
-    ends = [curve[: SHOWN[-1] + 1][-1] for curve in own if curve]
+    ends = [end for each in runs if each.policy == policy and (end := _end(each)) is not None]
     return f"{np.mean(ends):.2f}" if ends else "-"
+
+
+def _end(found: Found) -> float | None:
+    """Return the allocation at 130 %, or at the last point before it; None if there is none."""
+    points = found.curves["allocation"][: SHOWN[-1] + 1]
+    return next((each for each in reversed(points) if math.isfinite(each)), None)
+
+
+def compared(runs: Sequence[Found], published: Published) -> list[str]:
+    """Say which runs were compared with published curves, and which were not."""
+    known = [each for each in runs if difference(each, published) is not None]
+    if not known:
+        curves = "published curves of none of these runs" if published else "no published curves"
+        return [f"Nothing was compared: the folder has {curves}."]
+    exact = counted(sum(each.policy in EXACT for each in known), "run")
+    lines = [f"Compared with published curves: {len(known)} of {counted(len(runs), 'run')}."]
+    lines[0] += f" The last line has the largest difference of {exact} of {', '.join(EXACT)}."
+    for (trace, policy), group in grouped([each for each in runs if each not in known]).items():
+        seeds = ", ".join(str(each.seed) for each in group)
+        lines.append(f"Not compared, since nothing is published: {trace}, {policy}, seed {seeds}.")
+    return lines
 
 
 def table(runs: Sequence[Found], published: Published) -> list[str]:
     """Return a Markdown table: a line for each trace and policy, beside what was published.
 
-    Without anything published about these runs it has no columns for it.
+    Without anything published about these runs it has no columns for it. If fewer GPUs arrive in a
+    run than the last column tells of, another one has the end of each curve.
     """
-    compared = any((each.trace, each.policy, each.seed) in published for each in runs)
+    beside = any((each.trace, each.policy, each.seed) in published for each in runs)
+    early = any(len(each.curves["allocation"]) <= SHOWN[-1] for each in runs)
     heads = ["trace", "policy", "seeds"]
     for point in SHOWN:
-        heads += [f"@{point}", f"@{point} published"] if compared else [f"@{point}"]
-    if compared:
+        heads += [f"@{point}", f"@{point} published"] if beside else [f"@{point}"]
+    if early:
+        heads.append("end")
+    if beside:
         heads += ["largest difference", *(f"{curve}, means" for curve in AXES)]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for (trace, policy), group in grouped(runs).items():
         cells = [trace, policy, str(len(group))]
         for point in SHOWN:
-            cells += _cells(group, published if compared else None, point)
-        if compared:
+            cells += _cells(group, published if beside else None, point)
+        if early:
+            cells.append(_spread([end for each in group if (end := _end(each)) is not None]))
+        if beside:
             known = [each for one in group if (each := difference(one, published)) is not None]
             of_each = (of_means(group, published, curve) for curve in AXES)
             cells += map(_number, (max(known, default=None), *of_each))
@@ -134,7 +164,12 @@ def _cells(group: Sequence[Found], published: Published | None, point: int) -> I
 
 
 def _mean(curves: Iterable[Sequence[float]], point: int) -> str:
-    values = [each[point] for each in curves if len(each) > point]
+    return _spread([each[point] for each in curves if len(each) > point])
+
+
+def _spread(values: Iterable[float]) -> str:
+    """Return mean and standard deviation of those that are known."""
+    values = [each for each in values if math.isfinite(each)]
     if not values:
         return "-"
     spread = f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
@@ -152,9 +187,13 @@ def grouped(runs: Sequence[Found]) -> dict[tuple[str, str], list[Found]]:
 def plot(runs: Sequence[Found], published: Published, folder: Path) -> list[Path]:
     """Draw a plot for each kind of curve, a panel for each trace; return the files.
 
-    Each is an SVG to enlarge, and a WebP, small enough for documents.
+    Each is an SVG to enlarge, and a WebP, small enough for documents. Curves that end before the
+    plots begin are not drawn; without any other there are no plots.
     """
-    files = []
+    files: list[Path] = []
+    runs = [each for each in runs if len(each.curves["allocation"]) > FROM["allocation"]]
+    if not runs:
+        return files
     with mpl.rc_context({"svg.hashsalt": "kubestow", "svg.fonttype": "none", "font.size": 11}):
         for curve, label in AXES.items():
             figure = _figure(runs, published, curve, label)
@@ -170,7 +209,8 @@ def _figure(runs: Sequence[Found], published: Published, curve: str, label: str)
     traces = list(dict.fromkeys(each.trace for each in runs))
     columns = min(len(traces), PANELS)
     rows = -(-len(traces) // columns)
-    figure = Figure(figsize=(max(4.0 * columns, 6.0), 3.0 * rows + 0.7), layout="constrained")
+    width = max(4.0 * columns, 6.0)
+    figure = Figure(figsize=(width, 3.0 * rows + 0.7), layout="constrained")
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel().tolist()
     lines: dict[str, Line2D] = {}
     for axes, trace in zip(panels, traces, strict=False):
@@ -182,9 +222,8 @@ def _figure(runs: Sequence[Found], published: Published, curve: str, label: str)
     for axes in panels[len(traces) :]:
         axes.set_visible(False)
     figure.supylabel(label, fontsize="medium")
-    figure.legend(
-        lines.values(), lines, loc="outside upper center", ncols=len(lines), frameon=False
-    )
+    entries = min(len(lines), int(width / LEGEND_ENTRY))
+    figure.legend(lines.values(), lines, loc="outside upper center", ncols=entries, frameon=False)
     return figure
 
 
@@ -205,13 +244,17 @@ def _draw(axes: Axes, runs: Sequence[Found], published: Published, curve: str) -
 
 
 def _shown(curves: Sequence[Sequence[float]], curve: str) -> tuple[list[int], list[float]]:
-    """Return the part of the mean curve that the plot shows."""
-    points = _line(curves)
-    first = min(FROM[curve], len(points))
-    return list(range(first, len(points))), points[first:]
+    """Return the part of the mean curve that the plot shows, without points that nobody knows."""
+    points = enumerate(_line(curves))
+    known = [each for each in points if each[0] >= FROM[curve] and math.isfinite(each[1])]
+    return [point for point, _ in known], [value for _, value in known]
 
 
 def _line(curves: Sequence[Sequence[float]]) -> list[float]:
     length = min(map(len, curves))
-    means: list[float] = np.mean([each[:length] for each in curves], axis=0).tolist()
+    values = np.array([each[:length] for each in curves])
+    known = np.isfinite(values)
+    # In a small cluster a single GPU is several per cent, so that seeds have different points.
+    sums, counts = np.where(known, values, 0.0).sum(axis=0), known.sum(axis=0)
+    means: list[float] = np.where(counts, sums / np.maximum(counts, 1), math.nan).tolist()
     return means

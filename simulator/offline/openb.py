@@ -33,6 +33,8 @@ GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
 WHOLE_DEVICE: Final = 1000
 MAX_DEVICES: Final = 1000
 """Of one node."""
+MAX_INDEX: Final = 99_999_999
+"""Of a row, in a file of orders."""
 PODS_PER_NODE: Final = 1001
 TUNING_RATIO: Final = 1.3
 """GPUs that arrive for each GPU of the cluster."""
@@ -216,7 +218,7 @@ def _pod(row: Row, names: _Names) -> TracePod:
     )  # fmt: skip
 
 
-def read_orders(path: str | Path, *, pods: int, nodes: int) -> dict[int, Order]:
+def read_orders(path: str | Path, *, pods: int | None, nodes: int | None) -> dict[int, Order]:
     """Read the draws of experiments by seed: the columns `seed,kind,values`.
 
     Of each seed there is a row of kind `arrivals`, with indices of the pod list, and one of kind
@@ -224,8 +226,8 @@ def read_orders(path: str | Path, *, pods: int, nodes: int) -> dict[int, Order]:
 
     Args:
         path: of the file, which may be compressed by gzip.
-        pods: rows of the pod list.
-        nodes: rows of the node list.
+        pods: rows of the pod list; None if they are unknown, because that list is malformed.
+        nodes: rows of the node list; None as above.
 
     Raises:
         WorldError: every fault of the file, each with its line and column.
@@ -242,9 +244,12 @@ def read_orders(path: str | Path, *, pods: int, nodes: int) -> dict[int, Order]:
         if (seed, kind) in lines:
             row.fault(f"seed {seed} has {kind} in line {lines[seed, kind]} as well")
         lines[seed, kind] = row.line
-        found[seed, kind] = _indices(row, pods if kind == "arrivals" else nodes)
-        if kind == "nodes" and sorted(found[seed, kind]) != list(range(nodes)):
-            row.fault(f"values: give each rank from 0 to {nodes - 1} once, for {nodes} nodes")
+        count = pods if kind == "arrivals" else nodes
+        found[seed, kind] = indices = _indices(row, MAX_INDEX + 1 if count is None else count)
+        if kind == "nodes" and row.sound:
+            count = len(indices) if count is None else count
+            if sorted(indices) != list(range(count)):
+                row.fault(f"values: give each rank from 0 to {count - 1} once, for {count} nodes")
     for (seed, kind), line in lines.items():
         other = "nodes" if kind == "arrivals" else "arrivals"
         if (seed, other) not in lines:
@@ -259,7 +264,7 @@ def _indices(row: Row, count: int) -> tuple[int, ...]:
     if not texts:
         return ()
     joined = "".join(texts)
-    whole = joined.isascii() and joined.isdigit() and max(map(len, texts)) < 9
+    whole = joined.isascii() and joined.isdigit() and max(map(len, texts)) <= len(str(MAX_INDEX))
     good = tuple(map(int, texts)) if whole else ()
     if not whole or max(good) >= count:
         row.fault(f"values: give whole numbers from 0 to {count - 1}, separated by spaces")
@@ -315,13 +320,15 @@ def draw(
     return Order(tuple(arrivals), tuple(ranks))
 
 
-def node(row: TraceNode, rank: int | None = None) -> JsonObject:
+def node(row: TraceNode, rank: int | None = None, *, digits: int = 4) -> JsonObject:
     """Return a node of a row; with a rank it is named `RANK-NAME`, so that ranks order names.
+
+    Every rank of a cluster must have the same number of digits.
 
     >>> node(TraceNode("n", 8000, 32768, 2, "T4"), 7)["metadata"]["name"]
     '0007-n'
     """
-    name = row.name if rank is None else f"{rank:04}-{row.name}"
+    name = row.name if rank is None else f"{rank:0{digits}}-{row.name}"
     gpus = {GPU_COUNT: row.gpus, GPU_MILLI: WHOLE_DEVICE * row.gpus} if row.gpus else {}
     return builders.node(
         name,

@@ -36,7 +36,7 @@ from scheduler.framework import (
 from .devices import CHANGES, MAX_DEVICES, NO_GPU, WHOLE, Request
 from .sharing import CHOICE, SharingArgs, devices_of, problems
 
-MAX_TYPICAL_PODS: Final = 1000
+MAX_TYPICAL_PODS: Final = 10_000
 MAX_PODS: Final = 10**6
 
 MAX_CELLS: Final = 1 << 22

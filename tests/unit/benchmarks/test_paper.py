@@ -137,7 +137,7 @@ class Reference:
 
 @pytest.mark.parametrize("policy", ["BestFit", "FGD"])
 def test_each_pod_goes_where_the_rules_send_it(folder: Path, policy: str, tmp_path: Path) -> None:
-    trace = traces.read(folder, "small")
+    trace = traces.read(traces.files(folder)[0]["small"])
     config = tmp_path / "config.json"
     given = experiment.configuration(policy, traces.typical_pods(trace.pods))
     config.write_text(json.dumps(given))
@@ -188,8 +188,8 @@ def test_the_command_compares_with_what_was_published_and_ends_with_a_summary(
     assert matched is not None
     assert matched[1] == "-"
     assert matched[2] == "6"
-    assert "published" not in first.stdout
     assert "| trace | policy | seeds | @80 | @100 | @130 |" in first.stdout
+    assert "Nothing was compared: the folder has no published curves." in first.stdout
     _publish(folder, 0.25)
     again = invoke(folder, "--policies", "BestFit", "--seeds", "2")
     assert again.stdout.splitlines()[-1] == (
@@ -225,6 +225,134 @@ def test_what_is_unknown_is_named(folder: Path, options: list[str], text: str) -
     found = invoke(folder, *options)
     assert found.exit_code == 1
     assert text in found.output
+
+
+def test_what_is_left_out_is_said(folder: Path) -> None:
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
+    _write(folder / "openb_pod_list_cpu.csv", header, [("a", 1000, 1, 0, 0)])
+    _write(folder / "openb_pod_list_orderless.csv", header, [("a", 1000, 1, 1, 500)])
+    _write(folder / "openb_pod_list_one.csv", header, [("a", 1000, 1, 1, 500)])
+    for name, seed in (("cpu", 1), ("one", 1), ("listless", 1)):
+        rows = [(seed, "arrivals", 0), (seed, "nodes", "5 4 3 2 1 0")]
+        # Orders need not be compressed.
+        _write(folder / "orders" / f"{name}.csv", "seed,kind,values", rows)
+    found = invoke(folder, "--policies", "BestFit")
+    assert found.exit_code == 0, found.output
+    left_out = [each for each in found.stdout.splitlines() if each.startswith("Left out: ")]
+    assert left_out == [
+        "Left out: orderless, since there is no orders/orderless.csv.gz.",
+        "Left out: listless, since there is no openb_pod_list_listless.csv.",
+        "Left out: cpu, since none of its pods requests a GPU.",
+        "Left out: one with seed 2, of which it has no orders.",
+    ]
+    matched = LAST_LINE.fullmatch(found.stdout.splitlines()[-1])
+    assert matched is not None
+    assert matched[2] == "3"
+    refused = invoke(folder, "--policies", "BestFit", "--traces", "cpu")
+    assert refused.exit_code == 1
+    assert "there is nothing to run" in refused.output
+
+
+def test_points_that_nobody_knows_are_no_numbers(folder: Path) -> None:
+    nodes = [("n-0", 64000, 262144, 2, "H100")]
+    _write(folder / "openb_node_list_all.csv", "sn,cpu_milli,memory_mib,gpu,model", nodes)
+    rows = [(1, "arrivals", "0 1 2 3"), (1, "nodes", 0), (2, "arrivals", "0 1"), (2, "nodes", 0)]
+    _write(folder / "orders" / "small.csv", "seed,kind,values", rows)
+    (folder / "orders" / "small.csv.gz").unlink()
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
+    pods = [(f"p-{number}", 1000, 1, 1, 630) for number in range(4)]
+    _write(folder / "openb_pod_list_small.csv", header, pods)
+    found = invoke(folder, "--policies", "FGD")
+    assert found.exit_code == 0, found.output
+    table = [each for each in found.stdout.splitlines() if each.startswith("|")]
+    assert table[0] == "| trace | policy | seeds | @80 | @100 | @130 | end |"
+    assert table[2] == "| small | FGD | 2 | - | - | - | 63.00 ± 0.00 |"
+    assert "nan" not in found.stdout
+    assert found.stdout.splitlines()[-1].endswith("FGD mean 63.00; Random mean -")
+
+
+def test_faults_of_all_files_are_listed_at_once(folder: Path) -> None:
+    for name in ("small", "other"):
+        (folder / f"openb_pod_list_{name}.csv").write_text(
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,-1,1,0,0\n"
+        )
+        _write(folder / "orders" / f"{name}.csv", "seed,kind,values", [(1, "arrivals", "x")])
+    (folder / "orders" / "small.csv.gz").unlink()
+    path = folder / "openb_node_list_all.csv"
+    path.write_text(path.read_text().replace(",T4", ",").replace("n-0", "N-0"))
+    (folder / "expected").mkdir()
+    _write(
+        folder / "expected" / "alloc.csv", "trace,policy,seed,0,1", [("small", "FGD", 1, "x", "")]
+    )
+    found = invoke(folder)
+    assert found.exit_code == 1
+    faults = [each.removeprefix("Error: ").removeprefix(f"{folder}/") for each in
+              found.stderr.splitlines()]  # fmt: skip
+    assert [each.partition(";")[0] for each in faults] == [
+        "expected/alloc.csv:2: 0 is 'x'",
+        "openb_node_list_all.csv:2: sn is 'N-0'",
+        "openb_node_list_all.csv:2: model is ''",
+        "openb_node_list_all.csv:4: model is ''",
+        "openb_node_list_all.csv:6: model is ''",
+        "openb_pod_list_other.csv:2: cpu_milli is '-1'",
+        "orders/other.csv:2: values: give whole numbers from 0 to 99999999, separated by spaces",
+        "orders/other.csv:2: seed 1 has arrivals, but no nodes",
+        "openb_pod_list_small.csv:2: cpu_milli is '-1'",
+        "orders/small.csv:2: values: give whole numbers from 0 to 99999999, separated by spaces",
+        "orders/small.csv:2: seed 1 has arrivals, but no nodes",
+    ]
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "text"),
+    [
+        (65, "openb_node_list_all.csv: 1 rows have more than 64 GPUs"),
+        (0, "no node has GPUs"),
+    ],
+)
+def test_clusters_without_curves_are_refused(folder: Path, gpus: int, text: str) -> None:
+    nodes = [
+        ("n-0", 64000, 262144, gpus, "H100"),
+        *((f"n-{each}", 1, 1, 0, "") for each in range(1, 6)),
+    ]
+    _write(folder / "openb_node_list_all.csv", "sn,cpu_milli,memory_mib,gpu,model", nodes)
+    found = invoke(folder)
+    assert found.exit_code == 1
+    assert text in found.output
+
+
+def test_finished_runs_are_reused_whatever_else_is_in_the_folder(folder: Path) -> None:
+    options = ("--policies", "BestFit", "--seeds", "1")
+    assert invoke(folder, *options).exit_code == 0
+    file = folder / "results" / "runs" / "runs" / "small-BestFit-1.json"
+    before = file.stat()
+    (folder / "README.md").write_text("another file")
+    _publish(folder, 0.0)
+    assert invoke(folder, *options).exit_code == 0
+    assert file.stat() == before
+    path = folder / "openb_pod_list_small.csv"
+    path.write_text(path.read_text().replace(",8000,", ",4000,"))
+    assert invoke(folder, *options).exit_code == 0
+    assert file.stat() != before
+
+
+def test_scores_are_scaled_by_nodes_larger_than_those_of_the_paper() -> None:
+    large = openb.TraceNode("n", 256_000, 1, 16, "B200")
+    for policy, file in experiment.POLICIES.items():
+        scaled = experiment.configuration(policy, [], [large])["profiles"][0].get(
+            "pluginConfig", []
+        )
+        found = [each["args"] for each in scaled if "maxCpu" in each["args"]]
+        assert found == [{"maxCpu": 256_000, "maxGpus": 16}] * (policy in report.EXACT), file
+        small = openb.TraceNode("n", 1000, 1, 2, "T4")
+        assert experiment.configuration(policy, [], [small]) == experiment.configuration(policy, [])
+
+
+def test_ranks_order_the_names_of_more_than_ten_thousand_nodes() -> None:
+    node = openb.TraceNode("n", 1000, 1, 1, "T4")
+    names = [openb.node(node, rank, digits=5)["metadata"]["name"] for rank in (9999, 10000)]
+    assert names == sorted(names)
 
 
 def test_a_folder_that_lacks_something_is_refused(folder: Path) -> None:
