@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,11 +132,17 @@ def seeds_of(asked: Mapping[str, Any]) -> range:
 
 
 def parsed(texts: Sequence[str]) -> list[Assertion]:
-    """Parse the assertions. Raises click.BadParameter."""
+    """Parse the assertions; figures that no run can have are refused. Raises click.BadParameter."""
     from simulator.offline.assertions import Assertion, AssertionSyntaxError
+    from simulator.offline.figures import FIXED, may_exist
 
     try:
-        return [Assertion.parse(each) for each in texts]
+        found = [Assertion.parse(each) for each in texts]
+        for each in found:
+            plain = [name.removeprefix("base.").removeprefix("compared.") for name in each.names]
+            each.check([*FIXED, *(name for name, own in zip(each.names, plain, strict=True)
+                                  if may_exist(own))])  # fmt: skip
+        return found
     except AssertionSyntaxError as error:
         raise click.BadParameter(str(error), param_hint="'--assert'") from error
 
@@ -159,17 +165,34 @@ def simulate(simulation: Simulation, asked: Mapping[str, Any]) -> Answer:
     comparisons: list[Comparison] = []
     checks: list[Check] = []
     total = len(configs) * len(seeds)
+    if len(configs) > 1:
+        _check(simulation, configs.values())
     with _progress(total) as watch:
         for seed in seeds:
             own = [
                 simulation.run(name, config, seed, on_sample=watch(name, seed))
                 for name, config in configs.items()
             ]
-            pairs = [compare(own[0], each) for each in own[1:]]
+            # A run that a plugin ended says nothing about the pods that it did not reach.
+            pairs = [compare(own[0], each) for each in own[1:] if not (own[0].error or each.error)]
             checks += _checked(assertions, own)
             runs += own
             comparisons += pairs
     return Answer(tuple(runs), tuple(comparisons), tuple(checks))
+
+
+def _check(simulation: Simulation, configs: Iterable[str | None]) -> None:
+    """Refuse malformed configurations before the first run. Raises ConfigurationError."""
+    from scheduler.framework.status import ConfigurationError
+
+    faults: list[str] = []
+    for config in filter(None, configs):
+        try:
+            simulation.check(config)
+        except ConfigurationError as error:
+            faults += (f"{config}: {line}" for line in str(error).splitlines())
+    if faults:
+        raise ConfigurationError(faults)
 
 
 def _named(configs: Sequence[str | None]) -> dict[str, str | None]:

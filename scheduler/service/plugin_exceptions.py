@@ -43,6 +43,8 @@ class Place:
     kind: str
     #: `file:line in function` of the innermost frame of the plugin; empty if there is none.
     where: str
+    #: Text of the first exception, at most `MAX_LOGGED` characters; it may name anything.
+    text: str = ""
     count: int = 0
 
     def __str__(self) -> str:
@@ -71,8 +73,8 @@ class PluginExceptions:
                 return
             own = frames(error, OURS)
             kind = type(error).__name__
-            place = self._places[key] = Place(plugin, point, kind, own[-1] if own else "")
             text = error_text(error)[:MAX_LOGGED]
+            place = self._places[key] = Place(plugin, point, kind, own[-1] if own else "", text)
             _log.error(
                 "plugin raised",
                 plugin=plugin,
@@ -88,13 +90,16 @@ class PluginExceptions:
         """Forget all places: the plugins were replaced, so what they raise now is news."""
         self._places.clear()
 
+    def places(self, plugins: Collection[str]) -> list[Place]:
+        """Return the places of some plugins, in the order of their first exceptions."""
+        return [each for each in self._places.values() if each.plugin in plugins]
+
     def of_plugins(self, plugins: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return a line for each place of some plugins, by plugin.
 
         Without the text of the exception, which may name anything.
         """
         lines: dict[str, tuple[str, ...]] = {}
-        for place in self._places.values():
-            if place.plugin in plugins:
-                lines[place.plugin] = (*lines.get(place.plugin, ()), str(place))
+        for place in self.places(plugins):
+            lines[place.plugin] = (*lines.get(place.plugin, ()), str(place))
         return lines

@@ -104,9 +104,10 @@ class Assembly:
     def plugin_errors(self) -> str:
         """Return which plugins raised, where and what; empty if none did."""
         names = {name for each in self.profiles.frameworks.values() for name in each.plugins}
-        raised = self.scheduling.exceptions.of_plugins(names)
+        places = sorted(self.scheduling.exceptions.places(names), key=lambda each: each.plugin)
         return "; ".join(
-            f"plugin {name} {line}" for name in sorted(raised) for line in raised[name]
+            f"plugin {each.plugin} {each}" + (f": {each.text}" if each.text else "")
+            for each in places
         )
 
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:

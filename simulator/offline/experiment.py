@@ -119,6 +119,10 @@ class Simulation:
         bundle = len(dumps) == 1 and is_bundle(dumps[0])
         self._objects = None if bundle else Objects.read(*dumps)
 
+    def check(self, config: str) -> None:
+        """Check a configuration before any run. Raises ConfigurationError."""
+        World(config=config, plugin_dirs=self.scenario.plugin_dirs).close()
+
     def world(self, config: str | None = None, seed: int = 0) -> World:
         """Build a world with the changes of the scenario.
 

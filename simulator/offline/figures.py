@@ -47,6 +47,15 @@ FIXED: Final[Mapping[str, str]] = {
 """The figures that every run has."""
 
 
+def may_exist(name: str) -> bool:
+    """Return whether a run may have a figure: a resource has its own once nodes offer it.
+
+    >>> may_exist("wait_p90"), may_exist("nvidia_com_gpu_allocation_mean"), may_exist("wating")
+    (True, True, False)
+    """
+    return name in FIXED or name.removesuffix("_mean").endswith(("_allocation", "_fragmentation"))
+
+
 def meanings(names: Iterable[str]) -> dict[str, str]:
     """Return what figures mean, by name."""
     found = dict(FIXED)

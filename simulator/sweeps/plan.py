@@ -14,7 +14,7 @@ the pods that wait are scheduled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -23,11 +23,12 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from scheduler.bundle.format import BundleError
 from scheduler.text.yaml_limits import Loader, check_limits
 from simulator.offline import WorldError
 from simulator.offline.experiment import Scenario, Simulation, seeds_of
 from simulator.offline.workload_files import Workload, read_templates, read_workload
-from simulator.sweeps.runs import MAX_FAULTS, Run, SweepError, digest
+from simulator.sweeps.runs import Run, SweepError, digest, listed
 
 MAX_BYTES: Final = 1 << 20
 MAX_RUNS: Final = 100_000
@@ -61,7 +62,7 @@ def read_plan(path: str | Path) -> Plan:
 
     Raises:
         SweepError: it cannot be read or is malformed, a file that it names does not exist, or a
-            workload is malformed: every fault, of very many the first.
+            dump or workload is malformed: every fault, of very many the first.
     """
     where = Path(path)
     try:
@@ -83,21 +84,26 @@ def read_plan(path: str | Path) -> Plan:
     files = list(dict.fromkeys(where.parent / each for each in _paths(found)))
     missing = [f"{each}: no such file or folder" for each in files if not each.exists()]
     if missing:
-        raise SweepError("\n".join(missing[:MAX_FAULTS]))
-    _check_workloads(where.parent, found.workloads.values())
+        raise SweepError(listed(missing))
+    _check_input(where.parent, found)
     return Plan(tuple(_runs(where.parent, found, seeds)), digest(*files))
 
 
-def _check_workloads(folder: Path, workloads: Iterable[_Workload]) -> None:
-    """Raise SweepError with the faults of all workloads, before the first of many runs."""
+def _check_input(folder: Path, found: _File) -> None:
+    """Raise SweepError with the faults of dumps and workloads, before the first of many runs."""
     faults: list[str] = []
-    for each in workloads:
+    for each in found.workloads.values():
         try:
             _read(folder / each.file, [folder / template for template in each.templates])
         except WorldError as error:
             faults += str(error).splitlines()
+    try:
+        scenario = Scenario(tuple(str(folder / each) for each in found.dumps), adopt=True)
+        Simulation(scenario).world().close()
+    except (WorldError, BundleError, RecursionError) as error:
+        faults += str(error).splitlines()
     if faults:
-        raise SweepError("\n".join(faults[:MAX_FAULTS]))
+        raise SweepError(listed(faults))
 
 
 def _read(file: str | Path, templates: Sequence[str | Path]) -> Workload:

@@ -117,10 +117,14 @@ def tasks(function: Function, runs: Sequence[Run], version: str) -> list[Task]:
             continue
         found.append(Task(run, key, kubestow))
     if faults:
-        more = len(faults) - MAX_FAULTS
-        rest = [f"and {more} more"] if more > 0 else []
-        raise SweepError("\n".join([*faults[:MAX_FAULTS], *rest]))
+        raise SweepError(listed(faults))
     return found
+
+
+def listed(faults: Sequence[str]) -> str:
+    """Return a line for each fault, of very many the first, and how many more there are."""
+    more = len(faults) - MAX_FAULTS
+    return "\n".join([*faults[:MAX_FAULTS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def name_of(function: Function) -> str:

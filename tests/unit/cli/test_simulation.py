@@ -244,13 +244,36 @@ def test_a_plugin_that_raises_ends_its_run_and_the_others_go_on(shell: Shell, fo
     assert not good["error"]
     assert good["figures"]["placed"] == 6
     assert bad["error"].startswith("plugin Raising raised")
+    assert bad["error"].endswith(": no luck")
     assert "RuntimeError" in bad["error"]
+    # Pods that it did not reach do not fare otherwise.
+    assert found["comparisons"] == []
     assert not bad["figures"]
     # At once: the pods after it were not tried, and no time has passed.
     assert [each["pod"] for each in bad["result"]["placed"]] == ["default/web-0", "default/web-1"]
     assert {each["attempts"] for each in bad["result"]["waiting"]} == {0, 1}
     assert bad["result"]["ended"] == 0
     assert [each["holds"] for each in found["assertions"]] == [True, False]
+
+
+def test_configurations_and_figures_are_checked_before_the_first_run(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something ran")
+
+    monkeypatch.setattr("simulator.offline.experiment.Simulation.run", never)
+    for name in ("one.yaml", "two.yaml"):
+        Path(name).write_text(PACK.replace("MostAllocated", "Fullest"))
+    ended = shell("simulate", "waiting.json", "--compare", "one.yaml", "--compare", "two.yaml")
+    assert ended.code == 2
+    assert ended.err.count("scoringStrategy.type") == 2
+    assert "one.yaml: profiles[0]" in ended.err
+    assert "two.yaml: profiles[0]" in ended.err
+    for expression in ("wating == 0", "base.wating == compared.waiting"):
+        ended = shell("simulate", "waiting.json", "--compare", "pack.yaml", "--assert", expression)
+        assert ended.code == 2
+        assert "wating; did you mean" in ended.err
 
 
 def test_a_report_is_one_page_without_scripts_that_repeats(shell: Shell, folder: Path) -> None:

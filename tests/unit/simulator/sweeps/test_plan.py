@@ -57,6 +57,15 @@ def test_a_fault_is_named(folder: Path, fields: dict[str, Any], error: str) -> N
     assert error in str(caught.value)
 
 
+def test_faults_of_dumps_and_workloads_are_found_before_the_first_run(folder: Path) -> None:
+    (folder / "bad.json").write_text('{"apiVersion": "v1", "kind": "Node", "metadata": 7}')
+    workloads = {"w": {"file": "trace.csv"}}
+    with pytest.raises(sweeps.SweepError) as caught:
+        read_plan(sweep_file(folder, dumps=["bad.json"], workloads=workloads))
+    assert "bad.json:1: " in str(caught.value)
+    assert "trace.csv:2: " in str(caught.value)
+
+
 @pytest.mark.parametrize("content", [b"[", b"\xff", b"a: &a [*a]", b"- 1", b"", b" " * (2 << 20)])
 def test_a_file_that_is_none_is_an_error(folder: Path, content: bytes) -> None:
     path = folder / "sweep.yaml"
