@@ -15,7 +15,7 @@ from scheduler.api.meta import ResourceList
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError, parse
-from scheduler.api.requests import pod_requests
+from scheduler.api.requests import is_resize_infeasible, pod_requests
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 
 OWN_CONDITION_PREFIX: Final = "kubestow.io/"
@@ -135,7 +135,8 @@ def _requests_may_differ(new: Pod, old: Pod) -> bool:
         or old_status.init_container_statuses != new_status.init_container_statuses
         or old_status.resources != new_status.resources
         or old_status.allocated_resources != new_status.allocated_resources
-        or old_status.conditions != new_status.conditions
+        # Conditions change with every rejection, and count only while a resize is refused.
+        or is_resize_infeasible(old) != is_resize_infeasible(new)
     )
 
 

@@ -11,6 +11,7 @@ from scheduler.api.meta import Condition, ObjectMeta
 from scheduler.api.node import Node, NodeSpec, NodeStatus, Taint
 from scheduler.api.pod import (
     Container,
+    ContainerStatus,
     Pod,
     PodResourceClaimStatus,
     PodSpec,
@@ -113,6 +114,12 @@ def pod(cpu: str = "100m", *, spec: dict[str, Any] | None = None, **status: Any)
 
 CLAIMS = tuple(PodResourceClaimStatus(name=name, resource_claim_name=name) for name in "ab")
 SCHEDULED_FALSE = Condition(type="PodScheduled", status="False", reason="Unschedulable")
+ACTUATED = ContainerStatus(
+    name="c",
+    resources=ResourceRequirements(requests={"cpu": "2"}),
+    allocated_resources={"cpu": "2"},
+)
+REFUSED = Condition(type="PodResizePending", status="True", reason="Infeasible")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,11 @@ SCHEDULED_FALSE = Condition(type="PodScheduled", status="False", reason="Unsched
         (pod("101m"), pod("100m"), ["UpdatePodScaleDown"]),
         (pod("100m"), pod("101m"), ["Update"]),
         (pod("1"), pod("nonsense"), ["Update"]),
+        # A node that refuses a resize for good lets the smaller size count.
+        (pod("4", container_statuses=(ACTUATED,)),
+         pod("4", container_statuses=(ACTUATED,), conditions=(REFUSED,)), ["UpdatePodScaleDown"]),
+        (pod("4", container_statuses=(ACTUATED,), conditions=(REFUSED,)),
+         pod("4", container_statuses=(ACTUATED,)), ["Update"]),
         (make_pod("a"), make_pod("a", annotations={"x": "1"}), ["Update"]),
         (make_pod("a", gates=["x"]), make_pod("a"), ["UpdatePodSchedulingGatesEliminated"]),
         (make_pod("a", gates=["x", "y"]), make_pod("a", gates=["x"]), ["Update"]),
