@@ -65,6 +65,9 @@ Examples:
 @click.option("--plugin-dir", "plugin_dirs", multiple=True, metavar="DIR",
               type=click.Path(exists=True, file_okay=False),
               help="Folder with third-party plugins; may be repeated.")  # fmt: skip
+@click.option("--plugin-timeout", metavar="TIME", default="60s", show_default=True,
+              help="Real time after which a call of a third-party plugin that has not returned "
+              "ends its run.")  # fmt: skip
 @click.option("--adopt/--no-adopt", default=None,
               help="Treat every pod as one of the first profile.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True,

@@ -92,7 +92,8 @@ def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
         drop_nodes=tuple(asked["drop_node"]),
         cordon=tuple(asked["cordon"]),
         workload=workload,
-        until=_until(asked["until"]),
+        until=None if asked["until"] is None else _time(asked["until"], "--until"),
+        plugin_timeout=_time(asked["plugin_timeout"], "--plugin-timeout", least=0.1),
     )
 
 
@@ -105,13 +106,15 @@ def _adopts(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> bool:
     return asked["config"] is None and not any(map(is_bundle, dumps))
 
 
-def _until(text: str | None) -> float | None:
+def _time(text: str, option: str, *, least: float = 0.0) -> float:
     from simulator.offline.rows import seconds
 
     try:
-        return None if text is None else seconds(text)
+        if (found := seconds(text)) < least:
+            raise ValueError(f"give at least {least:g} s")
     except ValueError as error:
-        raise click.BadParameter(f"{text!r}: {error}", param_hint="'--until'") from error
+        raise click.BadParameter(f"{text!r}: {error}", param_hint=f"'{option}'") from error
+    return found
 
 
 def seeds_of(asked: Mapping[str, Any]) -> range:

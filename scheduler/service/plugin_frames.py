@@ -63,6 +63,16 @@ def find_call(frame: FrameType | None, plugins: Iterable[Any]) -> PluginCall | N
     return PluginCall(", ".join(names), _POINTS.get(method, method), where) if where else None
 
 
+def outermost_call(frame: FrameType | None, plugins: Iterable[Any]) -> FrameType | None:
+    """Return the frame in which code of one of `plugins` was called from elsewhere."""
+    methods, files = _code_of(plugins)
+    outermost = None
+    for each, _ in traceback.walk_stack(frame):
+        if each.f_code in methods or each.f_code.co_filename in files:
+            outermost = each
+    return outermost
+
+
 def frame_of(thread: int | None) -> FrameType | None:
     """Return the innermost frame of a thread; None if it has ended."""
     # Documented, despite its name.

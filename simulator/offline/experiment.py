@@ -19,6 +19,7 @@ from scheduler.pages import NodeToAdd
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import label_selector
 from simulator.offline import builders
+from simulator.offline.call_limits import LIMIT_SECONDS, CallLimit
 from simulator.offline.editing import WorldError
 from simulator.offline.figures import Gauge, figures
 from simulator.offline.growth import node_like
@@ -53,6 +54,8 @@ class Scenario:
     """Returns the arrivals of a seed."""
     until: float | None = None
     """Virtual second of the end; None: when nothing is on its way any more."""
+    plugin_timeout: float = LIMIT_SECONDS
+    """Seconds of the clock after which a call of a plugin that has not returned ends the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class Simulation:
         """Run the scenario once.
 
         A plugin that raises ends the run before the next pod is attempted: its record has the
-        error, and no figures.
+        error, and no figures. So does one that does not return (`simulator.offline.call_limits`).
 
         Args:
             name: of the configuration, for the record.
@@ -178,7 +181,10 @@ class Simulation:
         """
         given = self.scenario
         arrivals = () if given.workload is None else given.workload(seed)
-        with self.world(config, seed) as world:
+        with (
+            self.world(config, seed) as world,
+            CallLimit(world.scheduler.profiles.plugins(), given.plugin_timeout),
+        ):
             world.settle()
             world.scheduler.end_on_exception()
             gauge = Gauge(world, arrivals)
