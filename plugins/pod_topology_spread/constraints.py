@@ -23,6 +23,7 @@ from scheduler.api.meta import OwnerReference
 from scheduler.api.packed_labels import MAX_PLAIN_LABELS, labels_key
 from scheduler.api.pod import Pod, TopologySpreadConstraint
 from scheduler.api.selectors import (
+    EVERYTHING,
     IN,
     NOTHING,
     CompiledLabelSelector,
@@ -128,15 +129,17 @@ class Constraints:
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         """Return DoNotSchedule constraints in the pod's order. Raises SelectorError."""
-        if not pod.signature.spec.topology_spread_constraints:
+        signature = pod.signature
+        if not signature.spec.topology_spread_constraints:
             return self._derived(self._default_hard, pod)
-        return _of(self._own(pod.signature).hard, pod)
+        return _of(self._own(signature).hard, pod)
 
     def soft(self, pod: Pod) -> tuple[Constraint, ...]:
         """Return ScheduleAnyway constraints in the pod's order. Raises SelectorError."""
-        if not pod.signature.spec.topology_spread_constraints:
+        signature = pod.signature
+        if not signature.spec.topology_spread_constraints:
             return self._derived(self._default_soft, pod)
-        return _of(self._own(pod.signature).soft, pod)
+        return _of(self._own(signature).soft, pod)
 
     def written(self, pod: Pod) -> Written:
         """Return the keys and criteria of the hard constraints."""
@@ -204,12 +207,14 @@ class Constraints:
         return tuple(each._replace(selector=selector) for each in defaults.constraints)
 
     def _default_selector(self, pod: Pod) -> CompiledLabelSelector:
+        metadata, owner = pod.metadata, pod.signature.controller_owner
+        if owner is None and not any(self._handle.listers["services"].list(metadata.namespace)):
+            return EVERYTHING
         version = self._handle.table.version
         versions = tuple([version(plural) for plural in REQUIRED_RESOURCES])
         if versions != self._versions:
             self._selectors.clear()
             self._versions = versions
-        metadata, owner = pod.metadata, pod.signature.controller_owner
         key = (metadata.namespace, owner, labels_key(metadata.labels))
         found = self._selectors.get(key)
         if found is None:

@@ -86,6 +86,9 @@ class CycleBudget:
         """Begin a cycle that may use `limit` seconds; `now` is monotonic."""
         self._limit = limit
         self._spent = 0.0
+        if limit == math.inf:
+            # Nothing would be compared with what is measured.
+            return
         self.deadline = now + limit
         self.running = True
         slack = now - self._mark

@@ -40,23 +40,24 @@ class RejectedRows:
         return self._groups
 
     def _grouped(self) -> list[tuple[Status, int]]:
-        groups: list[tuple[Status, int]] = []
         filters, codes = self.filters, self.codes
         if not len(filters):
-            return groups
-        for index, count in enumerate(np.bincount(filters)):
-            if not count:
-                continue
-            mine = codes if count == len(codes) else codes[filters == index]
-            lowest, highest = mine.item(mine.argmin()), mine.item(mine.argmax())
-            if lowest == highest:
-                groups.append((self.status_of(index, lowest), int(count)))
-                continue
-            groups += [
-                (self.status_of(index, value), number)
-                for value, number in _counted(mine, lowest, highest)
-            ]
-        return groups
+            return []
+        lowest, width = codes.item(codes.argmin()), codes.item(codes.argmax()) + 1
+        if lowest < 0 or width > _FEW_CODES:
+            pairs = (filters.astype(np.int64) << 32) + codes
+            _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
+            found = filters[first], codes[first], counts
+        else:
+            # Without sorting thousands of codes.
+            counts = np.bincount(filters * np.int64(width) + codes)
+            pairs = counts.nonzero()[0]
+            found = *np.divmod(pairs, width), counts[pairs]
+        columns = [each.tolist() for each in found]
+        return [
+            (self.status_of(index, code), number)
+            for index, code, number in zip(*columns, strict=True)
+        ]
 
     def by_status(self) -> Iterator[tuple[Status, Rows]]:
         """Yield each pair of filter and code as its status, with the rows that have it."""
@@ -78,18 +79,6 @@ class RejectedRows:
         groups = [(status, np.sort(np.concatenate(rows))) for status, rows in parts.values()]
         groups.sort(key=lambda each: -len(each[1]))
         return groups
-
-
-def _counted(codes: Codes, lowest: int, highest: int) -> Iterator[tuple[int, int]]:
-    """Yield each distinct code, in ascending order, and how often it occurs."""
-    if lowest >= 0 and highest < _FEW_CODES:
-        # Without sorting thousands of codes.
-        counts = np.bincount(codes)
-        values = counts.nonzero()[0]
-        counts = counts[values]
-    else:
-        values, counts = np.unique(codes, return_counts=True)
-    yield from zip(values.tolist(), counts.tolist(), strict=True)
 
 
 class TableStatuses(NodeToStatus):

@@ -151,12 +151,14 @@ class Filtering:
             column = entry.codes[slot.index]
             if len(picked) > FEW_VALUES:
                 if column is None:
-                    if not np.count_nonzero(codes):
+                    if not len(codes.nonzero()[0]):
                         continue
                     column = narrow_zeros(entry.capacity, codes)
                 else:
                     column = wide_enough(column, codes)
-                differs = column[rows] != codes
+                # Arrays of one type are compared and copied several times as fast.
+                codes = codes.astype(column.dtype)
+                differs = (column[rows] != codes).nonzero()[0]
                 column[rows] = codes
                 touched.update(dict.fromkeys(rows[differs].tolist()))
             else:
@@ -335,9 +337,9 @@ class Filtering:
             if not calls:
                 continue
             self._used[slot.index], self._calls[slot.index] = 0.0, 0
-            stopwatch.metrics.evaluated(slot.name, "Filter", stopwatch.profile, calls)
+            stopwatch.rows(slot.name, "Filter", calls, None)
             stopwatch.scalar(slot.name, "Filter", used)
-            if state.record_plugin_metrics:
+            if state.record_plugin_metrics and stopwatch.metrics is not None:
                 stopwatch.metrics.plugin(slot.name, "Filter", "Success", used / calls)
 
     def status_of(self, state: CycleState, pod: Pod, index: int, code: int) -> Status:

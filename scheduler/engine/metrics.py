@@ -52,7 +52,7 @@ class EngineMetrics(Protocol):
 
 
 class NoMetrics(EngineMetrics):
-    """Measures nothing."""
+    """Measures nothing; a stopwatch does not even call it."""
 
 
 class Stopwatch:
@@ -69,7 +69,7 @@ class Stopwatch:
         cycle: CycleBudget | None = None,
     ) -> None:
         self.monotonic = monotonic
-        self.metrics = metrics
+        self.metrics = None if type(metrics) is NoMetrics else metrics
         self.profile = profile
         #: Seconds that one scalar plugin may use of a cycle before that is reported.
         self.budget = budget
@@ -88,13 +88,15 @@ class Stopwatch:
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
         """Report a columnar call on `count` rows; `started` is None unless the cycle is sampled."""
+        if self.metrics is None:
+            return
         self.metrics.evaluated(plugin, point, self.profile, count)
         if started is not None:
             self.metrics.plugin(plugin, point, "Success", self.monotonic() - started)
 
     def scalar(self, plugin: str, point: str, seconds: float) -> None:
         """Report a scalar plugin that used `seconds` of a cycle, over all nodes."""
-        if seconds > self.budget:
+        if seconds > self.budget and self.metrics is not None:
             self.metrics.over_budget(plugin, point, self.profile, seconds)
 
 
@@ -127,10 +129,13 @@ class PointTimer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Report the duration."""
         stopwatch = self._stopwatch
-        status = self.status if kind is None or not issubclass(kind, AttemptError) else "Error"
         seconds = stopwatch.monotonic() - self.started
         stopwatch.seconds[self._index] = seconds
-        stopwatch.metrics.extension_point(self._point, status, stopwatch.profile, seconds)
+        metrics = stopwatch.metrics
+        if metrics is not None:
+            failed = kind is not None and issubclass(kind, AttemptError)
+            status = "Error" if failed else self.status
+            metrics.extension_point(self._point, status, stopwatch.profile, seconds)
 
 
 def no_stopwatch() -> Stopwatch:

@@ -222,7 +222,8 @@ def call_rows(
         raise
     except FAULTS as error:
         raise method.failed(plugin.name, error, error) from error
-    stopwatch.rows(plugin.name, method.point, count, started)
+    if stopwatch.metrics is not None:
+        stopwatch.rows(plugin.name, method.point, count, started)
     return numbers
 
 

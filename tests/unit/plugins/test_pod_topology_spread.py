@@ -434,6 +434,7 @@ def test_deduced_selectors_are_remembered_up_to_so_many_bytes(
 ) -> None:
     monkeypatch.setattr("plugins.pod_topology_spread.constraints._MAX_SELECTOR_BYTES", 100_000)
     made = cluster()
+    made.add_object("services", service({"app": "a"}))
     constraints = Constraints(PodTopologySpreadArgs(), made.handle())
     remembered = constraints._selectors
     for number in range(30):
