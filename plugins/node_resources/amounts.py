@@ -24,6 +24,9 @@ from scheduler.framework import (
 NATIVE: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 """Resources with a fixed index in the node table."""
 
+MAX_SCORED: Final = 4096
+"""Amounts of single nodes whose score is kept: those of a pool are used alike."""
+
 _MAX_KNOWN: Final = 1024
 """Requests whose shares are kept, and how many scalar resources they may have: some pods have
 thousands."""

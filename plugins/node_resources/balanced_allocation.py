@@ -7,7 +7,8 @@ decide a truncation; `np.std` adds in another order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from math import sqrt
 from typing import ClassVar, NamedTuple
 
@@ -15,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plugins.arguments import require_valid
-from plugins.node_resources.amounts import KeptShares, Share, amount_of, amounts_at, amounts_in
+from plugins.node_resources.amounts import (
+    MAX_SCORED,
+    KeptShares,
+    Share,
+    amount_of,
+    amounts_at,
+    amounts_in,
+)
 from plugins.node_resources.arguments import (
     NodeResourcesBalancedAllocationArgs,
     balanced_problems,
@@ -83,7 +91,7 @@ class NodeResourcesBalancedAllocation:
             (amount_of(requested, name), amount, amount_of(allocatable, name))
             for name, amount, _ in self._shares(pod)
         ]
-        return _score(usages) if usages else 0
+        return _score(tuple(usages)) if usages else 0
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeAmounts, rows: Rows
@@ -99,7 +107,7 @@ class NodeResourcesBalancedAllocation:
                 for name, amount, _ in taking_part:
                     allocatable, used = amounts_at(table, name, row)
                     usages.append((used, amount, allocatable))
-                scores[at] = _score(usages)
+                scores[at] = _score(tuple(usages))
             return scores
         index = selector(table, rows)
         columns = []
@@ -117,7 +125,8 @@ class NodeResourcesBalancedAllocation:
         return []
 
 
-def _score(usages: Iterable[tuple[int, int, int]]) -> int:
+@lru_cache(MAX_SCORED)
+def _score(usages: tuple[tuple[int, int, int], ...]) -> int:
     """Score one node by (used, added, allocatable) of each resource."""
     with_pod, without = [], []
     for used, added, allocatable in usages:

@@ -7,11 +7,13 @@ non-zero requests count, for other resources its plain requests.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, cast
 
 import numpy as np
 
 from plugins.node_resources.amounts import (
+    MAX_SCORED,
     NATIVE,
     KeptShares,
     Share,
@@ -58,6 +60,7 @@ class Scorer:
         self._served = served
         self._kept = KeptShares(arguments.resources)
         self._strategy = _strategy(arguments)
+        self._one = lru_cache(MAX_SCORED)(self._strategy.one)
 
     def one(self, pod: Resources, node: NodeInfo) -> int:
         """Return the score of one node, 0 to 100."""
@@ -74,7 +77,7 @@ class Scorer:
         ]
         if self._served is not None:
             amounts = self._with_devices(amounts, self._kept.of(pod), node.node)
-        return self._strategy.one(amounts)
+        return self._one(tuple(amounts))
 
     def _with_devices(
         self, amounts: list[Amounts], taking_part: list[Share], node: Node
@@ -101,7 +104,7 @@ class Scorer:
                 if self._served is not None:
                     node = cast("NodeTableView", table).node_info(row).node
                     amounts = self._with_devices(amounts, taking_part, node)
-                scores[at] = self._strategy.one(amounts)
+                scores[at] = self._one(tuple(amounts))
             return scores
         columns = _columns(table, selector(table, rows), taking_part)
         if self._served is not None:
