@@ -327,7 +327,9 @@ def node_of(text: str) -> NodeToAdd:
             resources[key] = value
     count = plain.get("count", "1")
     if not (count.isascii() and count.isdecimal() and len(count) < 6):
-        raise click.BadParameter(f"count={count!r}: write a number", param_hint="'--add-node'")
+        raise click.BadParameter(
+            f"count={count!r:.40}: write a number up to 99999", param_hint="'--add-node'"
+        )
     return NodeToAdd(
         name=plain.get("name", "new-node"),
         like=plain.get("like", ""),

@@ -38,7 +38,7 @@ UNITS: Final[Mapping[str, float]] = {
 }
 """Units of a time, and the seconds that each has."""
 
-_TIME: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]\+?([0-9]{1,2}))?\s*([A-Za-zµ]*)")
+_TIME: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]\+?([0-9]{1,4}))?\s*([A-Za-zµ]*)")
 _WHOLE: Final = re.compile(r"([0-9]{1,16})(?:\.0+)?")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
 MAX_NAME: Final = 253
@@ -153,7 +153,7 @@ def seconds(text: str) -> float:
     unit = matched[3] or "s"
     if unit not in UNITS:
         raise ValueError(f"unit {unit!r:.20} is unknown; known are {', '.join(UNITS)}")
-    found = float(matched[1]) * 10.0 ** int(matched[2] or 0) * UNITS[unit]
+    found = float(f"{matched[1]}e{matched[2] or 0}") * UNITS[unit]
     if found > MAX_NUMBER:
         raise ValueError(f"give at most {MAX_NUMBER} seconds")
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -143,6 +144,7 @@ def _work(connection: Connection, function: Function) -> None:
     """Run tasks until the sweep ends; the main function of a process."""
     # Ctrl-C reaches all processes of a terminal; the sweep itself ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_sweep, name="sweep", daemon=True).start()
     connection.send_bytes(_READY)
     while True:
         try:
@@ -151,3 +153,11 @@ def _work(connection: Connection, function: Function) -> None:
         except (EOFError, BrokenPipeError):
             # The sweep has ended, or was killed; another one runs the task again.
             return
+
+
+def _end_with_the_sweep() -> None:
+    """End a worker in the middle of its run when the sweep was killed: nobody waits for it."""
+    sweep = multiprocessing.parent_process()
+    if sweep is not None:
+        sweep.join()
+        os._exit(1)

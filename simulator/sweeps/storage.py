@@ -68,6 +68,9 @@ class Storage:
                     f"{self.folder}: another sweep writes into this folder; wait for its end, or "
                     "give another folder"
                 ) from error
+            # Of a sweep that was killed while it wrote.
+            for each in (*self.folder.glob(".*.json.*"), *self._runs.glob(".*.json.*")):
+                each.unlink(missing_ok=True)
             yield
 
     def finished(self, task: Task) -> Outcome | None:

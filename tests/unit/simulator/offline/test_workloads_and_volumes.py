@@ -132,6 +132,7 @@ def test_a_workload_is_read_from_csv(tmp_path: Path) -> None:
         ("arrival,count\n1,1\n", "jobs.csv:1: column template is missing"),
         ("arrival,template\nsoon,small\n", "jobs.csv:2: arrival is 'soon'"),
         ("arrival,template\n-1,small\n", "jobs.csv:2: arrival is '-1'"),
+        ("arrival,template\n1e308,small\n", "jobs.csv:2: arrival is '1e308'; give at most 10"),
         ("arrival,template\n1,large\n", "jobs.csv:2: template 'large' is unknown; known are small"),
         ("arrival,template,duration\n1,small,inf\n", "jobs.csv:2: duration is 'inf'"),
         ("arrival,template,count\n1,small,1.5\n", "jobs.csv:2: count is '1.5'; give a whole"),

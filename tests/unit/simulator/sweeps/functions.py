@@ -54,3 +54,10 @@ def no_json(_: Mapping[str, Any]) -> object:
 def ended(_: Mapping[str, Any]) -> None:
     """Leave as a script would."""
     raise SystemExit(4)
+
+
+def paused(parameters: Mapping[str, Any]) -> None:
+    """Write the number of the process into a pipe, and never return."""
+    Path(parameters["pipe"]).write_text(str(os.getpid()))
+    while True:
+        signal.pause()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import select
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -228,6 +232,31 @@ def test_processes_write_the_same_bytes_and_survive_a_killed_one(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_workers_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    code = (
+        "from simulator import sweeps\n"
+        "from tests.unit.simulator.sweeps import functions\n"
+        f"runs = [sweeps.Run('a', {{'pipe': {str(pipe)!r}}})]\n"
+        f"sweeps.sweep(functions.paused, runs, {str(tmp_path / 'results')!r}, processes=1)\n"
+    )
+    root = Path(__file__).parents[4]
+    with subprocess.Popen([sys.executable, "-c", code], cwd=root) as sweep:
+        worker = os.pidfd_open(int(pipe.read_text()))
+        sweep.kill()
+    with os.fdopen(worker, "rb", buffering=0):
+        assert select.select([worker], [], [], 60.0)[0], "the worker goes on"
+
+
+def test_what_a_killed_sweep_had_half_written_is_removed(tmp_path: Path) -> None:
+    sweeps.sweep(functions.double, RUNS, tmp_path, processes=0)
+    before = contents(tmp_path)
+    for name in ("runs/.run-1.json.77", ".index.json.77"):
+        (tmp_path / name).write_bytes(b"{")
+    sweeps.sweep(functions.double, RUNS, tmp_path, processes=0)
+    assert contents(tmp_path) == before
+
+
 def test_a_run_that_kills_its_workers_fails_and_the_others_finish(tmp_path: Path) -> None:
     runs = [sweeps.Run("fatal", {"killed": True}), sweeps.Run("a"), sweeps.Run("b")]
     assert sweeps.sweep(functions.always_killed, runs, tmp_path, processes=1).failed == ("fatal",)
