@@ -77,7 +77,8 @@ def answer(question: str, world: World, asked: dict[str, Any], *, as_json: bool)
 
 
 def _pod(file: str) -> dict[str, Any]:
-    found = pod_manifest(_manifest(file, "--how-many-fit"), "default", Path(file).name)
+    option = "--how-many-fit"
+    found = pod_manifest(_manifest(file, option), "default", Path(file).name, option)
     return {**found, "apiVersion": "v1", "kind": "Pod"}
 
 

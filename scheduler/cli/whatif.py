@@ -242,14 +242,14 @@ def additions(documents: list[Any], namespace: str, source: str) -> list[Change]
     return found
 
 
-def pod_manifest(found: Any, namespace: str, source: str) -> dict[str, Any]:
+def pod_manifest(found: Any, namespace: str, source: str, option: str = "-f") -> dict[str, Any]:
     """Return the pod of a manifest: a Pod, or the template of a controller.
 
     >>> pod_manifest({"kind": "Pod", "metadata": {"name": "a"}}, "x", "f")["metadata"]
     {'name': 'a', 'namespace': 'x'}
     """
     if not isinstance(found, dict) or not isinstance(found.get("spec", {}), dict):
-        raise click.BadParameter(f"{source} has no manifest of a pod", param_hint="'-f'")
+        raise click.BadParameter(f"{source} has no manifest of a pod", param_hint=f"'{option}'")
     made, spec = dict(found), found.get("spec", {})
     template = spec.get("template")
     if isinstance(template, dict):
@@ -261,7 +261,7 @@ def pod_manifest(found: Any, namespace: str, source: str) -> dict[str, Any]:
         }
     elif made.get("kind", "Pod") != "Pod":
         kind = one_line(str(made["kind"]))[:60]
-        raise click.BadParameter(f"{source} is a {kind}; give a Pod", param_hint="'-f'")
+        raise click.BadParameter(f"{source} is a {kind}; give a Pod", param_hint=f"'{option}'")
     metadata = dict(made.get("metadata") or {})
     metadata["namespace"] = metadata.get("namespace") or namespace
     return {**made, "metadata": metadata}

@@ -207,10 +207,11 @@ def _pod(row: Row, names: _Names) -> TracePod:
     spec = row.text("gpu_spec")
     if spec and not all(map(_LABEL.fullmatch, spec.split("|"))):
         row.fault(f"gpu_spec is {spec!r:.80}; give GPU models joined by |")
+    before = row.faults
     created, deleted, scheduled = (
         row.seconds(each) if row.has(each) else None for each in POD_COLUMNS[8:]
     )
-    if row.sound:
+    if row.faults == before:
         _check_times(row, created, deleted, scheduled)
     return TracePod(
         names.read(row), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, milli, spec,

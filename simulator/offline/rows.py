@@ -64,6 +64,11 @@ class Faults:
         else:
             self._more += 1
 
+    @property
+    def count(self) -> int:
+        """The number of faults up to now."""
+        return len(self._found) + self._more
+
     def report(self) -> None:
         """Raise WorldError with all faults, if there are any."""
         if self._more:
@@ -88,6 +93,11 @@ class Row:
     def sound(self) -> bool:
         """Whether no fault of this row was noted yet."""
         return self._faults.line != self.line
+
+    @property
+    def faults(self) -> int:
+        """The number of faults up to now, to tell whether what was read since has any."""
+        return self._faults.count
 
     def has(self, column: str) -> bool:
         """Return whether the column exists and is not empty here."""

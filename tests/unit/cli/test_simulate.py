@@ -106,7 +106,7 @@ def test_a_question_is_answered(
         (["dump.json", "--nodes-needed", "node-9"], "there is no Node node-9"),
         (["dump.json", "--nodes-needed", "nothing.yaml"], "nothing.yaml: no such file"),
         (["dump.json", "--nodes-needed", "pod.json"], "pod.json has no manifest of a Node"),
-        (["dump.json", "--how-many-fit", "node.yaml"], "node.yaml is a Node; give a Pod"),
+        (["dump.json", "--how-many-fit", "node.yaml"], "'--how-many-fit': node.yaml is a Node"),
         (["dump.json", "--how-many-fit", "none.yaml"], "none.yaml:2: did not find"),
         (
             ["dump.json", "--how-many-fit", "two.yaml"],

@@ -96,6 +96,7 @@ def test_times_and_models_are_checked(write: Callable[[str], Path]) -> None:
         "p-1,1,1,0,0,,LS,Running,50,10,60",
         "p-2,1,1,1,500,T4|<b>,LS,Running,1,2,1",
         "p-3,1,1,0,0,,LS,Running,1 fortnight,2,1",
+        "p-4,1,1,0,9,,LS,Running,5,2,5",
     ]
     assert faults(openb.read_pods, write("\n".join([header, *rows]))) == [
         "2: creation_time is '-5'; give a number from 0, of seconds or with a unit: ms, s, m, h, d",
@@ -103,6 +104,9 @@ def test_times_and_models_are_checked(write: Callable[[str], Path]) -> None:
         "3: deletion_time is 10, before scheduled_time, 60",
         "4: gpu_spec is 'T4|<b>'; give GPU models joined by |",
         "5: creation_time is '1 fortnight'; unit 'fortnight' is unknown; known are ms, s, m, h, d",
+        "6: gpu_milli is 9, but num_gpu is 0; give 0 for both, or for neither",
+        "6: deletion_time is 2, before creation_time, 5",
+        "6: deletion_time is 2, before scheduled_time, 5",
     ]
 
 
