@@ -77,6 +77,7 @@ class NodeResourcesBalancedAllocation:
         args = args or NodeResourcesBalancedAllocationArgs()
         require_valid(balanced_problems(args))
         self._kept = KeptShares(args.resources)
+        self._score = lru_cache(MAX_SCORED)(_score)
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
@@ -91,7 +92,7 @@ class NodeResourcesBalancedAllocation:
             (amount_of(requested, name), amount, amount_of(allocatable, name))
             for name, amount, _ in self._shares(pod)
         ]
-        return _score(tuple(usages)) if usages else 0
+        return self._score(tuple(usages)) if usages else 0
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeAmounts, rows: Rows
@@ -107,7 +108,7 @@ class NodeResourcesBalancedAllocation:
                 for name, amount, _ in taking_part:
                     allocatable, used = amounts_at(table, name, row)
                     usages.append((used, amount, allocatable))
-                scores[at] = _score(tuple(usages))
+                scores[at] = self._score(tuple(usages))
             return scores
         index = selector(table, rows)
         columns = []
@@ -125,7 +126,6 @@ class NodeResourcesBalancedAllocation:
         return []
 
 
-@lru_cache(MAX_SCORED)
 def _score(usages: tuple[tuple[int, int, int], ...]) -> int:
     """Score one node by (used, added, allocatable) of each resource."""
     with_pod, without = [], []
