@@ -37,6 +37,11 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "scheduler", *arguments]
 
 
+def _begun(folder: Path) -> bool:
+    """Whether a file that is being written to has its first bytes."""
+    return any(each.stat().st_size for each in folder.iterdir() if each.name != "log")
+
+
 def test_a_recording_is_reproduced(
     control_plane: ControlPlane, kubestow: ManagedProcess, tmp_path: Path
 ) -> None:
@@ -45,7 +50,7 @@ def test_a_recording_is_reproduced(
     token = ("--token", control_plane.admin_token)
     with Workload(control_plane, "recording") as work:
         for number in range(4):
-            work.node(f"n{number}")
+            work.node(f"n{number}", cpu="2")
         work.pod("early", cpu="800m", terminationGracePeriodSeconds=0)
         work.until_bound("early")
         log = (tmp_path / "log").open("w")
@@ -54,6 +59,8 @@ def test_a_recording_is_reproduced(
             stdout=log,
             stderr=log,
         )
+        # The nodes are full soon, and preemption ends when all their pods have the high priority.
+        until(lambda: _begun(tmp_path), "the recording")
         number = 0
         while recorder.poll() is None:
             work.pod(f"low-{number}", cpu="800m", terminationGracePeriodSeconds=0)
