@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +23,8 @@ def test_counts_hardly_vary() -> None:
 def test_pods_without_claims_cost_less_than_the_bar() -> None:
     result = CliRunner().invoke(main, ["--nodes", "20", "--pods", "50"])
     assert result.exit_code == 0, result.output
-    assert "cost of the plugin for a pod without claims: 0." in result.output
+    # The counts vary by a tenth of the bar, and the cost may be less than that.
+    assert re.search(r"for a pod without claims: -?0\.\d\d%\n", result.output), result.output
 
 
 @pytest.mark.parametrize(("more", "code"), [(9, 0), (11, 1)])
