@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from scheduler import cel
 from scheduler.api.images import normalized_image
 from scheduler.bundle.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJECT
 from scheduler.bundle.redaction_words import (
@@ -35,10 +36,12 @@ from scheduler.text.vocabulary import KNOWN_WORDS
 
 _AMOUNTS: Final = frozenset(
     ("requests", "limits", "allocatable", "capacity", "hard", "used", "overhead")
-) | {"allocatedResources", "usedAndHard"}
+) | {"allocatedResources", "consumedCapacity", "usedAndHard"}
 """Mappings by resource."""
 
 _UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_VERSION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9}){2})(?:([-+])(.+))?", re.DOTALL)
+"""A semantic version, which attributes of devices may be."""
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+")
 _METRIC_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _COMPUTE_PREFIX: Final = re.compile(r"^(?:deferred\.kubestow\.io/)?(?:requests\.|limits\.)?")
@@ -199,11 +202,11 @@ class Redactor:
             return {self._resource(key): self._amount(each) for key, each in value.items()}
         if name == "annotations":
             return {self._name(key): self.text(str(each)) for key, each in value.items()}
+        if name in _BY_LABEL or _is_of_device(name, value):
+            return {self._name(key): self._object(each) for key, each in value.items()}
         fields = self._fields
         return {
-            (key if key in fields and name not in _BY_LABEL else self._name(key)): self._object(
-                each, "" if name in _BY_LABEL else key
-            )
+            key if key in fields else self._name(key): self._object(each, key)
             for key, each in value.items()
         }
 
@@ -212,9 +215,19 @@ class Redactor:
             return value
         if name == "message":
             return self.text(value)
+        if name == "expression":
+            return self._expression(value)
         if name in ("image", "names", "reference"):
             return f"{self._replacement(normalized_image(value))}:x"
         return self._name(value)
+
+    def _expression(self, value: str) -> str:
+        """Return a selector of devices that selects the same ones of the redacted devices."""
+        try:
+            return cel.rename(value, self._name)
+        except cel.CompileError:
+            # No selector, or one that selects nothing.
+            return self._name(value)
 
     def _amount(self, value: Any) -> Any:
         kept = not isinstance(value, str) or AMOUNT_OR_TIME.fullmatch(value) or value.isdigit()
@@ -246,6 +259,10 @@ class Redactor:
             return self._claims[text]
         if "/" in text:
             return "/".join(self._name(each) for each in text.split("/"))
+        version = _VERSION.fullmatch(text)
+        if version is not None:
+            numbers, sign, rest = version.groups()
+            return f"{numbers}{sign}{self._replacement(rest)}" if sign else text
         return self._replacement(text)
 
     def _replacement(self, text: str) -> str:
@@ -256,3 +273,12 @@ class Redactor:
 
 _BY_LABEL: Final = frozenset(("labels", "matchLabels", "nodeSelector", "selector", "parameters"))
 """Mappings by label key, unless they are selectors with fields of their own."""
+
+
+def _is_of_device(name: str, value: Mapping[str, Any]) -> bool:
+    """Whether a mapping is by attribute or capacity of a device, which a tenant names.
+
+    The capacity that a claim requests is a mapping of another kind.
+    """
+    of_device = name == "attributes" or (name == "capacity" and "requests" not in value)
+    return of_device and all(isinstance(each, dict) for each in value.values())

@@ -7,6 +7,7 @@ of an evaluation are bounded by its cost. Everything public is named in `__all__
 
 from scheduler.cel.devices import DeviceSelector, device_value
 from scheduler.cel.errors import CompileError, EvaluationCancelledError, EvaluationError
+from scheduler.cel.renaming import rename
 
 __all__ = [
     "CompileError",
@@ -14,4 +15,5 @@ __all__ = [
     "EvaluationCancelledError",
     "EvaluationError",
     "device_value",
+    "rename",
 ]

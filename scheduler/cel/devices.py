@@ -40,12 +40,13 @@ from scheduler.cel.values import type_name
 _ATTRIBUTES: Final = map_of(STRING, map_of(STRING, ANY))
 _CAPACITY: Final = map_of(STRING, map_of(STRING, quantities.QUANTITY))
 _DEVICE: Final = Type("kubernetes.DRADevice")
-_FIELDS: Final = {
+FIELDS: Final = {
     "driver": STRING,
     "attributes": _ATTRIBUTES,
     "capacity": _CAPACITY,
     "allowMultipleAllocations": BOOL,
 }
+"""Fields of the variable `device`, and their types."""
 
 
 @cache
@@ -59,7 +60,7 @@ def environment() -> Environment:
         merged(*(each.FUNCTIONS for each in libraries)),
         standard.TYPES,
         {"device": _DEVICE},
-        {_DEVICE.name: _FIELDS},
+        {_DEVICE.name: FIELDS},
     )
 
 

@@ -22,6 +22,9 @@ TWO_VARIABLES: Final = frozenset(
 _WITH_PREDICATE: Final = frozenset({"transformList", "transformMap", "transformMapEntry"})
 _ON_VALUE: Final = frozenset({"optMap", "optFlatMap", "sortBy"})
 
+MACROS: Final = ONE_VARIABLE | TWO_VARIABLES | _ON_VALUE | {"bind", "has"}
+"""Names of all macros."""
+
 
 def expand(call: Call) -> Node:
     """Return the macro that a call is, else the call itself.

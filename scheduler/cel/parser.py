@@ -107,12 +107,24 @@ def parse(expression: str) -> Node:
             raise error.orig_exc from None
         raise
     except lark.exceptions.UnexpectedInput as error:
-        offset: int = getattr(error, "pos_in_stream", 0) or 0
-        is_end = isinstance(error, lark.exceptions.UnexpectedToken) and error.token.type == "$END"
-        shown = "the end" if is_end else repr(expression[offset : offset + 1])
-        raise CompileError(f"Syntax error: unexpected {shown}", offset) from None
+        raise _syntax_error(expression, error) from None
     assert isinstance(tree, Node)
     return tree
+
+
+def tokens(expression: str) -> list[lark.Token]:
+    """Return the tokens, without white space and comments; raises `CompileError`."""
+    try:
+        return list(_parser().lex(expression))
+    except lark.exceptions.UnexpectedInput as error:
+        raise _syntax_error(expression, error) from None
+
+
+def _syntax_error(expression: str, error: lark.exceptions.UnexpectedInput) -> CompileError:
+    offset: int = getattr(error, "pos_in_stream", 0) or 0
+    is_end = isinstance(error, lark.exceptions.UnexpectedToken) and error.token.type == "$END"
+    shown = "the end" if is_end else repr(expression[offset : offset + 1])
+    return CompileError(f"Syntax error: unexpected {shown}", offset)
 
 
 @cache

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -61,6 +61,12 @@ class _Inputs(Times, kw_only=True, rename="camel"):
     random: _Random
     rotation: int
     nominations: list[tuple[str, str]] | None = None
+
+
+REDACTED: Final = (
+    "the bundle is redacted: names that decide an order, and texts that selectors of devices look "
+    "into, are not the original ones"
+)
 
 
 class _Attempt(_Inputs, kw_only=True, rename="camel"):
@@ -360,7 +366,7 @@ class Replay:
         if self.unknown:
             found.append(f"unknown here: {', '.join(sorted(self.unknown))}")
         if header.redacted:
-            found.append("the bundle is redacted: names that decide an order are not the original")
+            found.append(REDACTED)
         return "; ".join(found)
 
 

@@ -9,9 +9,12 @@ GROUP = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
 
 
-def device_class(name: str = "gpu") -> JsonObject:
-    """Return a class of all devices of the driver."""
-    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+OF_DRIVER = f'device.driver == "{DRIVER}"'
+
+
+def device_class(name: str = "gpu", expression: str = OF_DRIVER) -> JsonObject:
+    """Return a class of the devices that an expression selects, by default all of the driver."""
+    selector = {"cel": {"expression": expression}}
     return _object("DeviceClass", name, {"selectors": [selector]})
 
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from scheduler.bundle.reading import open_bundle
+from scheduler.cli.exit_codes import DOES_NOT_FIT
 from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
 from simulator.offline import World
 from testing.embedded_service import bound_to, node, pod, until
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.explain.devices import (
+    DRIVER,
+    OF_DRIVER,
     claim,
     device_class,
     device_slice,
@@ -80,16 +82,40 @@ async def test_a_bundle_has_the_devices_and_the_pod_is_explained_offline(
     assert "2 of 2 devices" in online or "1 of 2 devices" in online, online
 
 
-@pytest.mark.parametrize("options", [(), ("--redact",)])
+SELECTORS = {
+    "equal": f'{OF_DRIVER} && device.attributes["{DRIVER}"].model == "large-a"',
+    # A redacted text has no such part.
+    "part": f'device.attributes["{DRIVER}"].model.split("-")[1] == "a"',
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "selector", "results"),
+    [
+        ((), "equal", {"reproduced"}),
+        (("--redact",), "equal", {"reproduced"}),
+        ((), "part", {"reproduced"}),
+        (("--redact",), "part", {"different"}),
+    ],
+)
 async def test_a_recording_with_claims_is_replayed(
-    scheduling: Open, tmp_path: Path, options: tuple[str, ...]
+    scheduling: Open, tmp_path: Path, options: tuple[str, ...], selector: str, results: set[str]
 ) -> None:
-    path = tmp_path / "r"
-    async with scheduling(before=fill) as site:
-        await settled(site)
+    path = tmp_path / "recordings" / "r"
+    path.parent.mkdir()
+
+    def many(cluster: EmbeddedCluster) -> None:
+        cluster.create(device_class(expression=SELECTORS[selector]))
+        for name in NODES:
+            cluster.create(node(name))
+            attributes = {"model": {"string": "large-a"}}
+            cluster.create(device_slice(name, 100, attributes=attributes))
+
+    async with scheduling(before=many) as site:
         output = site.output("record", "--for", "1s", "-o", str(path), *options)
         task, number = asyncio.create_task(output), 0
         while not task.done():
+            # From before the recording on, so that it may begin while a binding is under way.
             name = f"late-{number}"
             site.cluster.create(claim(name))
             site.cluster.create(pod(name, "10m", resourceClaims=uses(name)))
@@ -98,16 +124,15 @@ async def test_a_recording_with_claims_is_replayed(
         await task
     # The scheduler has ended: it logs to the same output, when the machine is slow a warning.
     replayed = await site.run("replay", str(path), "-o", "json")
-    assert (replayed.code, replayed.err) == (0, "")
-    results = [_result(each) for each in replayed.out.splitlines() if each.strip()]
-    assert set(filter(None, results)) == {"reproduced"}, replayed.out
+    assert replayed.err == ""
+    judged = [json.loads(each) for each in replayed.out.splitlines()]
+    assert any(each["recorded"]["node"] for each in judged)
+    assert {each["result"] for each in judged} == results, replayed.out
+    assert replayed.code == (DOES_NOT_FIT if results == {"different"} else 0)
+    if results == {"different"}:
+        assert all("the bundle is redacted" in each["why"] for each in judged)
     if options:
         assert open_bundle(path).header.redacted
         text = gzip.decompress(path.read_bytes()).decode()
-        names = ("node-a", "late-", "gpu.example.com")
+        names = ("node-a", "late-", "large-a", "gpu.example.com")
         assert [each for each in names if each in text] == []
-
-
-def _result(line: str) -> str:
-    decoded: JsonObject = json.loads(line)
-    return str(decoded.get("result", ""))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 import re
 from typing import Any
 
@@ -16,6 +18,7 @@ from scheduler.bundle.outcomes import Outcome
 from scheduler.bundle.redaction import Redactor
 from scheduler.client.resources import RESOURCES
 from scheduler.pages import Decision, PodView, QueueStatistics
+from testing.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY
 from testing.filled_records import filled
 
 NODE = {
@@ -220,6 +223,60 @@ def test_resources_mean_the_same_in_pods_nodes_and_quotas() -> None:
         "deferred.kubestow.io/requests.cpu-millis": "3",
     }
     assert made.text("1 Insufficient acme.com/gpu.") == f"1 Insufficient {gpu}."
+
+
+LOOKS_INTO_TEXTS = re.compile(
+    r"\b(?:startsWith|endsWith|matches|split|find|findAll|upperAscii|isIP|ip|cidr|url|substring)\("
+    r"|size\(device"
+)
+"""Functions that a redacted text gives another result."""
+
+
+def cel_vectors() -> list[dict[str, Any]]:
+    """Return what the real scheduler computed of selectors and devices."""
+    with gzip.open(VECTOR_DIRECTORY / f"dra_cel{SUFFIX}") as lines:
+        return [json.loads(each) for each in lines]
+
+
+def redacted(made: Redactor, **spec: Any) -> dict[str, Any]:
+    """Return the redacted spec of an object."""
+    found: dict[str, Any] = made.redact("object", {"kind": "Any", "spec": spec})["spec"]
+    return found
+
+
+def test_selectors_select_the_same_devices() -> None:
+    made = redactor()
+    vectors = [
+        each for each in cel_vectors() if not LOOKS_INTO_TEXTS.search(each["input"]["expression"])
+    ]
+    assert len(vectors) > 140
+    for vector in vectors:
+        stated = vector["input"]
+        driver, expression = stated["device"]["driver"], stated["expression"]
+        slices = redacted(made, driver=driver, devices=[stated["device"]])
+        classes = redacted(made, selectors=[{"cel": {"expression": expression}}])
+        (device,), (selector,) = slices["devices"], classes["selectors"]
+        stated["device"] = {**device, "driver": slices["driver"]}
+        stated["expression"] = selector["cel"]["expression"]
+        # Of longer texts some functions cost more.
+        vector["expected"].pop("cost", None)
+        assert (expression, UNIT_FILES["dra_cel"](vector)) == (expression, [])
+
+
+def test_capacity_has_one_name_in_slices_and_claims() -> None:
+    device = {"name": "d", "capacity": {"size": {"value": "8"}, "a.com/memory": {"value": "8Gi"}}}
+    amounts = {"size": "1", "a.com/memory": "2"}
+    made = redactor()
+    names = [*redacted(made, devices=[device])["devices"][0]["capacity"]]
+    request = redacted(made, exactly={"capacity": {"requests": amounts}})
+    assert [*request["exactly"]["capacity"]["requests"]] == names
+    assert [*redacted(made, consumedCapacity=amounts)["consumedCapacity"]] == names
+    assert {"size", "a.com/memory"}.isdisjoint(names)
+
+
+@pytest.mark.parametrize("expression", ["secret ==", "#secret", '"' + "secret" * 2000 + '"'])
+def test_what_is_no_selector_is_replaced_as_a_whole(expression: str) -> None:
+    assert "secret" not in redacted(redactor(), expression=expression)["expression"]
 
 
 @given(st.text(min_size=1, max_size=60))
