@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.api.meta import RawQuantity
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod, PodStatus
-from scheduler.api.quantity import QuantityError
+from scheduler.api.quantity import QuantityError, parse
 from scheduler.api.quantity_fields import located, node_amounts, pod_amounts
 from scheduler.cache.cache import with_node
 from scheduler.client.kinds import Kinds
@@ -108,6 +109,7 @@ class Editing(ABC):
         try:
             data = msgspec.json.encode(obj)
             item = resource.decode(data)
+            refuse_negative_amounts(resource, item)
         except (TypeError, ValueError) as error:
             metadata = obj.get("metadata")
             name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
@@ -256,6 +258,30 @@ def checked(resource: Resource[Any], item: Any) -> None:
     """
     if resource is NODES:
         check_node(item)
+
+
+def refuse_negative_amounts(resource: Resource[Any], item: Any) -> None:
+    """Refuse a pod or node with a negative amount, as an API server does. Raises QuantityError.
+
+    An amount that cannot be parsed is left to those who use it.
+    """
+    if resource is PODS:
+        amounts = pod_amounts(item)
+    elif resource is NODES:
+        amounts = node_amounts(item)
+    else:
+        return
+    for path, stated in amounts:
+        for name, raw in stated.items():
+            if str(raw).startswith("-") and _is_negative(raw):
+                raise QuantityError(raw, "must not be negative", f"{path}[{name}]")
+
+
+def _is_negative(raw: RawQuantity) -> bool:
+    try:
+        return parse(raw).nano < 0
+    except QuantityError:
+        return False
 
 
 def resource_of(obj: Mapping[str, Any], kinds: Kinds) -> Resource[Any]:

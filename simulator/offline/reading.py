@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
@@ -28,7 +28,13 @@ from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
 from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits, located
-from simulator.offline.editing import FINISHED, WorldError, resource_of
+from simulator.offline.editing import (
+    FINISHED,
+    WorldError,
+    refuse_negative_amounts,
+    resource_of,
+)
+from simulator.offline.faults import Faults
 from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.virtual_time import no_collections
 
@@ -45,6 +51,8 @@ RATIO_FROM: Final = 64 << 20
 MAX_FILES: Final = 10_000
 """In one folder."""
 _CHUNK: Final = 1 << 20
+_EXAMPLES: Final = 5
+"""Objects that a note names."""
 
 _BUILT_IN: Final = Kinds()
 
@@ -134,41 +142,48 @@ class Objects:
         """Read files, and the files in folders in the order of their names.
 
         Raises:
-            WorldError: a file cannot be read; the text names it, and the line.
+            WorldError: files cannot be read; the text names each, and the line.
         """
-        found = cls()
+        found, faults = cls(), Faults()
         with no_collections():
             for path in _files(paths):
-                found._read_file(path)
+                try:
+                    found._read_file(path, faults)
+                except WorldError as error:
+                    faults.note(str(error))
+        faults.report()
         return found
 
     def fill(self, world: Filled) -> list[str]:
         """Put the objects into a world: nodes first, pending pods last, by their age.
 
-        Returns a line for each kind that is skipped, because nothing in this world reads it.
+        Returns a line for each kind that is skipped, because nothing in this world reads it, and
+        for objects that replaced another one of the same name.
 
         Raises:
-            WorldError: an object is malformed; the text names file, line and object.
+            WorldError: objects are malformed; the text names file, line and object of each.
         """
         pending: list[tuple[tuple[str, str], _Source, Pod]] = []
-        skipped = Counter[str]()
+        skipped, putting = Counter[str](), _Putting(world)
         sources = [*self._sources, *self._read_by_plugins(world.kinds, skipped)]
         for source in sorted(sources, key=lambda each: _ORDER.get(each.resource.plural, 1)):
-            item = _decoded(world, source)
-            if source.resource is PODS and item.status.phase in FINISHED:
+            item = putting.decoded(source)
+            if item is None or (source.resource is PODS and item.status.phase in FINISHED):
                 continue
             if source.resource is not PODS or item.spec.node_name:
                 # At once: it then shares most of its content with others, and the rest is freed.
-                _put(world, source, item)
+                putting.put(source, item)
             else:
                 order = (item.metadata.creation_timestamp or "", item.key)
                 pending.append((order, source, item))
         for _, source, item in sorted(pending, key=lambda each: each[0]):
-            _put(world, source, item)
-        return [
+            putting.put(source, item)
+        putting.faults.report()
+        notes = [
             f"{kind}: {count} skipped, since scheduling reads no such objects"
             for kind, count in skipped.items()
         ]
+        return [*notes, *putting.replacements()]
 
     def _read_by_plugins(self, kinds: Kinds, skipped: Counter[str]) -> Iterator[_Source]:
         """Yield the objects of custom resources; count the others by kind."""
@@ -186,7 +201,7 @@ class Objects:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def _read_file(self, path: Path) -> None:
+    def _read_file(self, path: Path, faults: Faults) -> None:
         data = content(path, MAX_BYTES - self._bytes)
         self._bytes += len(data)
         try:
@@ -195,13 +210,13 @@ class Objects:
             if ".json" in path.suffixes and data.lstrip()[:1] in (b"{", b"["):
                 # As YAML a large file would take minutes, only to be refused there as well.
                 raise WorldError(f"{path}{_json_line(data, error)}: {error}") from error
-            self._read_yaml(path, data)
+            self._read_yaml(path, data, faults)
             return
-        if document.items is None:
-            self._add_json(path, data, msgspec.Raw(data), document)
-            return
-        for each in document.items:
-            self._add_json(path, data, each, document)
+        for each in (msgspec.Raw(data),) if document.items is None else document.items:
+            try:
+                self._add_json(path, data, each, document)
+            except WorldError as error:
+                faults.note(str(error))
 
     def _add_json(self, path: Path, data: bytes, raw: msgspec.Raw, document: _Document) -> None:
         def where() -> str:
@@ -223,7 +238,7 @@ class Objects:
             version, kind = document.api_version, document.kind.removesuffix("List")
         self._add({"apiVersion": version, "kind": kind}, raw, where)
 
-    def _read_yaml(self, path: Path, data: bytes) -> None:
+    def _read_yaml(self, path: Path, data: bytes, faults: Faults) -> None:
         if len(data) > MAX_YAML_BYTES:
             raise WorldError(
                 f"{path}: more than {MAX_YAML_BYTES >> 20} MiB of YAML; dump it with -o json"
@@ -237,12 +252,19 @@ class Objects:
             line, problem = located(error)
             where = f"{path}:{line}" if line else str(path)
             raise WorldError(f"{where}: neither YAML nor JSON: {problem}") from error
+        lines = _YamlLines(path, data)
         for index, document in enumerate(documents):
             for item, obj in enumerate(_items(document)):
-                place = _yaml_place(path, data, index, item)
-                if not isinstance(obj, dict):
-                    raise WorldError(f"{place()}: expected a Kubernetes object, got {obj!r:.60}")
-                self._add(obj, _json(obj, place), place)
+                place = partial(lines.place, index, item)
+                try:
+                    self._add_yaml(obj, place)
+                except WorldError as error:
+                    faults.note(str(error))
+
+    def _add_yaml(self, obj: Any, where: Callable[[], str]) -> None:
+        if not isinstance(obj, dict):
+            raise WorldError(f"{where()}: expected a Kubernetes object, got {obj!r:.60}")
+        self._add(obj, _json(obj, where), where)
 
     def _add(
         self, head: Mapping[str, Any], data: bytes | msgspec.Raw, where: Callable[[], str]
@@ -262,22 +284,58 @@ def _json_line(data: bytes, error: Exception) -> str:
     return f":{data.count(10, 0, end) + 1}"
 
 
-def _decoded(world: Filled, source: _Source) -> Any:
-    try:
-        item = source.resource.decode(source.data)
-        world.complete(source.resource, item)
-    except ValueError as error:
-        raise WorldError(f"{source.where()}: {_named(source)}: {error}") from error
-    if source.resource is PODS and keeps_data_on_its_node(source.data):
-        world.local_storage.add(item.key)
-    return item
+class _Putting:
+    """Puts objects into a world, and notes what is wrong with them."""
 
+    def __init__(self, world: Filled) -> None:
+        self._world = world
+        self.faults = Faults()
+        #: What was put last of each resource and key.
+        self._known: dict[tuple[str, str], _Source] = {}
+        self._replaced = 0
+        self._examples: list[str] = []
 
-def _put(world: Filled, source: _Source, item: Any) -> None:
-    try:
-        world.put_item(source.resource, item)
-    except QuantityError as error:
-        raise WorldError(f"{source.where()}: {_named(source)}: {error}") from error
+    def decoded(self, source: _Source) -> Any | None:
+        """Return the typed object, or None for a fault."""
+        try:
+            item = source.resource.decode(source.data)
+            self._world.complete(source.resource, item)
+            refuse_negative_amounts(source.resource, item)
+        except ValueError as error:
+            self._fault(source, error)
+            return None
+        if source.resource is PODS and keeps_data_on_its_node(source.data):
+            self._world.local_storage.add(item.key)
+        return item
+
+    def put(self, source: _Source, item: Any) -> None:
+        """Add or replace an object; one whose amounts cannot be read is a fault."""
+        try:
+            self._world.put_item(source.resource, item)
+        except QuantityError as error:
+            self._fault(source, error)
+            return
+        key = (source.resource.plural, source.resource.key(item))
+        before = self._known.get(key)
+        self._known[key] = source
+        if before is not None:
+            self._replaced += 1
+            if len(self._examples) < _EXAMPLES:
+                here, there = source.where(), before.where()
+                self._examples.append(f"{_named(source)} ({here} replaced {there})")
+
+    def replacements(self) -> list[str]:
+        """Return the note about the objects that replaced others."""
+        more = self._replaced - len(self._examples)
+        names = ", ".join(self._examples) + (f" and {more} more" if more else "")
+        return [f"objects of the same name: {names}"] if names else []
+
+    def _fault(self, source: _Source, error: ValueError) -> None:
+        # The place is searched for in the file, which takes a while in a large one.
+        if self.faults.are_listed:
+            self.faults.note(f"{source.where()}: {_named(source)}: {error}")
+        else:
+            self.faults.note("")
 
 
 def _named(source: _Source) -> str:
@@ -386,18 +444,25 @@ def _json(obj: Mapping[str, Any], where: Callable[[], str]) -> bytes:
         raise WorldError(f"{where()}: {error}") from error
 
 
-def _yaml_place(path: Path, data: bytes, document: int, item: int) -> Callable[[], str]:
-    """Return what finds the line of an object, by reading the file again: only errors need it."""
+class _YamlLines:
+    """The lines of the objects of a YAML file, for which it is read again: only errors need it."""
 
-    def where() -> str:
-        for index, node in enumerate(yaml.compose_all(data, Loader=Loader)):
-            if index != document:
-                continue
-            found = node
-            for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-                if key.value == "items" and isinstance(value, yaml.SequenceNode):
-                    found = value.value[item]
-            return f"{path}:{found.start_mark.line + 1}"
-        return str(path)
+    def __init__(self, path: Path, data: bytes) -> None:
+        self._path, self._data = path, data
 
-    return where
+    def place(self, document: int, item: int) -> str:
+        """Return where an object of a document is."""
+        lines = self._lines[document] if document < len(self._lines) else []
+        return f"{self._path}:{lines[item]}" if item < len(lines) else str(self._path)
+
+    @cached_property
+    def _lines(self) -> list[list[int]]:
+        return [_lines_of(each) for each in yaml.compose_all(self._data, Loader=Loader)]
+
+
+def _lines_of(node: yaml.Node) -> list[int]:
+    """Return the line of each object of a document, from 1."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value == "items" and isinstance(value, yaml.SequenceNode):
+            return [each.start_mark.line + 1 for each in value.value]
+    return [node.start_mark.line + 1]

@@ -18,10 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from simulator.offline.editing import WorldError
+from simulator.offline.faults import Faults
 from simulator.offline.reading import content
 
-MAX_FAULTS: Final = 100
-"""Faults of one file that an error lists."""
 MAX_BYTES: Final = 512 << 20
 """Of one file, after decompression: some ten million rows."""
 MAX_CELL: Final = 16 << 20
@@ -46,35 +45,19 @@ MAX_QUOTED: Final = 40
 """Characters of a bad value that an error quotes."""
 
 
-class Faults:
+class FileFaults(Faults):
     """The faults of one file."""
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self._path = path
-        self._found: list[str] = []
-        self._more = 0
         #: The line of the last fault.
         self.line = 0
 
     def add(self, line: int, text: str) -> None:
         """Note a fault of a line."""
         self.line = line
-        if len(self._found) < MAX_FAULTS:
-            self._found.append(f"{self._path}:{line}: {text}")
-        else:
-            self._more += 1
-
-    @property
-    def count(self) -> int:
-        """The number of faults up to now."""
-        return len(self._found) + self._more
-
-    def report(self) -> None:
-        """Raise WorldError with all faults, if there are any."""
-        if self._more:
-            self._found.append(f"and {self._more} more")
-        if self._found:
-            raise WorldError("\n".join(self._found))
+        self.note(f"{self._path}:{line}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +66,7 @@ class Row:
 
     line: int
     _cells: Mapping[str, Any]
-    _faults: Faults
+    _faults: FileFaults
 
     def fault(self, text: str) -> None:
         """Note a fault of this row; `text` begins with the column."""
@@ -184,7 +167,7 @@ class Rows:
             WorldError: the file cannot be read, or is not text.
         """
         self.path = Path(path)
-        self.faults = Faults(path)
+        self.faults = FileFaults(path)
         self._required, self._known = required, known
         try:
             self._content = content(self.path, MAX_BYTES).decode("utf-8-sig")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import yaml
 
 from simulator import offline
 from simulator.offline import reading
+from simulator.offline.faults import MAX_FAULTS
 
 NODE, POD = offline.node("n1"), offline.pod("web")
 NESTED_ALIASES = "\n".join(
@@ -177,6 +179,70 @@ def test_a_malformed_file_is_named_with_its_line(tmp_path: Path, content: str, t
     path.write_text(content)
     with pytest.raises(offline.WorldError, match=text):
         offline.World.load(path)
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_all_malformed_objects_are_named(tmp_path: Path, dump: Callable[[Any], str]) -> None:
+    path = tmp_path / "dump"
+    nodes = [bad_node() | {"metadata": {"name": f"n{i}"}} for i in range(MAX_FAULTS + 2)]
+    path.write_text(dump(listed(NODE, *nodes, {"apiVersion": "v1", "kind": "Pod"})))
+    with pytest.raises(offline.WorldError) as caught:
+        offline.World.load(path)
+    *lines, last = str(caught.value).splitlines()
+    assert [each.split(": ")[1] for each in lines] == [f"Node n{i}" for i in range(MAX_FAULTS)]
+    assert last == "and 3 more"
+
+
+def test_the_faults_of_all_files_are_named(tmp_path: Path) -> None:
+    for name, content in (("a.yaml", "- 1\n- 2\n"), ("b.json", "{}"), ("c.yaml", "{")):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(offline.WorldError) as caught:
+        offline.World.load(tmp_path)
+    named = [each.rpartition("/")[2] for each in str(caught.value).splitlines()]
+    assert [each.partition(":")[0] for each in named] == ["a.yaml", "b.json", "c.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "-1m"}}}]},
+         r"spec\.containers\[0\]\.resources\.requests\[cpu\]"),
+        ({"containers": [{"name": "c", "resources": {"limits": {"memory": -1}}}]},
+         r"spec\.containers\[0\]\.resources\.limits\[memory\]"),
+        ({"containers": [{"name": "c"}], "overhead": {"cpu": "-0.5"}}, r"spec\.overhead\[cpu\]"),
+    ],
+)  # fmt: skip
+def test_a_negative_amount_is_refused(tmp_path: Path, spec: dict[str, Any], path: str) -> None:
+    pod = offline.pod("web") | {"spec": spec}
+    (tmp_path / "dump").write_text(json.dumps(pod))
+    text = f"Pod default/web: {path}: invalid quantity .*: must not be negative"
+    with pytest.raises(offline.WorldError, match=text):
+        offline.World.load(tmp_path / "dump")
+    with offline.World() as world, pytest.raises(offline.WorldError, match="must not be negative"):
+        world.add(pod)
+
+
+def test_a_negative_node_is_refused_and_minus_zero_is_not() -> None:
+    with offline.World() as world:
+        world.add(offline.node("n0", cpu="-0"))
+        with pytest.raises(offline.WorldError, match=r"Node n1: status\.allocatable\[cpu\]: "):
+            world.add(offline.node("n1", cpu="-1"))
+        assert not world.how_many_fit(offline.pod(cpu="1m")).total
+
+
+def test_an_object_that_replaces_another_is_noted(tmp_path: Path) -> None:
+    first = [offline.node(f"n{i}", cpu="1") for i in range(7)]
+    second = [offline.node(f"n{i}", cpu="2") for i in range(7)]
+    (tmp_path / "a.json").write_text(json.dumps(listed(*first)))
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump_all(second))
+    with offline.World.load(tmp_path) as world:
+        (note,) = [each for each in world.notes if "of the same name" in each]
+        assert world.how_many_fit(offline.pod(cpu="2")).total == 7
+    a, b = tmp_path / "a.json", tmp_path / "b.yaml"
+    assert note.startswith(f"objects of the same name: Node n0 ({b}:1 replaced {a}:1), Node n1 (")
+    assert note.endswith(" and 2 more")
+    with offline.World.load(a) as world:
+        assert not any("of the same name" in each for each in world.notes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""Collects the faults of files, so that all are reported at once and one correction is enough."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simulator.offline.editing import WorldError
+
+MAX_FAULTS: Final = 100
+"""Faults that an error lists; the others are counted."""
+
+
+class Faults:
+    """The faults that were found up to now."""
+
+    def __init__(self) -> None:
+        self._listed: list[str] = []
+        #: The number of faults up to now.
+        self.count = 0
+
+    def note(self, text: str) -> None:
+        """Note a fault; `text` says where it is, and what is wrong."""
+        self.count += 1
+        if self.count <= MAX_FAULTS:
+            self._listed.append(text)
+
+    @property
+    def are_listed(self) -> bool:
+        """Whether the error lists the next fault, or only counts it."""
+        return self.count < MAX_FAULTS
+
+    def report(self) -> None:
+        """Raise WorldError with all faults, if there are any."""
+        more = self.count - len(self._listed)
+        if self.count:
+            raise WorldError("\n".join([*self._listed, *([f"and {more} more"] if more else [])]))
