@@ -97,9 +97,11 @@ class LeaderRoute:
     def connect(self, timeout: float) -> Connection:
         """See `Route`."""
         cluster = self._cluster()
-        record = self._record(cluster, timeout)
-        deadline = time.monotonic() + PUBLISHED_WITHIN
+        record, deadline = self._record(cluster, timeout), None
         while (stream := self._verified(cluster, record, timeout)) is None:
+            if deadline is None:
+                # The connection may have taken longer than a leader to publish.
+                deadline = time.monotonic() + PUBLISHED_WITHIN
             record = self._next_record(cluster, record, timeout, deadline)
         if self._token:
             authorization, credentials = f"Bearer {self._token}", "the given token"
