@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 from click.testing import CliRunner
 
@@ -20,6 +22,7 @@ from scheduler.cli.direct import Access, request
 from scheduler.cli.main import program
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
+from scheduler.service.what_if import pages
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.resources import Resource
@@ -135,12 +138,28 @@ def garbage_collection() -> Iterator[None]:
 
 
 @pytest.fixture
-def scheduling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def log() -> Iterator[None]:
+    """Keep what the scheduler logs out of the output of commands, which run in its process.
+
+    They print to whatever `sys.stdout` and `sys.stderr` are just then, and so does its log.
+    """
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    yield
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
+
+
+@pytest.fixture
+def scheduling(log: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Return a function that starts a scheduler; keywords are settings of its configuration.
 
     `before` prepares the cluster, which serves `more_resources` as well; `gates` is the value of
     `--feature-gates`.
     """
+    # A search for remedies takes as long as the machine wants, and then it is complete.
+    monkeypatch.setattr(pages, "BUDGETS", dict.fromkeys(pages.BUDGETS, pages.MAX_BUDGET))
     # Otherwise a command could reach the cluster of the developer's own kubeconfig.
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)

@@ -208,7 +208,7 @@ async def explanation_of(site: Site, name: str, summary: str) -> dict[str, Any]:
             try:
                 pod: dict[str, Any] = json.loads(result.out)["pod"]
             except ValueError:
-                # An error; or the scheduler, which is in this process, logged something meanwhile.
+                # An error, which is written to standard error.
                 continue
             if pod.get("summary", "").startswith(summary):
                 return pod

@@ -11,6 +11,8 @@ import structlog
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
     """Give the log back as it was."""
-    before = structlog.get_config()
+    before = structlog.get_config() if structlog.is_configured() else None
     yield
-    structlog.configure(**before)
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
