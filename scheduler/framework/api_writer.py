@@ -27,10 +27,10 @@ class WriteConflictError(Exception):
 
 
 class OutcomeUnknownError(Exception):
-    """No response to a request, or a failure within the API server: it may have been executed.
+    """A request got no response, or a server error: it may or may not have been executed.
 
-    Read the object to find out. A delayed request may still be executed later, unless it names a
-    resourceVersion that has passed.
+    Read the object to find out. The API server may still execute a delayed request later, unless
+    the request carries an outdated resourceVersion.
     """
 
 
@@ -43,14 +43,14 @@ class ObjectKey(NamedTuple):
 
 
 class ApiWriter(Protocol):
-    """Writes to the API server, and waits for their effects; plugins have no other way."""
+    """Reads and writes of plugins at the API server; plugins must not write in any other way."""
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
     ) -> Status | None:
-        """Bind; return when the outcome is certain, however long that takes.
+        """Bind `pod`; return once the outcome is certain, however long that takes.
 
-        The API server copies `annotations` of the Binding into the pod, in the same write.
+        The API server copies `annotations` from the Binding to the pod in the same write.
 
         Returns:
             None if the pod is bound to `node_name`, an Error status if it certainly is not.
@@ -58,24 +58,26 @@ class ApiWriter(Protocol):
         ...
 
     async def get(self, plural: str, name: str, namespace: str) -> Any | None:
-        """Return the newest state of an object, which the watch may not show yet; None: not found.
+        """Read an object from the API server, which may be ahead of the watch; None: not found.
 
-        `namespace` is empty for cluster-scoped kinds. Errors as `patch`.
+        `namespace` is empty for cluster-scoped kinds. Raises the same errors as `patch`.
         """
         ...
 
     async def list(self, plural: str, namespace: str, *, field_selector: str, limit: int) -> Any:
-        """Return at most `limit` objects of a namespace that the field selector matches.
+        """Return at most `limit` objects of a namespace that match the field selector.
 
-        For objects that no watch shows, such as pods that have ended. Errors as `patch`.
+        Meant for objects that are not watched, such as finished pods. Raises the same errors as
+        `patch`.
         """
         ...
 
     async def create(self, plural: str, namespace: str, body: Mapping[str, Any]) -> Any:
-        """Create an object, without apiVersion and kind in `body`; return it as it was stored.
+        """Create an object; return it as the API server stored it.
 
-        Errors as `patch`. After an unknown outcome an object with `generateName` may exist under a
-        name that nobody knows: look for it by something else.
+        `body` has neither apiVersion nor kind. Raises the same errors as `patch`. After an unknown
+        outcome an object with `generateName` may exist under a name that the caller never learnt:
+        search for it by another field.
         """
         ...
 
@@ -91,21 +93,22 @@ class ApiWriter(Protocol):
     ) -> Any:
         """Send a JSON merge patch, or a strategic one; return the object in the response.
 
-        `namespace` is empty for cluster-scoped kinds. KeyError for a plural that is not known. With
-        `metadata.resourceVersion` in `body` any change since then is a conflict. There is no
-        update: objects here have only the fields that scheduling reads.
+        `namespace` is empty for cluster-scoped kinds. With `metadata.resourceVersion` in `body`,
+        any change of the object since that version is a conflict. There is no `update` (PUT),
+        because decoded objects have only the fields that scheduling reads.
 
         Raises:
+            KeyError: `plural` is unknown.
             WriteConflictError: the object has changed or is gone.
-            OutcomeUnknownError: it may have been applied.
-            Exception: the client's errors, such as other rejections and lost leadership.
+            OutcomeUnknownError: the patch may have been applied.
+            Exception: errors of the client, such as other rejections and lost leadership.
         """
         ...
 
     async def delete(self, plural: str, name: str, namespace: str, uid: str = "") -> None:
-        """Delete an object; with `uid` only that one, not a successor of the same name.
+        """Delete an object; if `uid` is given, only the object with that UID.
 
-        Errors as `patch`.
+        Raises the same errors as `patch`.
         """
         ...
 
@@ -113,8 +116,9 @@ class ApiWriter(Protocol):
         """Wait until `look` returns no objects.
 
         `look` reads the listers and returns the objects to wait for; their plurals must be watched
-        (`required_resources`). It is called at once and after every change of one of them, and may
-        raise to end the wait. A pod that waits here does not occupy a binding slot.
+        (`required_resources`). `wait_for` calls it at once and after every change of one of these
+        objects; an exception that it raises ends the wait and reaches the caller. A pod that waits
+        here does not occupy a binding slot.
 
         Returns:
             True if `look` returned no objects; False if `seconds` passed first.
@@ -124,16 +128,16 @@ class ApiWriter(Protocol):
     async def status_written(self, uids: Iterable[str]) -> None:
         """Wait until no write to the status of these pods is in flight.
 
-        The writes may have failed. A pod that waits here does not occupy a request slot.
+        These writes may have failed. A pod that waits here does not occupy a request slot.
         """
         ...
 
     async def evict(
         self, pods: Sequence[Pod], condition: Condition
     ) -> Sequence[bool | BaseException]:
-        """Put `condition` on each pod, then delete it (only this UID); all pods side by side.
+        """Add `condition` to each pod, then delete the pod by UID; all pods concurrently.
 
         Returns one result per pod: True if the API server accepted the deletion, False if the pod
-        no longer existed, or the error. A pod that has the condition is deleted without a patch.
+        no longer existed, or the error. A pod that already has the condition is not patched.
         """
         ...

@@ -1,8 +1,7 @@
 """BasePlugin: every class attribute that the framework reads, typed, with its default.
 
-A plugin needs no base class: the framework reads each attribute with the default given here if the
-class lacks it. One that inherits from `BasePlugin` has its attributes checked by mypy, and shown by
-an editor.
+A plugin needs no base class: if its class lacks an attribute, the framework uses the default given
+here. Inheriting from `BasePlugin` lets mypy check the attributes, and an editor complete them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scheduler.framework.reuse import NEVER, ReuseRule
 
 
 class BasePlugin:
-    """Optional base class of plugins. It has attributes only, and takes part in nothing.
+    """Optional base class of plugins. It has class attributes only, and no behaviour.
 
     >>> class Rack(BasePlugin):
     ...     name = "example.com/Rack"
@@ -30,24 +29,24 @@ class BasePlugin:
 
     #: Used in configuration, messages and metrics. Every plugin declares it.
     name: ClassVar[str]
-    #: Type of the arguments, which the constructor receives decoded.
+    #: Struct type of the plugin's arguments, which the constructor receives decoded.
     args_type: ClassVar[type[msgspec.Struct]] = NoArgs
-    #: Plurals read through `Handle.listers`, custom ones as `group/version/plural`. They are
-    #: watched, and must be readable.
+    #: Plurals of the resources that the plugin reads through `Handle.listers`; a custom resource as
+    #: `group/version/plural`. The scheduler watches them, so RBAC must allow that.
     required_resources: ClassVar[tuple[str, ...]] = ()
-    #: Types of the objects of custom resources, by the name in `required_resources`; without one
-    #: they are `scheduler.api.CustomObject`. A type derives from `scheduler.api.Named`.
+    #: Types to decode custom resources into, by their name in `required_resources`; the default is
+    #: `scheduler.api.CustomObject`. Each type derives from `scheduler.api.Named`.
     resource_types: ClassVar[Mapping[str, type[Named]]] = MappingProxyType({})
-    #: Those among them without which the plugin works, and what does not happen then.
+    #: Those of `required_resources` that the plugin can do without, and what it then does not do.
     optional_resources: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: What the plugin writes through `Handle.api`.
+    #: Permissions for the writes of the plugin through `Handle.api`.
     permissions: ClassVar[tuple[Permission, ...]] = ()
-    #: What the plugin writes through `Handle.metrics`.
+    #: Metrics that the plugin writes through `Handle.metrics`.
     metrics: ClassVar[tuple[Metric, ...]] = ()
-    #: True: another instance could not recover the state of this one, so that a reload refuses
-    #: other arguments and another version of the plugin.
+    #: Whether a new instance could not recover the state of the old one. A reload of the
+    #: configuration then refuses changed arguments and another version of the plugin.
     restart_on_change: ClassVar[bool] = False
-    #: Seconds until an asynchronous `pre_filter` or `post_filter` fails.
+    #: Seconds after which an asynchronous `pre_filter` or `post_filter` fails.
     timeout: ClassVar[float] = 5.0
     #: The inputs of the codes of `filter_rows` besides the pod's signature.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
@@ -63,5 +62,5 @@ class BasePlugin:
     pre_filter_reusable: ClassVar[bool] = False
     #: Whether `pre_score` and all state that it writes depend on the pod's signature alone.
     pre_score_reusable: ClassVar[bool] = False
-    #: Whether the events of `events_to_register` let `permit` decide again about a waiting pod.
+    #: Whether `permit` runs again for a waiting pod after an event of `events_to_register`.
     permit_on_events: ClassVar[bool] = False

@@ -1,6 +1,6 @@
-"""Interfaces of plugins with state that no object shows, for bundles (docs/bundles.md).
+"""Optional interfaces of plugins whose state must be saved in a bundle (docs/bundles.md).
 
-Both are optional. A plugin without them is replayed from the objects alone.
+They are for state that cannot be derived from API objects; other plugins need neither of them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ class StateInBundle(Protocol):
     """A plugin with state of its own, such as reservations."""
 
     def bundle_state(self) -> Iterator[Any]:
-        """Yield the state in pieces that JSON can express; nothing changes meanwhile."""
+        """Yield the state in JSON-serializable pieces; it does not change during the iteration."""
         ...
 
     def restore_bundle_state(self, pieces: Iterable[Any]) -> None:
-        """Take over what `bundle_state` yielded, in a scheduler that knows the same objects.
+        """Restore the state that `bundle_state` yielded, in a scheduler with the same objects.
 
         Raises:
             ValueError: a piece is malformed.
@@ -30,5 +30,5 @@ class StateInBundle(Protocol):
 class MemoryInBundle(Protocol):
     """A plugin that keeps records of pods in `QueuedPodInfo.plugin_memory`."""
 
-    #: The dataclass or struct of these records, whose fields JSON can express.
+    #: The dataclass or struct of these records; its fields must be JSON-serializable.
     memory_type: type[Any]

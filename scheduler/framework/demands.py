@@ -1,8 +1,8 @@
-"""Demands: what a plugin that rejects a pod would have to see changed, for remedies.
+"""Demands: the changes of objects after which a plugin would no longer reject a pod.
 
-A plugin whose rejection does not depend on nodes, such as that of a quota, knows best what would
-end it. Its demands are listed as remedies once the rest of the profile has placed the pod in a
-trial in which they count as met (`CycleState.granted`).
+Only the plugin itself knows what would lift a rejection that does not depend on nodes, such as that
+of a quota. `kubestow` proposes its demands as remedies if the other plugins of the profile place
+the pod in a trial in which the demands count as met (`CycleState.granted`).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from scheduler.framework.plugin import Plugin
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A field of an object that must have another value."""
+    """A field of an object, and the value that it must have."""
 
     kind: str
-    """As in a manifest."""
+    """The object's kind, as in a manifest."""
     name: str
-    """`namespace/name`, or the name."""
+    """The object's `namespace/name`, or its name if it is cluster-scoped."""
     keys: tuple[str, ...]
     """The path to the field: `("spec", "hard", "requests.cpu")`."""
     value: str
     text: str
-    """In plain words: "quota team-a +2 requests.cpu"."""
+    """A summary for people: "quota team-a +2 requests.cpu"."""
 
 
 class DemandingPlugin(Plugin, Protocol):
-    """A plugin that knows what would end its rejection."""
+    """A plugin that knows which changes would lift its rejection."""
 
     def demands(self, pod: Pod) -> Sequence[Demand]:
-        """Return all that must change for the plugin to let the pod pass; empty: nothing would do.
+        """Return all changes that the plugin needs to admit the pod; empty: none would suffice.
 
-        Leaves no trace. In a trial with its name in `CycleState.granted` the plugin must let the
-        pod pass.
+        It must have no side effects. In a trial that has the plugin's name in `CycleState.granted`
+        the plugin must admit the pod.
         """
         ...

@@ -29,9 +29,9 @@ class ActionType(IntFlag):
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
     UPDATE = 8188
     ALL = 8191
-    # Deliberately outside UPDATE and ALL: a plugin gets these only if it registers them, and a
-    # registered wildcard does not cover them. Otherwise the status that an attempt wrote, or the
-    # tick of time, would requeue pods of plugins that know nothing of these events.
+    # Deliberately outside UPDATE and ALL, so that a registered wildcard does not cover them and a
+    # plugin gets them only if it registers them by name. Otherwise the status that an attempt
+    # writes, or a tick of the clock, would requeue pods of plugins that do not use these events.
     UPDATE_POD_SCHEDULING_STATUS = 8192
     UPDATE_POD_ANNOTATION = 16384
     TICK = 32768
@@ -57,7 +57,7 @@ class EventResource(StrEnum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     WILDCARD = "*"
-    #: kubestow's own: a moment, without an object.
+    #: kubestow's own: an event of the clock, without an object.
     TIME = "Time"
 
 
@@ -122,16 +122,18 @@ class QueueingHint(Enum):
 
 
 HintFunction = Callable[[Pod, Any, Any], QueueingHint]
-"""`hint(pod, old, new)`: `old` is None for an add, `new` None for a delete. Raising means QUEUE."""
+"""`hint(pod, old, new)`: `old` is None for an addition, `new` for a deletion. If the function
+raises, that counts as QUEUE."""
 
 
 @dataclass(frozen=True, slots=True)
 class HintKeys:
-    """Index keys, chosen by the plugin, that spare evaluating a hint for pods it cannot help.
+    """Index keys of a plugin, so that its hint need not be evaluated for pods that it cannot help.
 
-    The promise: if the hint returns QUEUE, the pod's required keys and the event's provided keys
-    have one in common, or one of the two is None. The hint is always evaluated for the pod that the
-    event itself is about, and for the pod that controls the changed object. Raising counts as None.
+    The plugin guarantees: if the hint returns QUEUE, the pod's required keys and the event's
+    provided keys have a key in common, or one of the two is None. The hint is always evaluated for
+    the pod that the event is about, and for the pod that controls the changed object. If one of
+    the functions raises, that counts as None.
     """
 
     #: Keys of which an event must provide one to help the pod; None: unknown. Like `per_signature`
@@ -153,7 +155,7 @@ class ClusterEventWithHint:
     #: holds for all pods that share them. It is evaluated separately for the pod that the event is
     #: about.
     per_signature: bool = False
-    #: For hints of many pods that each need something else.
+    #: For hints where each of many pods needs something different.
     keys: HintKeys | None = None
 
 
@@ -163,14 +165,14 @@ UNSCHEDULED_POD_ADD: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, Actio
 UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
 NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
-#: Evaluated when a pod's attempt was rejected and no event since makes it worth a retry:
-#: `hint(pod, None, info)` with the pod's `QueuedPodInfo`, for the plugins that rejected the pod.
-#: This is how a plugin retries on the outcome of an attempt before the API server has shown it.
+#: Emitted for a pod whose attempt was rejected, unless an event since then makes it worth a retry.
+#: The hints of the plugins that rejected the pod are called as `hint(pod, None, info)`, with its
+#: `QueuedPodInfo`. So a plugin can react to the outcome before the API server has shown it.
 ATTEMPT_OUTCOME: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ATTEMPT_OUTCOME)
 TIME_TICK: Final = ClusterEvent(EventResource.TIME, ActionType.TICK)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(
     EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout"
 )
 FORCE_ACTIVATE: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
-#: The plugins of profiles were replaced: their pods are tried again.
+#: The plugins of profiles were replaced, so their pods are tried again.
 PROFILES_REPLACED: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ProfilesReplaced")

@@ -1,4 +1,4 @@
-"""The extension points of a profile as data: their names and the methods that implement them."""
+"""The extension points of a profile: their names, and the methods that implement them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class ExtensionPoint:
     """An extension point: its names in YAML, metrics and messages, and its methods."""
 
-    #: camelCase, as in `profiles[].plugins`.
+    #: camelCase name, as in `profiles[].plugins`.
     yaml: str
     #: Value of the `extension_point` metric label.
     label: str
@@ -50,7 +50,7 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
     BIND,
     POST_BIND,
 )
-"""In the order in which a pod passes them."""
+"""All extension points, in the order in which a pod passes them."""
 
 EVENT_POINTS: tuple[ExtensionPoint, ...] = (PRE_ENQUEUE, PRE_FILTER, FILTER, RESERVE, PERMIT)
 """Points whose plugins may register requeueing events (`interface.go: EnqueueExtensions`)."""

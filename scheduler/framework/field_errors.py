@@ -1,7 +1,7 @@
 """Collection of all errors of a configuration, and the wording of each.
 
-Invariant: no check stops at the first error. Each adds its errors under their YAML paths; only the
-end of loading raises, once, with all of them. This module knows no schema.
+Invariant: no check stops at the first error. Each check adds its errors under their YAML paths, and
+loading raises them all together at its end. This module knows nothing of the schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One error: its YAML path, and a sentence."""
+    """One error: the YAML path of the field, and a sentence about it."""
 
     path: str
     message: str
@@ -62,7 +62,7 @@ class FieldErrors:
         return f"{text} ({place})" if place else text
 
     def _place(self, path: str) -> str | None:
-        # A missing field has no position; that of its nearest enclosing mapping is used.
+        # A missing field has no position, so show that of the nearest enclosing mapping.
         while path:
             place = self._places.get(path)
             if place is not None:

@@ -1,7 +1,7 @@
-"""The interface of a plugin whose pods are scheduled in groups: all of them together, or none.
+"""Interfaces of plugins that schedule pods in groups: either enough members at once, or none.
 
 The scheduler tries the pending members of a group in one cycle, and binds them only after PreBind
-of all of them has ended. Not upstream, where GangScheduling waits at Permit.
+has ended for all of them. Not upstream, where GangScheduling waits at Permit.
 """
 
 from __future__ import annotations
@@ -26,58 +26,58 @@ from scheduler.pages import GroupAttempt, GroupMembers, GroupRules, GroupView
 
 @dataclass(frozen=True, slots=True)
 class GroupTopology:
-    """The topology domains in which the members of a group belong together."""
+    """The topology constraints of a group; a domain is the set of nodes with one label value."""
 
-    #: Node label of which all members must be in one domain; empty: anywhere.
+    #: Node label: all members must be in the same domain of it; empty: no such constraint.
     required: str = ""
-    #: Node labels of which they should be in as few domains as possible, narrowest first.
+    #: Node labels: members should be in as few domains of each as possible; narrowest first.
     preferred: tuple[str, ...] = ()
-    #: UIDs of the members that are placed already.
+    #: UIDs of the members that have a node already.
     placed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupToSchedule:
-    """Pending pods to try in one cycle."""
+    """The pending members of a group, to be tried in one cycle."""
 
-    #: The plugin that groups the pods, which counts among their rejectors.
+    #: The plugin that groups the pods; it counts as a rejector of members that fail.
     plugin: str
-    #: In messages, as `pod group team-a/train`.
+    #: Name of the group in messages: `pod group team-a/train`.
     name: str
-    #: Members that the whole group needs, for messages.
+    #: Number of members that the whole group needs, for messages.
     minimum: int
-    #: Members that must be placed in this cycle; if fewer fit, none is.
+    #: Number of members that must be placed in this cycle; if fewer fit, none is placed.
     need: int
-    #: UIDs of the pending members; those that the queue does not have are left out.
+    #: UIDs of the pending members; the scheduler ignores those that are not in the queue.
     members: Sequence[str]
-    #: Priority of the group for preemption, if it is below that of its members; None: theirs.
+    #: Priority of the group for preemption if it is lower than its members'; None: the members'.
     priority: int | None = None
-    #: Whether pods may be evicted for it, if its members allow that.
+    #: Whether pods may be evicted for the group, if its members allow preemption as well.
     may_preempt: bool = True
-    #: None: its members may be anywhere.
+    #: Topology constraints; None: members may be on any node.
     topology: GroupTopology | None = None
-    #: Whether the group has its minimum, so that its one pod is tried for itself.
+    #: Whether the group already has its minimum, so that this one further pod is tried on its own.
     alone: bool = False
-    #: Seconds of failing attempts after which nodes are kept for it, and for how long at most; 0 of
-    #: the first: never.
+    #: Seconds of failed attempts after which nodes are reserved for the group; 0: never.
     reserve_after: float = 0.0
+    #: Maximum duration of such a reservation, in seconds.
     reserve_for: float = 0.0
-    #: The part of the time that cycles of groups take at most while other pods can be tried.
+    #: Maximum fraction of the time that cycles of groups may take while other pods can be tried.
     share: float = 1.0
-    #: Whether members without preferences go to the nodes with the least room for them.
+    #: Whether members without preferences are packed: placed on nodes with the least room for them.
     packs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReservation:
-    """Room that is kept for a group that waits, until it fits there."""
+    """Nodes that are reserved for a waiting group, until the group fits there."""
 
     nodes: tuple[str, ...]
-    #: Members that have room on them by plan.
+    #: Number of members that the plan places on these nodes.
     members: int
-    #: Pods of this priority and of lower ones may use what the plan leaves.
+    #: Pods of at most this priority may only use what the plan leaves free on these nodes.
     priority: int
-    #: When it ends at the latest, as monotonic time.
+    #: Monotonic time at which the reservation ends at the latest.
     until: float
 
 
@@ -87,179 +87,181 @@ class GroupOutcome:
 
     #: Whether members were assumed on nodes; their binding cycles are next.
     scheduled: bool
-    #: For people; empty if all members were placed.
+    #: Why members were not placed, for people; empty if all were.
     message: str
-    #: Members that were placed, or would have been.
+    #: Number of members that were placed, or would have been if enough had fitted.
     fit: int
-    #: Members for which there was no node, or an error.
+    #: Number of members that fitted on no node, or whose attempt ended with an error.
     failed: int
-    #: Seconds that the cycle took.
+    #: Duration of the cycle in seconds.
     seconds: float
-    #: The topology domain of the members, for people; empty if they may be anywhere.
+    #: The topology domain of the members, for people; empty without topology constraints.
     place: str = ""
-    #: Why members are in several domains of a label of which one is required; empty: they are not.
+    #: Why members are in several domains of the required label; empty if they are not.
     split: str = ""
-    #: Whether the bound showed that it cannot fit before any member was tried.
+    #: Whether an upper bound ruled the group out before any member was tried.
     untried: bool = False
     #: Whether the cycle ended with an error.
     error: bool = False
-    #: The plugin whose limit for the group as a whole (`GroupLimitPlugin`) is the one reason why it
-    #: failed; empty: there are others.
+    #: The plugin whose limit for the whole group (`GroupLimitPlugin`) is the only reason for the
+    #: failure; empty if there are other reasons.
     refused_by: str = ""
-    #: Time slices that it took, orders of members that were tried, and topology domains.
+    #: Number of time slices that the cycle took.
     slices: int = 1
+    #: Number of orders of the members, and of topology domains, that were tried.
     orders: int = 0
     placements: int = 0
-    #: UIDs of the victims of a plan that is carried out; None: no plan was searched for.
+    #: UIDs of the victims of the eviction plan; None: no plan was searched for.
     victims: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """The knowledge of a plugin about one group, for people."""
+    """Details of one group from its plugin, for people."""
 
-    #: As `GroupToSchedule.name`.
+    #: The same as `GroupToSchedule.name`.
     name: str
     view: GroupView
-    #: Members that must be placed at once; 0: each by itself.
+    #: Number of members that must be placed at once; 0: each is tried on its own.
     need: int
     rules: GroupRules | None
     attempt: GroupAttempt | None
-    #: By state, with UIDs in place of names.
+    #: Members by state, given by UID instead of name.
     members: tuple[GroupMembers, ...]
     #: UIDs of the members that wait for a node and have no scheduling gates.
     pending: Sequence[str]
-    #: Why they may not be tried; empty if they may.
+    #: Why the pending members may not be tried; empty if they may.
     held: str
     topology: GroupTopology | None
     reservation: GroupReservation | None
 
 
 class GroupingPlugin(Plugin, Protocol):
-    """A plugin that puts pods into groups. A profile has one at most."""
+    """A plugin that puts pods into groups. A profile has at most one."""
 
     def group_to_schedule(self, pod: Pod) -> GroupToSchedule | None:
-        """Return the group to try together with a popped pod; None: the pod is tried alone."""
+        """Return the group to schedule with a popped pod; None: the pod is scheduled alone."""
         ...
 
     def group_name(self, pod: Pod) -> str | None:
-        """Return `GroupToSchedule.name` of the pod's group, also where the pod is tried alone."""
+        """Return `GroupToSchedule.name` of the pod's group, even if the pod is scheduled alone."""
         ...
 
     def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
-        """Return the UIDs of the pods that must be evicted if a placed pod is. Optional.
+        """Return the UIDs of the pods that must be evicted together with `pod`. Optional.
 
-        `victims` are all that are to be evicted so far, by UID; the pod is among them.
+        `victims` holds the UIDs of all pods chosen for eviction so far, including that of `pod`.
         """
 
     def group_reserved(self, pod: Pod, reservation: GroupReservation | None) -> None:
-        """Take note that room is kept for the group of a pod, or (None) not any more. Optional.
+        """Handle a new reservation for the group of `pod`, or (None) the end of one. Optional.
 
-        Called again whenever the plan was renewed.
+        Called again whenever the plan of the reservation is renewed.
         """
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
-        """Return what people see of the groups of a namespace (empty: all), and their number."""
+        """Return at most `limit` groups of a namespace (empty: all), and how many there are."""
         ...
 
     def group_details(self, namespace: str, name: str) -> Sequence[GroupDetails]:
-        """Return what is known of the groups of a name: none, one, or one of each API."""
+        """Return the details of all groups of a name: none, one, or one per group API."""
         ...
 
     def group_of(self, pod: Pod) -> GroupDetails | None:
-        """Return what is known of the group of a pod."""
+        """Return the details of the group of a pod; None if it is in no group."""
         ...
 
     def report_groups(self, kept_waiting: int) -> None:
-        """Set the metrics of all groups, before they are read.
+        """Set the metrics of all groups; called before metrics are read.
 
-        `kept_waiting` is how often the bound has kept a group waiting after an event.
+        `kept_waiting` counts the events after which an upper bound kept a group waiting.
         """
         ...
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
-        """Take note of the result of a cycle that `group_to_schedule` of this pod began."""
+        """Handle the result of the cycle of `group`, which `group_to_schedule(pod)` returned."""
         ...
 
 
 class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
-    """Evicts pods for whole groups. PostFilter of a single member never runs. Not upstream."""
+    """Evicts pods for whole groups; PostFilter does not run for members. Not upstream."""
 
-    #: Which pods may be victims.
+    #: Eligible victims, and the extent of the search.
     rules: PreemptionRules
 
     def find_victims(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, harm: Harm | None = None
     ) -> Candidate | None:
-        """Return the victims for one member, on a node where the `harm` is least."""
+        """Return a node and its victims for one member; candidates with the least `harm` win."""
         ...
 
     def evict_for_group(self, members: Sequence[Pod], group: str, victims: Sequence[Pod]) -> None:
-        """Start the evictions of all victims, after which these members fit together.
+        """Start the eviction of all `victims`, after which `members` fit together.
 
-        `group` is its name in texts. Those victims that are terminating already are left alone.
+        `group` is the group's name in messages. Victims that are already terminating are skipped.
         """
         ...
 
 
 class CapacityFilterPlugin(ColumnarFilterPlugin, Protocol):
-    """Knows how many equal pods a row can take at most. Not upstream.
+    """A filter that knows an upper bound of the equal pods that each row takes. Not upstream.
 
-    A group of pods that cannot fit is then rejected without trying each. The number must never be
+    A group that cannot fit is then rejected without trying its members. The bound must never be
     too low, and must not grow when a pod is added to any node.
     """
 
     def capacity_rows(self, pod: Pod, table: NodeTableView, rows: Rows) -> Int64Column:
-        """Return (len(rows),): how many pods with the signature of `pod` still pass at most."""
+        """Return (len(rows),): the most further pods with the signature of `pod` that pass."""
         ...
 
     def capacity_matrix(
         self, pods: Sequence[Pod], table: NodeTableView, rows: Rows
     ) -> NDArray[np.int64]:
-        """Return (len(pods), len(rows)): for each pod `capacity_rows` or more. Optional.
+        """Return (len(pods), len(rows)): `capacity_rows` of each pod, or a higher bound. Optional.
 
-        Called with the same `pods` object whenever rows have changed while groups wait.
+        While groups wait, it is called with the same `pods` object whenever rows have changed.
         """
         ...
 
     def limits_by_rows(
         self, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Sequence[tuple[str, int]]:
-        """Return what limits them, in words, and on how many rows; the most rows first. Optional.
+        """Return each limiting factor for `pod`, in words, with its number of rows. Optional.
 
-        Called once for a group that does not fit.
+        The factor that limits the most rows comes first. Called once for a group that does not fit.
         """
         ...
 
 
 class GroupLimitPlugin(Plugin, Protocol):
-    """A PreFilter plugin that limits what all pods of a group take together. Not upstream."""
+    """A PreFilter plugin that limits what the pods of a group take together. Not upstream."""
 
     def reject_group(self, pods: Sequence[Pod], need: int) -> Status | None:
-        """Return why fewer than `need` of these pods may be placed, whatever the nodes have.
+        """Return a rejection if the plugin admits fewer than `need` of these pods on any nodes.
 
-        None if they may be tried. After a rejection the plugin wakes the first one once they may.
+        None if the group may be tried. After a rejection the plugin wakes the first of the pods
+        once the group may be tried.
         """
         ...
 
     def group_failed(self, pods: Sequence[Pod]) -> None:
-        """Take note that these pods were tried, that this plugin rejected some, and all was undone.
+        """Handle a failed cycle in which this plugin rejected some of these pods.
 
-        What their attempts took is free again, which is no reason to wake those that it rejected.
+        All reservations of the cycle were undone. The plugin must not wake the pods that it
+        rejected because of the room that this freed.
         """
         ...
 
 
 class AlikePlugin(Plugin, Protocol):
-    """A PreFilter or PreScore plugin that tells when it skips all pods of a kind. Not upstream.
+    """A PreFilter or PreScore plugin whose `SKIP` for one pod holds for its copies. Not upstream.
 
-    For members of a group that differ in their names only PreFilter and PreScore then run once.
+    PreFilter and PreScore then run once for members of a group that differ only in name and UID.
     """
 
     def skips_alike(self, pod: Pod) -> bool:
-        """Whether what is true of this pod is true of each that differs in name and UID only.
+        """Whether a `SKIP` for `pod` holds for every pod that differs from it only in name and UID.
 
-        That is: if PreFilter or PreScore skip the pod, they skip the others as well, as long as
-        nothing changes but that such pods are placed.
+        It must hold as long as nothing changes except that such pods are placed.
         """
         ...

@@ -1,7 +1,7 @@
-"""Handle: everything a plugin can reach, as Protocols that engine and service implement.
+"""Handle: everything that a plugin can use of the scheduler, as Protocols.
 
-The core does no I/O and reads no clock of its own: service, simulator and tests each pass their own
-implementations of these Protocols. Upstream: `interface.go: Handle`.
+The service, the simulator and tests each pass implementations of these Protocols, since plugins and
+engine do no I/O and read no clock themselves. Upstream: `interface.go: Handle`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Clock(Protocol):
 
 
 class RandomSource(Protocol):
-    """Source of random numbers, seedable; `random.Random` fits."""
+    """Source of random numbers; a seeded `random.Random`, for example."""
 
     def random(self) -> float:
-        """Return a number from 0 to 1, without 1."""
+        """Return a number in [0, 1)."""
         ...
 
     def uniform(self, a: float, b: float, /) -> float:
@@ -53,11 +53,11 @@ class RandomSource(Protocol):
         ...
 
     def randrange(self, stop: int, /) -> int:
-        """Return an integer from 0 to `stop`, without `stop`."""
+        """Return an integer in [0, `stop`)."""
         ...
 
     def choice(self, seq: Sequence[Shared], /) -> Shared:
-        """Return an element."""
+        """Return a random element."""
         ...
 
     def shuffle(self, x: MutableSequence[Any], /) -> None:
@@ -80,7 +80,7 @@ class Lister(Protocol):
 class Listers(Protocol):
     """Listers by resource plural, e.g. `listers["persistentvolumeclaims"]`.
 
-    The lister of a plural that is not watched is empty: name it in `required_resources`.
+    The lister of a resource that is not watched is empty: name it in `required_resources`.
     """
 
     def __getitem__(self, plural: str) -> Lister: ...
@@ -90,10 +90,10 @@ class Nominator(Protocol):
     """Pods that are nominated to a node but not assumed on it yet."""
 
     def add_nominated_pod(self, pod: Pod, nominating: NominatingInfo | None) -> None:
-        """Nominate `pod` to the node that `nominating` names, in place of an earlier node.
+        """Nominate `pod` to the node that `nominating` names, instead of an earlier node.
 
-        An empty name ends the nomination. None keeps the present node, or else takes the one in
-        `status.nominatedNodeName`. Deleted and bound pods are ignored.
+        An empty name ends the nomination. With None the pod keeps its nomination; if it has none,
+        it is nominated to `status.nominatedNodeName`. Deleted and bound pods are ignored.
         """
         ...
 
@@ -118,14 +118,14 @@ class WhatIf(Protocol):
     """Runs filters on hypothetical nodes; the live table is never touched."""
 
     def overlay(self, row: int) -> NodeInfo:
-        """Return a private copy of a node, to which pods can be added and removed."""
+        """Return a private copy of a node (an overlay); `add_pod` and `remove_pod` change it."""
         ...
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """Add `added` to the overlay `node`, and run AddPod of the PreFilter plugins for `pod`.
 
-        `state` is modified, so pass a clone of the attempt's. A Status means that a plugin failed
-        and the what-if is void.
+        `state` is modified, so pass a clone of the attempt's state. A returned Status means that a
+        plugin failed, and that the what-if must not be used any further.
 
         Raises:
             TypeError: `node` is not an overlay.
@@ -135,7 +135,7 @@ class WhatIf(Protocol):
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """Remove `removed` from the overlay `node` (RemovePod); otherwise as `add_pod`."""
+        """Remove `removed` from the overlay `node`, and run RemovePod; otherwise like `add_pod`."""
         ...
 
     def run_filters_with_nominated_pods(
@@ -144,7 +144,7 @@ class WhatIf(Protocol):
         """Return None if `pod` passes every Filter on `node`, else the first rejection.
 
         If pods of equal or higher priority are nominated to the node, filters run twice: with these
-        pods and without. `state` and `node` are left as they were.
+        pods and without. Neither `state` nor `node` changes.
         """
         ...
 
@@ -154,7 +154,7 @@ class WaitingPod(Protocol):
 
     @property
     def pod(self) -> Pod:
-        """The pod, with the node name it is assumed on."""
+        """The pod, with the name of the node on which it is assumed."""
         ...
 
     def pending_plugins(self) -> Sequence[str]:
@@ -162,35 +162,35 @@ class WaitingPod(Protocol):
         ...
 
     def allow(self, plugin: str) -> None:
-        """Withdraw the wait of `plugin`; the pod is bound when no plugin is pending."""
+        """Allow the pod on behalf of `plugin`; it is bound once no plugin is pending."""
         ...
 
     def reject(self, plugin: str, message: str) -> bool:
-        """End the wait: `plugin` rejects the pod with `message`; False if the wait was over."""
+        """Reject the pod on behalf of `plugin`; return False if the wait was already over."""
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, in favour of another pod; False if the wait was over."""
+        """End the wait with an error in favour of another pod; return False if it was over."""
         ...
 
 
 class TimedWork(Protocol):
     """Timed work of a plugin, run between scheduling cycles of the leader."""
 
-    #: Set by the host; call it when `next_due` moved to an earlier time.
+    #: Set by the scheduler. The plugin calls it when `next_due` has moved to an earlier time.
     on_timer: Callable[[], None]
 
     def next_due(self) -> float | None:
-        """Return the monotonic time of the next `run_due`; a past time: now, None: never."""
+        """Return the monotonic time of the next `run_due`; a past time means now, None never."""
         ...
 
     def run_due(self) -> None:
-        """Do the work that is due; must be quick, since it may be called often."""
+        """Do the work that is due. It may be called often, so it must be quick."""
         ...
 
 
 class Subscriptions(Protocol):
-    """Callbacks for plugins. They run on the scheduling loop and must be quick."""
+    """Registers callbacks of plugins. They run on the scheduling loop and must be quick."""
 
     def on_object(
         self,
@@ -201,24 +201,27 @@ class Subscriptions(Protocol):
     ) -> None:
         """Call `callback(old, new)` after cache and queue have handled a change of an object.
 
-        `old` is None for a new object, `new` for a deleted one. Subscribing makes `plural` watched.
+        `old` is None for a new object, `new` for a deleted one. The scheduler watches `plural`.
 
-        With `in_trials` the callback is also called for changes that a question only tries, and for
-        taking them back. It may then do nothing but keep an index of objects up to date. State that
-        does not follow from the objects alone needs `on_trial`.
+        With `in_trials` the callback is also called for the hypothetical changes of a trial, and
+        when they are undone. It may then only update an index of the objects. State that cannot be
+        derived from the objects alone needs `on_trial`.
         """
         ...
 
     def on_trial(self, begin: Callable[[], Callable[[], None]]) -> None:
-        """Call `begin()` before changes are tried, and what it returns when they are taken back.
+        """Call `begin()` at the start of a trial, and the function that it returns at the end.
 
-        A trial (`kubestow whatif`) runs between two scheduling cycles, without a pause. The
-        returned function must restore what the trial changed in the plugin.
+        A trial (`kubestow whatif`) runs without interruption between two scheduling cycles. The
+        returned function must undo every change of the plugin's state since `begin()`.
         """
         ...
 
     def on_nomination(self, callback: Callable[[Pod, str], None]) -> None:
-        """Call `callback(pod, node_name)` at once, also within a cycle; empty name: cleared."""
+        """Call `callback(pod, node_name)` when a pod is nominated; an empty name ends a nomination.
+
+        It is called at once, even within a scheduling cycle.
+        """
         ...
 
     def on_bind(self, callback: Callable[[Pod, str], None]) -> None:
@@ -246,15 +249,15 @@ class Events(Protocol):
         note: str,
         related: Pod | None = None,
     ) -> None:
-        """Record an event; never blocks and never fails, events beyond the limits are dropped.
+        """Record an event. Never blocks or fails; events beyond the rate limits are dropped.
 
         Args:
-            regarding: what it happened to.
+            regarding: the object that the event is about.
             type: `Normal` or `Warning`.
-            reason: why, one CamelCase word for machines, e.g. `FailedScheduling`.
-            action: what was done or tried, one CamelCase word, e.g. `Scheduling`.
-            note: what people read.
-            related: a second object that takes part, e.g. the preemptor of a victim.
+            reason: the cause, one CamelCase word for machines, e.g. `FailedScheduling`.
+            action: the action taken or tried, one CamelCase word, e.g. `Scheduling`.
+            note: the text for people.
+            related: a second object that is involved, e.g. the preemptor of a victim.
         """
         ...
 
@@ -262,8 +265,9 @@ class Events(Protocol):
 class PluginMetrics(Protocol):
     """Writes the metrics that the plugin declares in its class attribute `metrics`.
 
-    Label values stand in the order of the declaration. KeyError for a metric that is not declared,
-    ValueError for one of another kind or with other labels. A metric has at most 1,000 series.
+    Label values are passed in the order of the declaration. The methods raise KeyError for a metric
+    that is not declared; those that write raise ValueError for a metric of another kind or another
+    number of labels. A metric has at most 1,000 series.
     """
 
     def count(self, name: str, *labels: str, amount: float = 1.0) -> None:
@@ -279,15 +283,15 @@ class PluginMetrics(Protocol):
         ...
 
     def forget(self, name: str, *labels: str) -> None:
-        """Remove the series whose first labels have these values, when their object is gone."""
+        """Remove all series whose first labels have these values, after their object is gone."""
         ...
 
 
 class Handle(Protocol):
     """The second argument of every plugin factory.
 
-    Members that a host does not provide raise on use. So do `nominator`, `activate`, `recheck` and
-    `what_if` while plugins are being constructed: use them from extension points.
+    A member that the scheduler's host does not provide raises when it is used. So do `nominator`,
+    `activate`, `recheck` and `what_if` in a plugin's constructor: use them in extension points.
     """
 
     @property
@@ -297,17 +301,17 @@ class Handle(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Time. Within a cycle prefer `state.now`, which is fixed."""
+        """The scheduler's clock. In a cycle prefer `state.now`, which does not change."""
         ...
 
     @property
     def random(self) -> RandomSource:
-        """The random source of the scheduler, from `kubestow.seed`: a recorded run replays it."""
+        """The scheduler's random source, seeded by `kubestow.seed` so that runs can be replayed."""
         ...
 
     @property
     def table(self) -> NodeTableView:
-        """All nodes, live."""
+        """The live table of all nodes."""
         ...
 
     @property
@@ -337,7 +341,7 @@ class Handle(Protocol):
 
     @property
     def events(self) -> Events:
-        """Kubernetes Events, in the name of this profile."""
+        """Recorder of Kubernetes Events, with this profile as the reporting controller."""
         ...
 
     @property
@@ -347,27 +351,27 @@ class Handle(Protocol):
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """Callbacks; subscribe in `__init__`."""
+        """Registration of callbacks; use it in the plugin's `__init__`."""
         ...
 
     @property
     def feature_gates(self) -> Mapping[str, bool]:
-        """Whether a feature gate is on, by name; read with a default."""
+        """Feature gates by name. A gate may be missing: read it with `get` and a default."""
         ...
 
     def may(self, verb: str, resource: str) -> bool:
-        """Whether RBAC allows it as far as is known: `may("list", "persistentvolumes")`.
+        """Whether RBAC allows a request, as far as is known: `may("list", "persistentvolumes")`.
 
-        Only for what this plugin declares, `list` for `required_resources`. True where the API
-        server has no such resource: then there are no objects. Pods that are unschedulable are
-        tried again when a missing permission comes.
+        Only for permissions that this plugin declares, and `list` of `required_resources`. Also
+        True if the API server does not serve the resource, since there are no objects then. When a
+        missing permission is granted, unschedulable pods are retried.
         """
         ...
 
     def serves(self, resource: str) -> bool:
-        """Whether the API server has the resource, as far as is known: one of `required_resources`.
+        """Whether the API server serves one of `required_resources`, as far as is known.
 
-        The definition of a custom resource may come and go.
+        This may change, since CustomResourceDefinitions are created and deleted.
         """
         ...
 
@@ -376,19 +380,19 @@ class Handle(Protocol):
         ...
 
     def recheck(self, uids: Iterable[str]) -> None:
-        """Run PreEnqueue again for waiting pods; it may gate or free them."""
+        """Run PreEnqueue again for these pending pods, which may gate or admit them."""
         ...
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
         """Replace reason and message of the PodScheduled condition of a pending pod.
 
-        They are written at once, since autoscalers act on the reason; `api.status_written` waits
-        for the write. Deleted and bound pods are ignored; the position in the queue is unchanged.
+        The condition is written at once, since autoscalers act on the reason; `api.status_written`
+        waits for the write. Deleted and bound pods are ignored. The pod keeps its queue position.
         """
         ...
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
-        """Requeue those of the pods that `plugin` rejected or gates; others stay."""
+        """Requeue those of the pods that `plugin` rejected or gates; ignore the others."""
         ...
 
     def shared(self, name: str, make: Callable[[], Shared]) -> Shared:
@@ -407,12 +411,12 @@ class Handle(Protocol):
         ...
 
     def preempt_binding(self, uid: str, message: str) -> bool:
-        """Cancel the PreBind of a pod in favour of another pod; False if it is not in PreBind."""
+        """Cancel PreBind of a pod in favour of another; return False if it is not in PreBind."""
         ...
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work` on the scheduling loop, independently of the cycle; errors are logged.
+        """Run `work` as a task named `name`, independently of the cycle; errors are logged.
 
-        For writes that a cycle must not wait for. `work` may await `api` and nothing else.
+        For writes that a cycle must not wait for. `work` may await nothing but methods of `api`.
         """
         ...

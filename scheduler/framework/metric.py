@@ -24,7 +24,7 @@ RESERVED_PREFIXES: Final = (
     "scheduler_",
     "workqueue_",
 )
-"""Beginnings of the names of the scheduler's own metrics, and of those that dashboards expect."""
+"""Prefixes of the scheduler's own metrics, and of others that dashboards expect."""
 MAX_LABELS: Final = 8
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,199}", re.ASCII | re.IGNORECASE)
@@ -41,23 +41,23 @@ class Metric:
     'example_free_tokens'
     """
 
-    #: Whole name, with a prefix of your own; a counter's ends in `_total`.
+    #: Full name, with a prefix of your own; the name of a counter ends in `_total`.
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     #: One sentence for the people who read the metric.
     help: str
-    #: Names of the labels. Choose labels with few values: never the name of a pod.
+    #: Names of the labels. Choose labels with few values, so never the name of a pod.
     labels: tuple[str, ...] = ()
     #: Upper bounds of a histogram, ascending, without +Inf.
     buckets: tuple[float, ...] = ()
-    #: Plural of the objects that the series describe, such as `nodes`: when one is deleted, the
-    #: series whose first label is its name are forgotten (for namespaced objects the first two
-    #: labels, namespace and name).
+    #: Plural of the resource that the series describe, such as `nodes`. When an object is deleted,
+    #: the series whose first label is its name are removed; for a namespaced resource those whose
+    #: first two labels are its namespace and name.
     describes: str = ""
 
 
 def metric_problems(metrics: Iterable[object]) -> Iterator[str]:
-    """Yield a sentence for each fault of what a plugin declares in `metrics`."""
+    """Yield a sentence for each error in the `metrics` that a plugin declares."""
     names = set()
     for each in metrics:
         if not isinstance(each, Metric) or not isinstance(each.name, str):
@@ -71,7 +71,7 @@ def metric_problems(metrics: Iterable[object]) -> Iterator[str]:
 
 
 def _type_problems(metric: Metric) -> Iterator[str]:
-    """Yield the first field of another type, such as `labels=("node")`, which is no tuple."""
+    """Yield the first type error, such as `labels=("node")`, which is a string and not a tuple."""
     try:
         msgspec.convert({each.name: getattr(metric, each.name) for each in fields(metric)}, Metric)
     except msgspec.ValidationError as error:

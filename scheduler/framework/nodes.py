@@ -1,4 +1,4 @@
-"""Nodes as plugins see them: one (`NodeInfo`), or all in columns (`NodeTableView`).
+"""Nodes as plugins see them: a single one (`NodeInfo`), or all in columns (`NodeTableView`).
 
 A *row* is a node's index into every column. Rows of deleted nodes are reused; only
 rows where `valid` is True are nodes. Columns are views into live arrays: read them within a call,
@@ -25,9 +25,9 @@ BoolColumn = NDArray[np.bool_]
 Int32Column = NDArray[np.int32]
 Int64Column = NDArray[np.int64]
 Rows = NDArray[np.intp]
-"""Row numbers, in the order results are expected."""
+"""Row numbers; results have the same order."""
 Codes = NDArray[np.int32]
-"""Result of a filter per row: 0 passes, every other value is a code of the plugin."""
+"""Result of a filter per row: 0 if the row passes, else a code that the plugin defines."""
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Fixed resource indexes of `allocatable` and `requested`; scalar resources follow."""
@@ -65,7 +65,7 @@ class ImageState:
 
 
 class NodeInfo(Protocol):
-    """One node with the pods on it, as scalar plugins see it. Valid within the call only."""
+    """One node and the pods on it, as scalar plugins see it. Valid only during the call."""
 
     @property
     def node(self) -> Node:
@@ -134,7 +134,7 @@ class NodeInfo(Protocol):
 
     @property
     def image_states(self) -> Mapping[str, ImageState]:
-        """Every image of the cluster by name; this node has it when its row is in `rows`."""
+        """Every image of the cluster by name; this node has an image if its row is in `rows`."""
         ...
 
     @property
@@ -181,22 +181,22 @@ class PodTerm(NamedTuple):
 
 
 class PotentialVictims(NamedTuple):
-    """The pods that a preemption may remove."""
+    """The pods that a preemption may evict."""
 
     below: int
-    """Only pods with a lower priority."""
+    """Only pods with a priority lower than this."""
     schedulers: frozenset[str] | None
-    """Only pods with one of these schedulerNames; None for all."""
+    """Only pods with one of these schedulerNames; None: any."""
 
     def includes(self, priority: int, scheduler_name: str) -> bool:
-        """Whether pods of that priority and schedulerName are among them."""
+        """Whether pods of that priority and schedulerName may be evicted."""
         return priority < self.below and (
             self.schedulers is None or scheduler_name in self.schedulers
         )
 
 
 class TermKind(IntEnum):
-    """The list of a pod's affinity that a term is from."""
+    """The list in a pod's spec that an affinity term comes from."""
 
     REQUIRED = 0
     REQUIRED_ANTI = 1
@@ -205,29 +205,29 @@ class TermKind(IntEnum):
 
 
 class ExistingPodTerm(Protocol):
-    """An affinity term of placed pods, or many of one kind and topology key together."""
+    """An affinity term of placed pods, or the sum of many terms of one kind and topology key."""
 
     @property
     def kind(self) -> TermKind:
-        """The list it is from."""
+        """The list that the term comes from."""
         ...
 
     @property
     def weight(self) -> int:
-        """The weight of a preferred term, 1 for many together; 0 for a required one."""
+        """The weight of a preferred term, 1 for a sum of terms; 0 for a required term."""
         ...
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """Number of pods that have it by row, without zeros; read only.
+        """Row to the number of pods there that have the term, without zeros; read only.
 
-        With many terms together a pod counts once per term, preferred terms with their weights.
+        In a sum a pod counts once per term, and preferred terms count with their weights.
         """
         ...
 
     @property
     def row_count(self) -> int:
-        """Number of `rows`, or an upper bound of it."""
+        """Length of `rows`, or an upper bound of it."""
         ...
 
     @property
@@ -237,15 +237,15 @@ class ExistingPodTerm(Protocol):
 
     @property
     def counts(self) -> Int32Column | Int64Column:
-        """(capacity,): `rows` as an array; rows that are not nodes count, too."""
+        """(capacity,): `rows` as an array; rows that are not nodes are included."""
         ...
 
 
 class NodeAmounts(Protocol):
-    """The resources of nodes in columns, and what the pods there take of them.
+    """The resources of all nodes in columns, and the requests of the pods there.
 
-    A `NodeTableView`, or nodes as they would be with other pods (`ReuseRule.amounts_only`). Arrays
-    have an entry for each row.
+    Either a `NodeTableView`, or hypothetical nodes with more pods (`ReuseRule.amounts_only`).
+    Arrays have an entry for each row.
     """
 
     @property
@@ -257,13 +257,13 @@ class NodeAmounts(Protocol):
     def allocatable(self) -> Int64Column:
         """(3, capacity): millicores, bytes of memory, bytes of ephemeral storage.
 
-        Everything else: `scalar_amounts`.
+        For all other resources see `scalar_amounts`.
         """
         ...
 
     @property
     def requested(self) -> Int64Column:
-        """(3, capacity), as `allocatable`."""
+        """(3, capacity): sums of the pods' requests, in the units of `allocatable`."""
         ...
 
     @property
@@ -282,10 +282,10 @@ class NodeAmounts(Protocol):
         ...
 
     def scalar_amounts(self, name: str, index: slice | Rows) -> tuple[Int64Column, Int64Column]:
-        """Return (allocatable, requested) of a scalar or extended resource on some rows.
+        """Return (allocatable, requested) of a scalar or extended resource on the rows `index`.
 
-        As long as `index`. Whole units; 0 where neither node nor pods have it. May be views into
-        the live table: read them, never write to them.
+        Both are as long as `index`, in whole units; 0 where neither the node nor its pods have the
+        resource. They may be views into the live table and must not be modified.
         """
         ...
 
@@ -325,9 +325,9 @@ class NodeTableView(NodeAmounts, Protocol):
         ...
 
     def offers_scalar(self, name: str) -> bool:
-        """Whether some node has any of a scalar resource allocatable.
+        """Whether any node has a positive allocatable amount of a scalar resource.
 
-        The result is the same until `sequence` changes.
+        The result stays valid until `sequence` changes.
         """
         ...
 
@@ -343,7 +343,7 @@ class NodeTableView(NodeAmounts, Protocol):
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """Taint lists by id. Id 0 is the empty list; ids that no node uses are empty too."""
+        """Taint lists by id. Id 0 is the empty list, as is every id that no node uses."""
         ...
 
     def label_column(self, key: str) -> Int32Column:
@@ -373,17 +373,18 @@ class NodeTableView(NodeAmounts, Protocol):
         ...
 
     def pod_counts(self, terms: Sequence[PodTerm], *, terminating: bool) -> Int32Column:
-        """(capacity,): placed pods that match all `terms`, bound or assumed.
+        """(capacity,): the number of pods, bound or assumed, that match all `terms`.
 
-        With `terminating`, pods that are being deleted count. Rows that are not nodes count too.
-        Built on first use, then kept up to date while it is in use.
+        With `terminating`, pods that are being deleted are included. Rows that are not nodes have
+        counts as well. The column is built on first use and kept up to date while it is in use.
         """
         ...
 
     def summed_pods(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """Return two columns (capacity,): matching terms of all placed pods, and their weights.
+        """Return two columns (capacity,): the terms that placed pods match, and their weights.
 
-        As `pod_counts`, terminating pods included, for a pod with very many terms.
+        Each is summed over the pods of a row, including terminating ones. It replaces `pod_counts`
+        for a pod with very many terms.
         """
         ...
 
@@ -392,8 +393,8 @@ class NodeTableView(NodeAmounts, Protocol):
     ) -> Sequence[ExistingPodTerm]:
         """Return the affinity terms of placed pods that match a pod with `labels` in `namespace`.
 
-        Lists that cannot be parsed have no terms. Terms with a topology key that no node has are
-        left out: they concern no node.
+        Invalid lists of terms count as empty. Terms whose topology key is on no node are omitted,
+        since they affect no node.
         """
         ...
 
@@ -404,9 +405,10 @@ class NodeTableView(NodeAmounts, Protocol):
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
     ) -> Mapping[str, int] | None:
-        """Count by topology key the required anti-affinity terms of a pod that match another.
+        """Count, by topology key, the required anti-affinity terms of `owner` that match a pod.
 
-        None if it is faster to evaluate the terms one by one, as for a pod with few.
+        `namespace` and the labels are those of that pod. Returns None if evaluating the terms one
+        by one is faster, as for an owner with few terms.
         """
         ...
 
@@ -421,31 +423,31 @@ class NodeTableView(NodeAmounts, Protocol):
 
     @property
     def sequence(self) -> int:
-        """Number of the newest entry of the change log."""
+        """Sequence number of the newest entry of the change log."""
         ...
 
     def changed_rows(self, since: int, columns: Columns) -> Rows | None:
-        """Return the rows with a change in `columns` after entry `since`; unique, unordered.
+        """Return the rows with a change in `columns` after log entry `since`; unique, unordered.
 
-        None if the log no longer reaches back to `since`: every row may have changed.
+        None if the log no longer reaches back to `since`, so that any row may have changed.
         """
         ...
 
     def version(self, name: str) -> int:
-        """Return the counter of changes of `node_count`, `services`, `namespaces` or the like.
+        """Return the number of changes so far of what `name` stands for, such as `services`.
 
-        It grows with each change; 0 for a name without any.
+        Other names are `node_count` and `namespaces`; an unknown name has version 0.
         """
         ...
 
 
 class TableWithoutVictims(NodeTableView, Protocol):
-    """The node table for a search for victims: each node without its potential victims.
+    """The node table for preemption: each node without its potential victims.
 
-    Each row is hypothetical on its own: the victims of that node alone are removed, and all other
-    nodes are unchanged. `requested` and `pod_count` are without the victims; everything else is
-    the live table's. `non_zero_requested`, `host_ports`, `pod_counts` and `existing_pod_terms`
-    would be ambiguous and raise LookupError; the methods below take their place.
+    Each row is a hypothesis of its own, in which the victims of that node are removed and all other
+    nodes are unchanged. `requested` and `pod_count` exclude the victims; everything else is as in
+    the live table. `non_zero_requested`, `host_ports`, `pod_counts` and `existing_pod_terms`
+    would be ambiguous and raise LookupError; use the methods below instead.
     """
 
     def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
@@ -453,17 +455,17 @@ class TableWithoutVictims(NodeTableView, Protocol):
         ...
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
-        """Do as `summed_pods` with the victims only."""
+        """Return the result of `summed_pods` for the victims only."""
         ...
 
     def victim_terms(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[ExistingPodTerm]:
-        """Do as `existing_pod_terms` with the victims only."""
+        """Return the result of `existing_pod_terms` for the victims only."""
         ...
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
-        """Address to (capacity,): rows where a remaining pod holds the port.
+        """Map each host IP to (capacity,): whether a remaining pod of the row holds the port.
 
         As in a what-if of a single node, a port is free once any of its holders is removed.
         """

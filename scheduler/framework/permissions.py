@@ -1,7 +1,7 @@
-"""Permission: what a plugin, or the service, may have to do at the API server, and why.
+"""Permission: an RBAC permission that a plugin or the service needs, and its purpose.
 
-Plugins list theirs in the class attribute `permissions`. Reading needs no entry: what a plugin
-names in `required_resources` is listed and watched.
+Plugins list their permissions in the class attribute `permissions`. The permissions to list and
+watch the resources in `required_resources` are implied.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from typing import cast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """A rule of RBAC with one resource, and what it is for."""
+    """An RBAC rule for one resource, and its purpose."""
 
-    #: Plural, with the subresource if there is one: `pods/binding`. Empty: `urls` instead.
+    #: Plural, with the subresource if there is one: `pods/binding`. Empty if `urls` is given.
     resource: str = ""
     verbs: tuple[str, ...]
     #: Who needs it, and what for: `DefaultBinder: placing a pod`.
     purpose: str
-    #: What does not happen without it. Empty: no pod can be scheduled at all, so it is required.
+    #: What does not work without it. Empty: no pod can be scheduled, so it is required.
     without: str = ""
-    #: Needed by some pods only. Whatever needs it then reports its lack, and nothing else does.
+    #: Whether only some pods need it. If it is missing, only the attempts at these pods report it.
     on_demand: bool = False
     group: str = ""
-    #: Empty: all namespaces, or a resource without.
+    #: Empty: all namespaces, or a cluster-scoped resource.
     namespace: str = ""
-    #: Empty: all objects.
+    #: Names of the objects; empty: all.
     names: tuple[str, ...] = ()
-    #: Paths that are not resources, such as `/debug/queue`.
+    #: Non-resource URLs, such as `/debug/queue`.
     urls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject what no rule can be made of.
+        """Validate the fields.
 
         Raises:
-            ValueError: `verbs` is no tuple or empty, or not one of `resource` and `urls` is given.
+            ValueError: `verbs` is empty or not a tuple, or not exactly one of `resource` and `urls`
+                is given.
         """
         if not isinstance(cast("object", self.verbs), tuple) or not self.verbs:
             raise ValueError(f'Permission: verbs={self.verbs!r}: write a tuple, such as ("list",)')
@@ -44,12 +45,12 @@ class Permission:
 
     @property
     def required(self) -> bool:
-        """Whether no pod can be scheduled without it."""
+        """Whether no pod can be scheduled without this permission."""
         return not self.without
 
     @property
     def qualified(self) -> str:
-        """Return the resource with its group: `poddisruptionbudgets.policy`, `pods/binding`."""
+        """The resource with its group, as `poddisruptionbudgets.policy`; otherwise the URLs."""
         if not self.resource:
             return ", ".join(self.urls)
         plural, slash, subresource = self.resource.partition("/")

@@ -1,4 +1,4 @@
-"""The plugin interfaces, as Protocols. A plugin implements a point by having its methods.
+"""The plugin interfaces, as Protocols. A plugin implements an extension point by its methods.
 
     class Zone:
         name = "example.com/Zone"
@@ -7,11 +7,11 @@
 
         def filter(self, state, pod, node): ...
 
-`None` means Success everywhere, and an exception becomes an Error status that names the plugin.
-Filter and Score have a scalar form (one node) and a columnar form (many rows at once); a plugin
-that has both must return the same from both. PreBind, Bind and PostBind may be `async` and reach
-the API only through `Handle.api`; PreFilter and PostFilter may be `async` and then suspend the
-scheduling cycle; everything else is synchronous and pure.
+In place of a status, `None` means Success. An exception becomes an Error status that names the
+plugin. Filter and Score have a scalar form (one node) and a columnar form (many rows at once); a
+plugin that has both must return the same results from both. PreBind, Bind and PostBind may be
+`async`, and reach the API server only through `Handle.api`. PreFilter and PostFilter may be `async`
+and then suspend the scheduling cycle. All other methods are synchronous and pure.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ MIN_NODE_SCORE = 0
 
 
 class Plugin(Protocol):
-    """The part that all plugins have in common (`interface.go: Plugin`)."""
+    """The members that all plugins have in common (`interface.go: Plugin`)."""
 
-    #: Used in configuration, messages and metrics. Unique within a registry.
+    #: Name in configuration, messages and metrics. Unique within a registry.
     name: ClassVar[str]
 
-    # Optional class attributes are read with getattr, so that a plugin without them stays short:
-    # `base_plugin.BasePlugin` has them all, with their defaults.
+    # All other class attributes are optional and read with getattr; `base_plugin.BasePlugin` lists
+    # them with their defaults.
 
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """The nodes to which PreFilter narrows the pod (`interface.go: PreFilterResult`)."""
+    """The nodes that PreFilter leaves to the pod (`interface.go: PreFilterResult`)."""
 
-    #: Names that no node has are ignored.
+    #: Names of the nodes. The engine ignores names that no node has.
     node_names: frozenset[str]
 
 
@@ -76,17 +76,17 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 class HoldingPlugin(PreEnqueuePlugin, Protocol):
-    """A PreEnqueue plugin that tracks which of its gated pods an event cannot help.
+    """A PreEnqueue plugin that knows which of its gated pods an event cannot help.
 
-    An event that thousands of gated pods registered then costs nothing for these. Not upstream.
+    It saves running `pre_enqueue` for thousands of gated pods after every event. Not upstream.
     """
 
     def held(self, changed: object) -> AbstractSet[str]:
-        """Return the UIDs of gated pods for which no event about `changed` opens the gate.
+        """Return the UIDs of gated pods that the plugin would gate again after this event.
 
-        The queue does not run `pre_enqueue` for these pods because of such an event. It reads the
-        set at once and does not modify it. `changed` is the object before the event, or the new
-        object for an addition; None if the event has no object.
+        The queue does not run `pre_enqueue` for these pods. It reads the set at once and does not
+        modify it. `changed` is the object before the event, or the new object for an addition; None
+        if the event has no object.
         """
         ...
 
@@ -100,12 +100,12 @@ class QueueSortPlugin(Plugin, Protocol):
 
 
 class PreFilterPlugin(Plugin, Protocol):
-    """Prepares for Filter; may narrow the nodes, or reject the pod for all nodes.
+    """Prepares for Filter; may limit the pod to some nodes, or reject it for all nodes.
 
     Upstream: `interface.go: PreFilterPlugin`.
     """
 
-    #: Whether the outcome and all state written depend on the pod's signature alone.
+    #: Whether the result and all state that the plugin writes depend only on the pod's signature.
     pre_filter_reusable: ClassVar[bool] = False
 
     def pre_filter(
@@ -114,40 +114,40 @@ class PreFilterPlugin(Plugin, Protocol):
         """Prepare the attempt; called once, before any Filter.
 
         Returns:
-            None to go on with all nodes; a `PreFilterResult` to narrow them (the results of several
-            plugins are intersected); `SKIP` to have this plugin's Filter skipped for this pod; a
-            rejection of the whole pod: `unresolvable` ends PreFilter at once, `unschedulable` after
-            the other plugins have run.
+            None to go on with all nodes; a `PreFilterResult` to limit the pod to some nodes (the
+            results of several plugins are intersected); `SKIP` if this plugin's Filter need not run
+            for this pod; or a rejection for all nodes, which ends PreFilter: `unresolvable` at
+            once, `unschedulable` after the other plugins have run.
         """
         ...
 
 
 class SelectivePlugin(PreFilterPlugin, Protocol):
-    """A PreFilter plugin that tells by a pod's signature that it skips the pod. Not upstream."""
+    """A PreFilter plugin that can be skipped for a pod by its signature alone. Not upstream."""
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether PreFilter may return anything but `SKIP` for pods of this signature.
+        """Whether PreFilter may return anything other than `SKIP` for pods of this signature.
 
-        If it is False, PreFilter counts as `SKIP`, and neither Filter, Score nor Reserve are
-        called. It may depend on objects that in-tree filters read, such as DeviceClasses: the
-        answer is kept for the signature until one of them changes.
+        If False, PreFilter counts as `SKIP`, and Filter, Score and Reserve are not called. The
+        result may depend on objects that in-tree filters read, such as DeviceClasses: the engine
+        caches it by signature until one of these changes.
         """
         ...
 
 
 class AsyncPreFilterPlugin(Plugin, Protocol):
-    """A PreFilter plugin that does I/O: it suspends the scheduling cycle. Not upstream.
+    """A PreFilter plugin that does I/O and so suspends the scheduling cycle. Not upstream.
 
-    The scheduler applies no change of the cluster meanwhile, so the plugin must not wait for one.
+    Meanwhile the scheduler applies no changes of the cluster, so the plugin must not wait for one.
     """
 
-    #: Seconds until the call fails with an Error status; 5 when absent.
+    #: Seconds after which the call fails with an Error status; 5 by default.
     timeout: ClassVar[float]
 
     async def pre_filter(
         self, state: CycleState, pod: Pod, table: NodeTableView
     ) -> PreFilterResult | Status | None:
-        """Do as `PreFilterPlugin.pre_filter`; the result is never reused for other pods."""
+        """Like `PreFilterPlugin.pre_filter`, but the result is never reused for other pods."""
         ...
 
 
@@ -158,7 +158,7 @@ class PreFilterExtensions(Plugin, Protocol):
     """
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Update what this plugin keeps in `state`: `node` now holds `added` as well.
+        """Update this plugin's data in `state`: `node` now holds `added` as well.
 
         Any status other than Success makes the what-if fail.
         """
@@ -167,7 +167,7 @@ class PreFilterExtensions(Plugin, Protocol):
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """Update what this plugin keeps in `state`: `node` no longer holds `removed`."""
+        """Update this plugin's data in `state`: `node` no longer holds `removed`."""
         ...
 
 
@@ -177,9 +177,9 @@ class FilterPlugin(Plugin, Protocol):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Return None if the pod can run on `node`, else a rejection with its reasons.
 
-        Reject with `unschedulable` where preemption may help and `unresolvable` where it cannot.
-        Any other status, or an exception, ends the attempt with an Error. Also called for
-        hypothetical nodes: read pods and resources from `node`, not from the node table.
+        Reject with `unschedulable` if preemption may help, and with `unresolvable` if it cannot.
+        Any other status, or an exception, ends the attempt with an Error. The method is also called
+        for hypothetical nodes, so read pods and resources from `node`, not from the node table.
         """
         ...
 
@@ -187,35 +187,35 @@ class FilterPlugin(Plugin, Protocol):
 class ColumnarFilterPlugin(Plugin, Protocol):
     """Decides for many rows at once whether a pod can run there. Not upstream."""
 
-    #: The inputs of the codes besides the pod's signature, or `NEVER`.
+    #: On which inputs besides the pod's signature the codes depend; `NEVER`: do not cache them.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
-    #: With `NEVER`: whether the codes still depend on nothing but the pod, the node table and
+    #: With `NEVER`: whether the codes depend only on the pod, the node table and objects of
     #: `required_resources`. A failed preemption is then not repeated until one of these changes.
     filter_depends_only_on_table: ClassVar[bool] = False
 
     def filter_rows(self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows) -> Codes:
-        """Return int32 codes (len(rows),): 0 passes, any other is translated by `filter_status`."""
+        """Return int32 codes (len(rows),): 0 if the row passes, else a code for `filter_status`."""
         ...
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Return the rejection that a non-zero code stands for."""
+        """Translate a non-zero code into a rejection."""
         ...
 
 
 class PreemptionFilterPlugin(ColumnarFilterPlugin, Protocol):
     """Decides for many rows at once whether evictions could help a pod there. Not upstream.
 
-    Useful for a filter whose result depends on the node's pods other than by the resources they
-    use: without it preemption dry-runs every remaining node pod by pod, with the same result.
+    Worth having for a filter whose result depends on a node's pods, beyond the resources that they
+    use. It changes no decision, but preemption then dry-runs only the nodes that it keeps.
     """
 
     def filter_without_victims(
         self, state: CycleState, pod: Pod, table: TableWithoutVictims, rows: Rows
     ) -> Codes:
-        """Return codes as `filter_rows`, each row without its own potential victims.
+        """Return codes like `filter_rows`, for each row without its own potential victims.
 
-        The codes must equal those of `filter` after `remove_pod` of all these victims: 0 keeps the
-        node in the search, any other code rules it out.
+        A row must get the result of `filter` after `remove_pod` of all its potential victims. 0
+        keeps the node in the search; any other code rules it out.
         """
         ...
 
@@ -224,8 +224,8 @@ class PreemptionFilterPlugin(ColumnarFilterPlugin, Protocol):
     ) -> BoolColumn:
         """Return (len(rows),): whether removing victims of the row changes the PreFilter state.
 
-        Optional, and for plugins with `remove_pod` only: preemption skips `remove_pod` on rows that
-        are False. True is always safe.
+        Optional, and only for plugins with `remove_pod`, which preemption does not call for rows
+        where this is False. True is always correct.
         """
         ...
 
@@ -236,43 +236,43 @@ class PostFilterPlugin(Plugin, Protocol):
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
         """Return Success with a nomination, or a rejection.
 
-        `statuses` has the reason for which each node was rejected. After `unschedulable` the next
-        PostFilter plugin runs; any other status ends PostFilter.
+        `statuses` tells why each node was rejected. After `unschedulable` the next PostFilter
+        plugin runs; any other status ends PostFilter.
         """
         ...
 
 
 class DryRunPostFilterPlugin(PostFilterPlugin, Protocol):
-    """A PostFilter plugin that can say whom it would evict. Optional. Not upstream."""
+    """A PostFilter plugin that can find victims without evicting them. Optional. Not upstream."""
 
     def find_victims(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Candidate | None:
-        """Return what `post_filter` would do, without doing it: for trials (`kubestow whatif`)."""
+        """Return the candidate of `post_filter` without side effects, for `kubestow whatif`."""
         ...
 
 
 class AsyncPostFilterPlugin(Plugin, Protocol):
-    """A PostFilter plugin that does I/O: it suspends the scheduling cycle. Not upstream."""
+    """A PostFilter plugin that does I/O and so suspends the scheduling cycle. Not upstream."""
 
-    #: Seconds until the call fails with an Error status; 5 when absent.
+    #: Seconds after which the call fails with an Error status; 5 by default.
     timeout: ClassVar[float]
 
     async def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> PostFilterResult:
-        """Do as `PostFilterPlugin.post_filter`."""
+        """Like `PostFilterPlugin.post_filter`."""
         ...
 
 
 class PreScorePlugin(Plugin, Protocol):
     """Prepares for Score, given the feasible rows (`interface.go: PreScorePlugin`)."""
 
-    #: Whether the outcome and all state written depend on the pod's signature alone.
+    #: Whether the result and all state that the plugin writes depend only on the pod's signature.
     pre_score_reusable: ClassVar[bool] = False
 
     def pre_score(
         self, state: CycleState, pod: Pod, table: NodeTableView, feasible: Rows
     ) -> Status | None:
-        """Return None to go on, or `SKIP` to have this plugin's Score skipped for this pod.
+        """Return None, or `SKIP` if this plugin's Score need not run for this pod.
 
         `feasible` holds the rows that passed every Filter, in no particular order. Any other status
         ends the attempt with an Error.
@@ -281,7 +281,7 @@ class PreScorePlugin(Plugin, Protocol):
 
 
 class ScorePlugin(Plugin, Protocol):
-    """Ranks a feasible node (`interface.go: ScorePlugin`)."""
+    """Scores a feasible node (`interface.go: ScorePlugin`)."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int | Status:
         """Return a raw score; higher is better.
@@ -293,30 +293,30 @@ class ScorePlugin(Plugin, Protocol):
 
 
 class ColumnarScorePlugin(Plugin, Protocol):
-    """Ranks many feasible rows at once. Not upstream."""
+    """Scores many feasible rows at once. Not upstream."""
 
-    #: The inputs of the raw scores besides the pod's signature, or `NEVER`.
+    #: On which inputs besides the pod's signature the raw scores depend; `NEVER`: do not cache.
     score_reuse: ClassVar[ReuseRule | None] = NEVER
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
     ) -> Int64Column:
-        """Return int64 raw scores (len(rows),), each equal to that of `ScorePlugin.score`."""
+        """Return int64 raw scores (len(rows),), each equal to the result of `ScorePlugin.score`."""
         ...
 
 
 class NormalizeScorePlugin(Plugin, Protocol):
     """Scales the raw scores of all feasible nodes to 0 to 100 (`interface.go: ScoreExtensions`)."""
 
-    #: Whether a final score depends on the node's raw score and the highest one alone: then the
-    #: final scores need not be computed again when a node with a lower score ceases to fit. Not
+    #: Whether a final score depends only on the node's raw score and the highest raw score. The
+    #: final scores are then not recomputed when a node with a lower raw score no longer fits. Not
     #: upstream.
     normalizes_by_highest: ClassVar[bool] = False
 
     def normalize_scores(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows, scores: Int64Column
     ) -> Int64Column | Status:
-        """Return the final int64 scores (len(rows),), from 0 to 100; a Status is an Error.
+        """Return the final int64 scores (len(rows),) from 0 to 100, or an Error status.
 
         `scores` must not be modified; return a new array, or `scores` itself.
         """
@@ -327,15 +327,15 @@ class ReservePlugin(Plugin, Protocol):
     """Reserves resources outside the node table (`interface.go: ReservePlugin`)."""
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Reserve for `pod`, which is assumed on `node_name`.
+        """Reserve resources for `pod`, which is assumed on `node_name`.
 
-        A rejection makes the pod unschedulable; any other status than Success is an Error. After
-        both `unreserve` of every Reserve plugin is called.
+        A rejection makes the pod unschedulable; any other status except Success is an Error. In
+        both cases the engine then calls `unreserve` of every Reserve plugin.
         """
         ...
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo `reserve`; idempotent, since it is called even when `reserve` never ran.
+        """Undo `reserve`. Must be idempotent, since it is called even if `reserve` never ran.
 
         Plugins are called in reverse order. An exception is logged and otherwise ignored.
         """
@@ -345,8 +345,8 @@ class ReservePlugin(Plugin, Protocol):
 class PermitPlugin(Plugin, Protocol):
     """Approves, rejects or delays the binding of a pod (`interface.go: PermitPlugin`)."""
 
-    #: Whether `permit` decides again about a waiting pod after each event of `events_to_register`
-    #: that its hint does not skip: None ends the wait. Not upstream.
+    #: Whether `permit` runs again for a waiting pod after each event of `events_to_register` whose
+    #: hint does not return SKIP. If it then returns None, the wait ends. Not upstream.
     permit_on_events: ClassVar[bool] = False
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
@@ -360,13 +360,13 @@ class PreBindPlugin(Plugin, Protocol):
     def pre_bind_pre_flight(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> PreBindPreFlightResult | Status | None:
-        """Return None or a result if `pre_bind` has work to do, `SKIP` if it has none."""
+        """Return None or a result if `pre_bind` has work to do, `SKIP` if it does not."""
         ...
 
     def pre_bind(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> Status | Awaitable[Status | None] | None:
-        """Do the work; may be `async`. After Success of all plugins the pod is bound.
+        """Do the work; may be `async`. The pod is bound after all plugins succeeded.
 
         A rejection makes the pod unschedulable; any other status is an Error. Both undo Reserve.
         """
@@ -382,7 +382,7 @@ class BindPlugin(Plugin, Protocol):
         """Bind `pod` to `node_name`; may be `async`.
 
         `SKIP` passes the pod to the next Bind plugin; any other result is final. Return a failure
-        only if the pod is certainly not bound: Reserve is undone and the pod is scheduled again.
+        only if the pod is certainly not bound: Reserve is then undone and the pod is retried.
         """
         ...
 
@@ -399,18 +399,18 @@ class EnqueueExtensions(Plugin, Protocol):
     """Registers the events that may help a rejected pod (`interface.go: EnqueueExtensions`)."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events, with their hints; none: no event helps. Called once, at start."""
+        """Return the events with their hints; empty if no event helps. Called once, at start."""
         ...
 
 
 class RelaxingPlugin(PreFilterPlugin, Protocol):
-    """A PreFilter plugin that starts with stricter demands than it needs. Not upstream."""
+    """A PreFilter plugin that tries stricter requirements first. Not upstream."""
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
-        """Whether to repeat PreFilter and Filter with weaker demands, since no node fits.
+        """Whether to repeat PreFilter and Filter with weaker requirements, since no node fits.
 
-        Called once per attempt, before PostFilter. `state` is kept for the second PreFilter, which
-        must demand less.
+        Called once per attempt, before PostFilter. The second PreFilter gets the same `state` and
+        must require less.
         """
         ...
 
@@ -419,25 +419,25 @@ class UnschedulableReasonPlugin(Plugin, Protocol):
     """Replaces the reason Unschedulable of pods that more nodes would not help. Not upstream."""
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """Return (reason, message) of PodScheduled for a pod that fits no node; None: the usual.
+        """Return (reason, message) of PodScheduled for a pod that fits no node; None: the default.
 
-        For plugins that let such a pod be scheduled all the same: autoscalers act on the reason
-        Unschedulable only. Called if no rejection had a `condition_reason`.
+        Autoscalers add nodes for pods with the reason Unschedulable only; another reason keeps them
+        from doing so. Called if no rejection has a `condition_reason`.
         """
         ...
 
 
 class ExplainingPlugin(Plugin, Protocol):
-    """Adds to `kubestow explain`, by either method. Not upstream."""
+    """Adds text to `kubestow explain`; each of the methods is optional. Not upstream."""
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Return lines about a pending pod, or one that waits at Permit; has no side effects."""
+        """Return lines about a pod that is pending or waits at Permit; must change no state."""
         ...
 
     def explain_rejection(
         self, state: CycleState, pod: Pod, table: NodeTableView, rejected: RejectedNodes
     ) -> str:
-        """Return the numbers behind a rejection; must not change `state`."""
+        """Return the numbers behind a rejection, for people; must not change `state`."""
         ...
 
 
@@ -448,13 +448,13 @@ class PodConditionsPlugin(Plugin, Protocol):
     """
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """Return the plugin's conditions as they should be now; types must carry its own domain.
+        """Return the conditions that the pod should have; types must have the plugin's own domain.
 
-        Called whenever PodScheduled=False is written: after a failed attempt, with its outcome in
-        `info`, and for a gated pod (`info.gated`). The conditions are written by the same PATCH,
-        which carries the pod's UID and is omitted if nothing changed. `pod` is the newest known
-        object. Conditions that are not returned stay unchanged. `lastTransitionTime` and
-        `observedGeneration` are filled in.
+        Called whenever the scheduler writes PodScheduled=False: after a failed attempt, with its
+        outcome in `info`, and for a gated pod (`info.gated`). The same PATCH writes the conditions;
+        it carries the pod's UID and is omitted if nothing changed. `pod` is the newest known
+        object. Conditions that are not returned stay unchanged. The scheduler fills in
+        `lastTransitionTime` and `observedGeneration`.
         """
         ...
 
@@ -463,7 +463,7 @@ class PodConditionsPlugin(Plugin, Protocol):
 class PreBindPreFlightResult:
     """The result of `pre_bind_pre_flight` (`interface.go: PreBindPreFlightResult`)."""
 
-    #: Whether `pre_bind` may run concurrently with neighbouring plugins that allow it, too.
+    #: Whether `pre_bind` may run concurrently with that of adjacent plugins that allow it as well.
     allow_parallel: bool = False
 
 
@@ -484,15 +484,15 @@ CLEAR_NOMINATION = NominatingInfo("")
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """The result of PostFilter; Success: the pod may fit on the nominated node later."""
+    """The result of PostFilter; after Success the pod may fit on the nominated node later."""
 
     status: Status | None
     nominating: NominatingInfo | None = None
-    #: The outcome for plugins that react to it; None: derived from the status.
+    #: The outcome in `QueuedPodInfo.post_filter`; None: derived from the status.
     outcome: PostFilterOutcome | None = None
-    #: `namespace/name` of the pods that are evicted, for the record of the decision.
+    #: `namespace/name` of the pods that are evicted, for the decision record.
     victims: tuple[str, ...] = ()
 
 
 PluginFactory = Any
-"""A plugin class, or any callable `(args, handle) -> plugin` with `name` and maybe `args_type`."""
+"""A plugin class, or a callable `(args, handle) -> plugin` with `name` and optional `args_type`."""

@@ -1,8 +1,8 @@
-"""Faults of a plugin class that show without running it.
+"""Static checks of a plugin class.
 
-A plugin has no base class: a method that is misspelt, or that takes other parameters, would never
-be called, or would fail for every pod. `class_problems` compares a class with the Protocols of
-`plugin` when it is loaded.
+Plugins have no common base class, so a misspelt method would never be called, and one with other
+parameters would fail for every pod. `class_problems` compares a class with the Protocols of
+`plugin` when the class is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.framework.permissions import Permission
 from scheduler.framework.reuse import ReuseRule
 
 SIMILAR: Final = 0.8
-"""Ratio of `difflib` from which a name counts as misspelt: about one letter of five."""
+"""Ratio of `difflib` from which on a name is taken for a misspelling: about one letter in five."""
 
 _NEEDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "filter_rows": (
@@ -40,7 +40,7 @@ _NEEDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "relax": (("pre_filter",), "there is nothing to repeat"),
     "held": (("pre_enqueue",), "no pod is gated"),
 }
-"""Methods that are called only beside one of others, and why."""
+"""Methods that the framework calls only if the class also has one of these others, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _Method:
     """A method that the framework calls."""
 
     name: str
-    #: As in the Protocol, without `self`.
+    #: Parameter names as in the Protocol, without `self`.
     parameters: tuple[str, ...]
     returns: str
     may_be_async: bool
@@ -79,7 +79,7 @@ def _methods() -> dict[str, _Method]:
 _METHODS: Final = _methods()
 
 _HELPERS: Final = frozenset(("validate_args",))
-"""Functions of the class that configuration calls, and not the framework."""
+"""Functions of a plugin class that the configuration calls instead of the framework."""
 
 
 def _is_strings(value: object) -> bool:
@@ -134,7 +134,7 @@ _ATTRIBUTES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "pre_filter_reusable": (_is_bool, "True or False"),
     "pre_score_reusable": (_is_bool, "True or False"),
 }
-"""Class attributes that are read, with a check and its wording."""
+"""Class attributes that the framework reads; for each a check, and the expected type in words."""
 
 
 def read_attributes() -> tuple[str, ...]:
@@ -148,10 +148,10 @@ def framework_methods() -> tuple[str, ...]:
 
 
 def class_problems(factory: Any) -> Iterator[str]:
-    """Yield a sentence for each fault; none for a callable that is no class.
+    """Yield a sentence for each error in a plugin class; nothing for other callables.
 
-    Methods that the framework does not know are the plugin's own, unless their name is nearly one
-    that it would call.
+    Methods that the framework does not know are taken for the plugin's own, unless their name is a
+    likely misspelling of one that it calls.
     """
     if not inspect.isclass(factory):
         return
@@ -215,7 +215,7 @@ def _constructor_problems(factory: type) -> Iterator[str]:
         form = "def __init__(self, args, handle) -> None"
         yield f"{written} cannot be called with arguments and Handle; write {form}"
     except ValueError:
-        # A class of C that tells no signature.
+        # A class implemented in C has no signature.
         return
 
 
@@ -252,7 +252,7 @@ def _shown(name: str, signature: inspect.Signature) -> str:
 
 
 def _meant(name: str, value: object, members: Mapping[str, Any]) -> str | None:
-    """Return how to write what a member of the class seems to be meant for; None: its own."""
+    """Return the correct form of a member that seems misspelt; None if it is the plugin's own."""
     if name in _METHODS or name in _ATTRIBUTES or name in _HELPERS:
         return None
     function = not inspect.isclass(value) and (
@@ -265,7 +265,7 @@ def _meant(name: str, value: object, members: Mapping[str, Any]) -> str | None:
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str | None:
-    """Return the known name that `name` is a spelling of; None if there is none.
+    """Return the known name that `name` probably misspells; None if there is none.
 
     >>> _nearest("PreFilter", _METHODS), _nearest("fliter", _METHODS), _nearest("fits", _METHODS)
     ('pre_filter', 'filter', None)

@@ -1,6 +1,6 @@
-"""Names of all in-tree plugins of upstream, including those not implemented here, and our own.
+"""Names of all in-tree plugins: upstream's, including those not implemented here, and our own.
 
-Configuration, metrics and messages use these names, so they are upstream's to the letter.
+Configuration, metrics and messages contain them, so they must equal upstream's exactly.
 """
 
 from __future__ import annotations
@@ -59,4 +59,4 @@ UPSTREAM_NAMES: Final = frozenset(
         VOLUME_ZONE,
     )
 )
-"""All 23 of kube-scheduler v1.36."""
+"""Names of all 23 in-tree plugins of kube-scheduler v1.36."""

@@ -1,7 +1,7 @@
 """Interface between PostFilter plugins and the engine's search for preemption victims.
 
-The engine searches, because it can run filters on hypothetical nodes for thousands of pods; the
-plugin decides which pods may preempt and what happens to victims.
+The engine searches for victims, because it can run filters on thousands of hypothetical nodes. The
+plugin decides which pods may preempt, and evicts the victims.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from scheduler.framework.state import CycleState
 class PreemptionRules:
     """Extent of the search, and eligible victims."""
 
-    #: Candidates to find, in percent of the nodes where preemption may help.
+    #: Number of candidates to find, in percent of the nodes where preemption may help.
     min_candidate_nodes_percentage: int = 10
     #: Minimum number of candidates to find.
     min_candidate_nodes_absolute: int = 100
-    #: Only pods whose schedulerName is a profile of this process are eligible.
+    #: Whether only pods whose schedulerName is a profile of this process are eligible.
     own_victims_only: bool = True
 
 
@@ -32,9 +32,9 @@ class Candidate:
     """A node on which the pod would fit without the victims."""
 
     node_name: str
-    #: Most important first; never empty.
+    #: The most important victim first; never empty.
     victims: tuple[Pod, ...]
-    #: Victims whose disruption budget is used up.
+    #: Number of victims whose eviction violates a PodDisruptionBudget.
     pdb_violations: int
 
 
@@ -43,19 +43,19 @@ class PreemptionFinding:
     """The outcome of a search: exactly one of chosen, message, error and pending is set."""
 
     chosen: Candidate | None = None
-    #: The reasons that no node is a candidate, formatted as a FailedScheduling message.
+    #: Why no node is a candidate, worded like a FailedScheduling message.
     message: str = ""
     #: With `message`: the plugins that rejected nodes even without the victims.
     rejectors: frozenset[str] = frozenset()
     #: The error that ended the search.
     error: str = ""
-    #: Extenders take part: await this for the outcome. Only in a cycle that may be suspended.
+    #: Await this for the outcome if extenders take part; only in a cycle that may be suspended.
     pending: Coroutine[Any, Any, PreemptionFinding] | None = None
 
 
 Harm = Callable[[Candidate], int]
-"""What a candidate does beyond the loss of its victims, as the number of other pods that go with
-them. Candidates of the least harm are preferred to all others."""
+"""Returns how many further pods must be evicted because of a candidate's victims, such as members
+of their groups. Candidates with the least harm are preferred to all others."""
 
 
 class PreemptionSearch(Protocol):

@@ -12,8 +12,8 @@ from scheduler.api.pod import Pod
 class PostFilterOutcome(StrEnum):
     """Result of PostFilter in the last attempt, for plugins that react to it.
 
-    PodTopologySpread's fallback does, see KEP-3990: PreemptionFalied (as the section is spelt) and
-    docs/topology-spread-fallback.md.
+    An example is the fallback of PodTopologySpread, see KEP-3990: PreemptionFalied (as the section
+    is spelt) and docs/topology-spread-fallback.md.
     """
 
     #: No attempt yet, or it did not reach PostFilter: no nodes, an error, a rejection in Reserve,
@@ -39,16 +39,16 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     """
 
     pod: Pod
-    #: Wall clock seconds; renewed after every failed attempt, so that a retried pod sorts behind
-    #: fresh ones.
+    #: Wall clock seconds; updated after every failed attempt, so that a retried pod sorts behind
+    #: new ones.
     timestamp: float
     attempts: int = 0
-    #: None until computed; wall clock seconds.
+    #: Wall clock seconds; None until computed.
     backoff_expiration: float | None = None
     unschedulable_count: int = 0
     consecutive_errors_count: int = 0
-    #: Seconds that the pod waits at least after its last attempt, because that attempt, or one of a
-    #: pod of the same signature, used up the time budget of a cycle; 0 for every other pod.
+    #: Minimum wait in seconds after the last attempt, because this attempt, or one at a pod of the
+    #: same signature, exceeded the time budget of a cycle; otherwise 0.
     pause: float = 0.0
     was_flushed_from_unschedulable: bool = False
     #: Wall clock seconds of the first entry into the active queue; the scheduling SLI starts here.
@@ -61,22 +61,23 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     last_message: str = ""
     #: Wall clock seconds of a retry that a rejecting plugin requested, if any.
     requeue_at: float | None = None
-    #: Consecutive PreEnqueue runs that ended in an error; the backoff until the next run.
+    #: Number of consecutive PreEnqueue errors, from which the backoff until the next run follows.
     gate_errors: int = 0
-    #: Set by the failure handler; read by hints for `ATTEMPT_OUTCOME`.
+    #: Set by the failure handler, and read by hints for `ATTEMPT_OUTCOME`.
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
-    #: Label of the event that moved the pod last, and the plugin whose hint decided it.
+    #: Label of the event that last moved the pod, and the plugin whose hint decided that.
     last_event: str = ""
     last_hint: str = ""
-    #: Whether the pod was popped from the backoff queue last, before its backoff had ended.
+    #: Whether the pod was last popped from the backoff queue, before its backoff had ended.
     popped_early: bool = False
     #: Number of times that a gated pod passed PreEnqueue.
     gate_openings: int = 0
-    #: State that plugins keep about the pod, by plugin name; dropped with the record.
+    #: State of plugins about the pod, by plugin name; dropped with this record.
     plugin_memory: dict[str, object] | None = None
-    #: `metadata.uid` of `pod`, which only newer versions replace; read a dozen times for each pod.
+    #: `metadata.uid` of `pod`. Cached, since it is read a dozen times per attempt; newer versions
+    #: of `pod` have the same UID.
     uid: str = ""
-    #: `namespace/name`.
+    #: `namespace/name` of `pod`, cached as well.
     key: str = ""
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
         return self.unschedulable_plugins | self.pending_plugins
 
     def clear_rejectors(self) -> None:
-        """Clear the reasons of the previous failure; the failure handler refills them."""
+        """Clear the rejectors of the previous attempt; the failure handler sets them again."""
         self.unschedulable_plugins = set()
         self.pending_plugins = set()
         self.gating_plugin = ""

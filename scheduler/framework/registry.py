@@ -2,7 +2,7 @@
 
 A plugin comes from one of three places: in-tree (`plugins.in_tree()`), an entry point of group
 `kubestow.plugins`, or a reference `module:Class` in a profile, importable from `sys.path`, to which
-`--plugin-dir` appends. Everything else knows the plugin by the `name` that its class declares.
+`--plugin-dir` appends. Elsewhere a plugin is identified by the `name` that its class declares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTRY_POINT_GROUP = "kubestow.plugins"
 
 
 class NoArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """Arguments of a plugin that has none."""
+    """Arguments of a plugin that takes none."""
 
 
 class Registry(Mapping[str, Any]):
@@ -49,14 +49,14 @@ class Registry(Mapping[str, Any]):
         return len(self._factories)
 
     def register(self, factory: Any) -> str:
-        """Add a plugin class and return its name; ConfigurationError if another has the name."""
+        """Add a plugin class; return its name. Raises ConfigurationError if the name is taken."""
         name = declared_name(factory)
         if self._factories.setdefault(name, factory) is not factory:
             raise ConfigurationError(f"a plugin named {name} already exists")
         return name
 
     def resolve(self, reference: str) -> str:
-        """Return the plugin name of a profile's reference; load `module:Class` on first use."""
+        """Return the plugin name for a reference in a profile; load `module:Class` on first use."""
         if ":" not in reference or reference in self._factories:
             return reference
         return self.register(load(reference))
@@ -83,8 +83,8 @@ def load(reference: str) -> Any:
     """Import `module:Class` and check the class.
 
     Raises:
-        ConfigurationError: there is no such module or class, the import raised, or the class has
-            faults (`class_problems`); each problem names file and line.
+        ConfigurationError: there is no such module or class, the import raised, or the class is
+            invalid (`class_problems`). Each problem names file and line.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
@@ -99,10 +99,10 @@ def load(reference: str) -> Any:
 
 
 def entry_point_plugins() -> Iterator[Any]:
-    """Yield the plugin classes that installed distributions advertise.
+    """Yield the plugin classes of the entry points of installed distributions.
 
     Raises:
-        ConfigurationError: one cannot be imported, or has faults.
+        ConfigurationError: a class cannot be imported, or is invalid.
     """
     for point in entry_points(group=ENTRY_POINT_GROUP):
         distribution = point.dist.name if point.dist is not None else "an installed distribution"
@@ -126,7 +126,7 @@ def _imported(reference: str, name: str) -> ModuleType:
             ) from missing
         raise ConfigurationError(f'plugin "{reference}": {_raised(missing)}') from missing
     except (Exception, SystemExit) as error:
-        # Code at the top of a module may raise anything; SystemExit would end the program silently.
+        # Module-level code may raise anything; SystemExit would end the program silently.
         raise ConfigurationError(f'plugin "{reference}": {_raised(error)}') from error
 
 
@@ -138,7 +138,7 @@ def _raise_problems(title: str, factory: Any) -> None:
 
 
 def _definition(factory: Any) -> str:
-    """Return file and line of a class."""
+    """Return the file and line of a class definition, for messages."""
     try:
         return f"{inspect.getsourcefile(factory)}:{inspect.getsourcelines(factory)[1]}"
     except (OSError, TypeError):
@@ -146,7 +146,7 @@ def _definition(factory: Any) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    """Return what importing raised, with the file and line of the plugin's own code."""
+    """Describe an exception of an import, with the file and line in the plugin's own code."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
         if error.filename is None:
@@ -163,18 +163,18 @@ def _raised(error: BaseException) -> str:
 
 
 def _is_pythons(file: str) -> bool:
-    """Whether a file is of Python, of an installed library, or of this module."""
+    """Whether a file belongs to Python or to an installed library, or is this module."""
     return file == __file__ or file.startswith(("<", *LIBRARIES))
 
 
 LIBRARIES: Final = tuple(
     f"{sysconfig.get_path(each)}{os.sep}" for each in ("stdlib", "purelib", "platlib")
 )
-"""Folders of Python and of installed libraries."""
+"""Directories of the standard library and of installed packages."""
 
 
 def _without(reference: str, module: ModuleType, attribute: str) -> str:
-    """Word the error of a module that lacks an attribute: it may be another one than was meant."""
+    """Word the error for a missing attribute; another file may hide the module that was meant."""
     file = getattr(module, "__file__", None) or "built into Python"
     classes = [name for name, value in vars(module).items() if inspect.isclass(value)]
     text = (
@@ -191,7 +191,7 @@ def _without(reference: str, module: ModuleType, attribute: str) -> str:
 
 
 def _files_of(name: str) -> Iterator[str]:
-    """Yield every file on the path that the module could have been imported from."""
+    """Yield every file on `sys.path` from which the module could have been imported."""
     relative = name.replace(".", os.sep)
     for folder in sys.path:
         for end in (".py", f"{os.sep}__init__.py"):

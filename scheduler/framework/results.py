@@ -1,6 +1,6 @@
-"""Checks of what plugins return: nonsense is an error that says what was expected.
+"""Checks of the return values of plugins; the error states what was expected.
 
-The engine makes these checks with every call, and so does the contract suite.
+The engine checks every call of a plugin, and so does the contract suite (`scheduler.testing`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from scheduler.framework.status import Status, status_or_none
 
 
 class ResultError(TypeError):
-    """A method of a plugin returned nothing that it may return; the text names the method."""
+    """A plugin's method returned an invalid value; the text names the method."""
 
 
 _INTEGERS: Final = frozenset("iub")
-"""Kinds of NumPy's types that are whole numbers."""
+"""Kinds of NumPy dtypes (`dtype.kind`) that count as integers."""
 _LIMIT: Final = 1 << 63
 
 
@@ -42,14 +42,14 @@ def score_result(result: Any) -> int | Status:
 def rows_result(
     method: str, result: Any, count: int, results: str = "numbers", *, fractions: bool = False
 ) -> np.ndarray:
-    """Return an array if it has one integer for each of `count` rows. Raises ResultError.
+    """Return `result` if it is an array with one integer per row. Raises ResultError.
 
     Args:
-        method: its name, for the error.
-        result: what it returned.
-        count: of rows.
-        results: names the numbers in the error.
-        fractions: whether finite fractions are allowed.
+        method: name of the method, for the error.
+        result: its return value.
+        count: number of rows.
+        results: a word for the numbers, for the error.
+        fractions: whether finite floating-point numbers are allowed as well.
     """
     if not isinstance(result, np.ndarray):
         raise ResultError(f"{method} returned {reprlib.repr(result)}, which is not a NumPy array")

@@ -1,4 +1,4 @@
-"""ReuseRule: when a columnar result for one pod holds for the next one of its signature."""
+"""ReuseRule: until when a cached columnar result of a pod signature stays valid."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scheduler.framework.nodes import Columns
 class ReuseRule:
     """The inputs of a columnar result besides the pod's signature.
 
-    `ReuseRule()` without arguments fits a result that depends on anything in its own row.
+    `ReuseRule()` is right for a result of a row that depends on nothing outside that row.
     """
 
-    #: Rows that changed in these groups are evaluated again; the others keep their result.
+    #: A row is evaluated again after a change in one of these groups of columns.
     columns: Columns = Columns.ALL
-    #: Named versions (`NodeTableView.version`); a change of one makes all rows be evaluated again.
+    #: Named versions (`NodeTableView.version`); if one changes, all rows are evaluated again.
     versions: tuple[str, ...] = ()
-    #: Of its row and the pods there the method reads `NodeAmounts` only, and of scalar resources
-    #: those that the pod requests. Then it may be asked about nodes as they will be with more pods,
-    #: so that equal members of a group need not be evaluated one by one.
+    #: Whether the method reads nothing of a row but `NodeAmounts`, and of scalar resources only
+    #: those that the pod requests. The engine may then call it for hypothetical nodes with more
+    #: pods, and need not evaluate equal members of a group one by one.
     amounts_only: bool = False
 
 
 NEVER: None = None
-"""Instead of a ReuseRule: evaluate every row for every pod."""
+"""In place of a ReuseRule: cache no results; evaluate every row for every pod."""

@@ -1,4 +1,4 @@
-"""CycleState: data that plugins keep within an attempt (upstream: `cycle_state.go: CycleState`)."""
+"""CycleState: data of plugins during one attempt (upstream: `cycle_state.go: CycleState`)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 Kept = TypeVar("Kept")
 
 POD_MEMORY: Final = "pod_memory"
-"""Key of the per-pod memory of a trial."""
+"""Key in `CycleState.data` under which `pod_memory` keeps its data in a trial."""
 
 
 def _unlimited() -> None:
-    """Accept any time."""
+    """Check no time limit."""
 
 
 class CycleState(msgspec.Struct, eq=False):
-    """Key-value store of one attempt, plus decisions of the framework about it.
+    """Key-value store of one attempt, with decisions of the framework about the attempt.
 
-    Keys are plugin-private by convention: use the plugin's name, or name plus a suffix. A value
-    that AddPod/RemovePod changes must have a `clone()` method; others are shared between clones.
+    By convention a key belongs to one plugin and is its name, or its name plus a suffix. A value
+    that AddPod or RemovePod changes must have a `clone()` method; others are shared by clones.
     """
 
     #: Wall clock at the start of the attempt, seconds since the epoch; fixed for the cycle.
@@ -37,35 +37,35 @@ class CycleState(msgspec.Struct, eq=False):
     skip_pre_bind: set[str] = msgspec.field(default_factory=set)
     skip_post_filter: bool = False
     record_plugin_metrics: bool = False
-    #: "namespace/name" of pods to activate when the cycle, and again when the binding, succeeds.
+    #: "namespace/name" of pods to activate after a successful cycle, and again after the binding.
     pods_to_activate: set[str] = msgspec.field(default_factory=set)
     #: Keys written while the framework records a reusable PreFilter or PreScore (None: not
     #: recording).
     recorder: list[str] | None = None
     #: The pod's queue record in a real attempt; None in a trial (`kubestow explain`, tests), in
-    #: which a plugin must leave no trace outside this state.
+    #: which a plugin must change nothing but this state.
     info: QueuedPodInfo | None = None
-    #: The name of the group that is decided as a whole in this cycle, if the pod is one of its
-    #: members; empty: the pod is tried alone.
+    #: Name of the group that this cycle schedules as a whole, if the pod is a member; empty: the
+    #: pod is scheduled alone.
     group: str = ""
-    #: UIDs of members of that group, placed before, whose allocations limit the nodes of this one.
+    #: UIDs of members placed earlier in the group's cycle whose allocations limit this pod's nodes.
     tied_to: tuple[str, ...] = ()
     #: In a trial: plugins whose demands (`framework.demands`) count as met.
     granted: frozenset[str] = frozenset()
-    #: Difference from attempts at other pods of the same signature and labels; None: there is none.
-    #: See `set_variant`.
+    #: How this attempt differs from attempts at other pods of the same signature and labels; None:
+    #: it does not. See `set_variant`.
     variant: tuple[tuple[str, Hashable], ...] | None = None
-    #: Rows, ascending, that the search is limited to: a topology domain of a group; None: all.
+    #: The rows, ascending, to which the search is limited (a group's topology domain); None: all.
     within: Rows | None = None
-    #: Plugins that the pod's signature does not concern (`SelectivePlugin`).
+    #: Plugins that are skipped because of the pod's signature (`SelectivePlugin`).
     absent: frozenset[str] = frozenset()
-    #: Annotations that go onto the pod with its binding; see `annotate_binding`.
+    #: Annotations that the binding adds to the pod; see `annotate_binding`.
     binding_annotations: dict[str, str] | None = None
-    #: Plugins that rejected nodes even without the victims, after a preemption without result.
+    #: After a failed preemption: plugins that reject nodes even without their potential victims.
     preemption_rejectors: frozenset[str] = frozenset()
-    #: Raises when the cycle has used its time up. A plugin whose work for one pod may be long calls
-    #: it now and then, and lets the exception pass; it may add a note to it that tells what it was
-    #: doing, as "while it searched ...".
+    #: Raises if the cycle has exceeded its time budget. A plugin that may work long on one pod
+    #: calls it regularly and does not catch the exception. It may add a note to the exception about
+    #: the work at hand, such as "while it searched ...".
     check_time: Callable[[], None] = _unlimited
     _failure_notes: tuple[tuple[str, str], ...] = ()
     _counted_by: str | None = None
@@ -92,10 +92,10 @@ class CycleState(msgspec.Struct, eq=False):
             self.recorder.append(key)
 
     def pod_memory(self, plugin: str, make: Callable[[], Kept]) -> Kept:
-        """Return what `plugin` keeps about this pod over all its attempts; `make` creates it.
+        """Return the data that `plugin` keeps for all attempts at this pod; `make` creates it.
 
-        It lasts while the pod is pending, not over a restart. In a trial (`info` is None) it lasts
-        for the attempt, so that the trial leaves no trace.
+        It lasts as long as the pod is pending, but not over a restart. In a trial (`info` is None)
+        it lasts for the attempt only, so that the trial has no side effects.
         """
         if self.info is None:
             memory: dict[str, object] = self.data.setdefault(POD_MEMORY, {})
@@ -107,10 +107,10 @@ class CycleState(msgspec.Struct, eq=False):
         return kept
 
     def set_variant(self, plugin: str, value: Hashable) -> None:
-        """Declare that `plugin` treats this pod unlike others of its signature and labels.
+        """Declare that `plugin` treats this pod unlike others of the same signature and labels.
 
-        Results cached for the signature (a preemption without candidates) then apply only to pods
-        with an equal `value`. Call it in PreFilter; None removes the declaration.
+        A result cached for the signature (that preemption found no candidate) then applies only to
+        pods with an equal `value`. Call it in PreFilter; None removes the declaration.
         """
         others = [pair for pair in self.variant or () if pair[0] != plugin]
         if value is not None:
@@ -125,17 +125,17 @@ class CycleState(msgspec.Struct, eq=False):
         self._failure_notes += ((text, if_rejected_by),)
 
     def count_preemption_rejections(self, plugin: str) -> None:
-        """Count `plugin` among the rejectors if it makes preemption fail.
+        """Count `plugin` as a rejector of the pod if it makes preemption fail.
 
-        An earlier filter may reject every node, so that Filter of `plugin` never runs; preemption
-        may then find that `plugin` rejects nodes even without their victims. For a plugin whose
-        decision may soon change; upstream never counts such plugins.
+        If an earlier filter rejects every node, Filter of `plugin` does not run, but preemption may
+        find that it rejects nodes even without their victims. This is for a plugin whose decision
+        may change soon; upstream never counts such plugins.
         """
         self._counted_by = plugin
 
     @property
     def late_rejectors(self) -> frozenset[str]:
-        """Rejectors found by preemption; see `count_preemption_rejections`."""
+        """Rejectors that only preemption found; see `count_preemption_rejections`."""
         plugin = self._counted_by
         if plugin is None or plugin not in self.preemption_rejectors:
             return frozenset()
@@ -150,7 +150,7 @@ class CycleState(msgspec.Struct, eq=False):
         )
 
     def annotate_binding(self, annotations: Mapping[str, str]) -> None:
-        """Add annotations to the pod by the request that binds it (DefaultBinder)."""
+        """Have DefaultBinder add annotations to the pod in the request that binds it."""
         self.binding_annotations = {**(self.binding_annotations or {}), **annotations}
 
     def clone(self) -> CycleState:
@@ -175,7 +175,7 @@ class CycleState(msgspec.Struct, eq=False):
 
 
 class StateNotFoundError(KeyError):
-    """A plugin read state that was never written; the text is upstream's `not found`."""
+    """A plugin read a key that was never written. The text is upstream's: `not found`."""
 
     def __str__(self) -> str:
         return "not found"

@@ -10,7 +10,7 @@ from scheduler.text.exceptions import error_text
 
 
 class Code(IntEnum):
-    """Outcome of a plugin call. The ordinals are upstream's; `label` is its text form."""
+    """Outcome of a plugin call. The values are upstream's; `label` is the text form."""
 
     SUCCESS = 0
     ERROR = 1
@@ -43,13 +43,13 @@ class Status:
     reasons: tuple[str, ...] = ()
     #: Set by the framework, not by plugins.
     plugin: str = ""
-    #: The exception behind an Error; its text comes first in `message`.
+    #: The exception that caused an Error; `message` begins with its text.
     error: BaseException | None = None
-    #: Seconds until the pod may be tried again even without an event.
+    #: Seconds after which the pod is retried even without an event.
     requeue_after: float | None = None
-    #: PodScheduled reason to write instead of `Unschedulable`.
+    #: Reason of the PodScheduled condition, in place of `Unschedulable`.
     condition_reason: str = ""
-    #: Preemption and other PostFilter plugins cannot help: do not run them.
+    #: Whether to skip PostFilter, because neither preemption nor another plugin can help.
     skip_post_filter: bool = False
 
     @property
@@ -69,16 +69,16 @@ class Status:
 
     @property
     def message(self) -> str:
-        """Return the reasons joined as upstream does; the text of `error` comes first."""
+        """The reasons, joined as upstream joins them; the text of `error` comes first."""
         if self.error is None:
             return ", ".join(self.reasons)
         return ", ".join((error_text(self.error), *self.reasons))
 
     def by(self, plugin: str) -> Status:
-        """Return the status attributed to `plugin`, unless it is attributed already."""
+        """Return this status attributed to `plugin`, or unchanged if it has a plugin already."""
         if self.plugin:
             return self
-        # Spelt out: `dataclasses.replace` takes four times as long, and what-ifs come here often.
+        # `dataclasses.replace` would take four times as long, and what-ifs call this often.
         return Status(
             self.code,
             self.reasons,
@@ -91,7 +91,7 @@ class Status:
 
 
 SKIP = Status(Code.SKIP)
-"""Returned by PreFilter and PreScore if the plugin has nothing to do for the pod."""
+"""Status of PreFilter and PreScore if the plugin has nothing to do for the pod."""
 
 
 def unschedulable(*reasons: str, requeue_after: float | None = None) -> Status:
@@ -105,28 +105,29 @@ def unresolvable(*reasons: str, requeue_after: float | None = None) -> Status:
 
 
 def pending(*reasons: str) -> Status:
-    """Return a rejection after which the next helpful event skips backoff."""
+    """Return a rejection after which the pod skips backoff when an event helps it."""
     return Status(Code.PENDING, reasons)
 
 
 def error(cause: BaseException | str) -> Status:
-    """Return an internal failure: the attempt ends and the pod is retried with backoff."""
+    """Return an Error status: the attempt ends, and the pod is retried after backoff."""
     if isinstance(cause, str):
         cause = PluginError(cause)
     return Status(Code.ERROR, (), error=cause)
 
 
 def status_or_none(result: object) -> Status | None:
-    """Return a plugin's result if it is a Status or None. Raises TypeError for anything else."""
+    """Return `result` if it is a Status or None. Raises TypeError for anything else."""
     if result is None or isinstance(result, Status):
         return result
     raise TypeError(f"answered {reprlib.repr(result)}, which is not a Status")
 
 
 class PluginError(Exception):
-    """An error text without a more specific exception behind it.
+    """An error without a more specific exception.
 
-    A plugin that raises it has no fault: it is the Error status of a method that returns none.
+    A method that cannot return a status raises it in place of an Error status; it is not reported
+    as a bug of the plugin.
     """
 
 

@@ -102,7 +102,7 @@ def test_a_method_has_signature_text_and_sections() -> None:
     assert "def pre_filter(" in section
     assert "Returns: None to go on with all nodes" in section
     assert "pre_filter_reusable: ClassVar[bool] = False" in section
-    assert "Whether the outcome and all state written" in section
+    assert "Whether the result and all state that the plugin writes" in section
 
 
 @pytest.mark.parametrize(
