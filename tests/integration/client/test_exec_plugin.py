@@ -280,5 +280,5 @@ async def test_in_another_thread_as_for_the_lease(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    await asyncio.to_thread(thread.join, 10)
+    await asyncio.to_thread(thread.join, 60)
     assert results == ["t"]

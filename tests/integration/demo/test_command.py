@@ -120,7 +120,9 @@ def test_serve_goes_on_scheduling_until_interrupted() -> None:
             assert response.status == 201
         read_until(process, "placed hello on ")
         asked = CliRunner().invoke(
-            program, ["explain", "batch/giant-1", "--kubeconfig", str(kubeconfig)]
+            # All of them, because a quick search ends after a third of a second.
+            program,
+            ["explain", "batch/giant-1", "--remedies", "all", "--kubeconfig", str(kubeconfig)],
         )
         process.send_signal(signal.SIGINT)
         rest, problems = process.communicate(timeout=LIMIT)

@@ -1,4 +1,4 @@
-"""Removal of what a reload leaves in the process of the tests."""
+"""Removal of what a reload leaves in the process of the tests, and no looks at files by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
+from scheduler.service.reload import reloader
+
+
+@pytest.fixture(autouse=True)
+def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only the tests look at the files, not the scheduler beside them every two seconds."""
+    monkeypatch.setattr(reloader, "PERIOD", 3600.0)
 
 
 @pytest.fixture(autouse=True)

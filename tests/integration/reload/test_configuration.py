@@ -101,7 +101,9 @@ async def test_unexpected_error_is_told_and_costs_this_change_only(
             assert await looked(world) == 1
             # The same files are not tried again.
             assert await looked(world) == 1
-        assert [each["event"] for each in logs if each["log_level"] == "error"] == [
+        errors = [each["event"] for each in logs if each["log_level"] == "error"]
+        # On a slow machine.
+        assert [each for each in errors if each != "event loop is blocked"] == [
             "reload failed unexpectedly",
             "configuration not taken over, the one in force stays",
         ]

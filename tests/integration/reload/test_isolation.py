@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.reload.running import HEADER, Running, running, until
+from tests.loop_time import pass_time
 
 NAME = "example.com/Apart"
 CONFIG = (
@@ -35,7 +36,7 @@ from scheduler.framework import unschedulable
 
 class Apart:
     name = "example.com/Apart"
-    go_on = threading.Event()
+    hangs, go_on = threading.Event(), threading.Event()
     threads = set()
 
     def __init__(self, args, handle):
@@ -117,11 +118,13 @@ async def test_a_fault_costs_one_attempt_and_is_named(
 
 
 async def test_a_call_that_hangs_is_given_up_and_named_until_it_ends(tmp_path: Path) -> None:
-    write(tmp_path, "self.go_on.wait(60)")
-    async with running(tmp_path, CONFIG % "50ms") as world:
+    write(tmp_path, "self.hangs.set(); self.go_on.wait(60)")
+    async with running(tmp_path, CONFIG % "5s") as world:
         world.node("n1")
         world.pod("victim")
-        await until(lambda: "did not finish within 0.05s" in message(world, "victim"))
+        await until(world.plugin(NAME).hangs.is_set)
+        pass_time(5.0)
+        await until(lambda: "did not finish within 5s" in message(world, "victim"))
         assert "reloaded_apart.py:" in message(world, "victim"), "file and line"
         world.pod("others", scheduler="other")
         world.pod("next")

@@ -31,6 +31,7 @@ from testing.embedded_service import (
     until,
     wire,
 )
+from tests.integration.fallback.stage import JumpingClock
 
 
 class Gatekeeper:
@@ -202,8 +203,8 @@ async def test_a_pod_that_all_nodes_rejected_waits_and_its_condition_shows_why(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
-    options = {"kubeletRejectionBackoff": "2s"}
-    async with scheduling(cluster, kubestow=options) as scheduler:
+    options, clock = {"kubeletRejectionBackoff": "5m"}, JumpingClock()
+    async with scheduling(cluster, kubestow=options, clock=clock) as scheduler:
         cluster.create(template("first"))
         await reject(cluster, "first", "OutOfcpu")
         await until(lambda: len(scheduler.profiles.rejections), "noted")
@@ -214,6 +215,10 @@ async def test_a_pod_that_all_nodes_rejected_waits_and_its_condition_shows_why(
             "0/1 nodes are available: 1 node(s) recently rejected a pod like this."
         )
         # No event occurs: the pod is requeued when the backoff of its nodes ends.
+        clock.ahead += 300.0
+        wake = scheduler.scheduling.queue.signals.on_timer
+        assert wake is not None
+        wake()
         await until(
             lambda: bound_to(cluster, "second") == "n1", "bound after the backoff of its nodes"
         )

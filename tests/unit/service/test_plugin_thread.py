@@ -15,8 +15,10 @@ async def test_a_thread_that_has_delivered_its_result_is_not_busy(
 ) -> None:
     loop, leave = asyncio.get_running_loop(), threading.Event()
     call_soon = loop.call_soon_threadsafe
+    lingering: list[threading.Thread] = []
 
     def linger(*arguments: object) -> None:
+        lingering.append(threading.current_thread())
         call_soon(*arguments)  # type: ignore[arg-type]
         leave.wait()
 
@@ -28,6 +30,8 @@ async def test_a_thread_that_has_delivered_its_result_is_not_busy(
             assert thread.ident is None
         finally:
             leave.set()
+            for each in lingering:
+                each.join()
 
 
 async def test_a_thread_that_is_left_behind_is_busy_until_its_call_ends() -> None:

@@ -18,6 +18,7 @@ import pytest
 from benchmarks.engine_world import EngineWorld
 from scheduler.framework import ConfigurationError, CycleState, NoArgs, PluginError
 from scheduler.service.plugin_evaluation import PluginTimeoutError
+from scheduler.service.plugin_process import child
 from scheduler.service.plugin_process import evaluator as module
 from scheduler.service.plugin_process.child import ProcessEndedError
 from scheduler.service.plugin_process.evaluator import (
@@ -155,7 +156,10 @@ async def test_pods_like_the_one_that_ended_it_wait_while_others_are_evaluated(
             await one.call("exit")
 
 
-async def test_a_call_that_hangs_names_its_line(plugins: Any) -> None:
+async def test_a_call_that_hangs_names_its_line(
+    plugins: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "TRACE_SECONDS", 60.0)
     async with evaluated(plugins.Faulty, timeout=3.0) as one:
         await one.call_when_available()
         with pytest.raises(PluginTimeoutError, match=r"within 3s: it executes .*plugins.py:18 in"):
