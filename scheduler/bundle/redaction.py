@@ -23,6 +23,7 @@ from scheduler.bundle.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJEC
 from scheduler.bundle.redaction_words import (
     AMOUNT_OR_TIME,
     ENUMERATED,
+    GENERATED_NAME,
     HARMLESS_METRIC_LABELS,
     KEPT_KEYS,
     KEPT_NAMES,
@@ -30,6 +31,7 @@ from scheduler.bundle.redaction_words import (
     LINE_FIELDS,
     NAME_FIELDS,
     NATIVE_RESOURCE,
+    api_versions,
     object_fields,
 )
 from scheduler.text.vocabulary import KNOWN_WORDS
@@ -42,7 +44,10 @@ _AMOUNTS: Final = frozenset(
 _UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VERSION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9}){2})(?:([-+])(.+))?", re.DOTALL)
 """A semantic version, which attributes of devices may be."""
-_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+")
+_WORD: Final = re.compile(
+    r'"[a-z0-9](?:[a-z0-9./-]*[a-z0-9])?"|[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+'
+)
+"""A quoted name, or a word."""
 _METRIC_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _COMPUTE_PREFIX: Final = re.compile(r"^(?:deferred\.kubestow\.io/)?(?:requests\.|limits\.)?")
 
@@ -161,21 +166,23 @@ class Redactor:
         return key if kept else self._resource(key)
 
     def text(self, text: str) -> str:
-        """Return a message with every word replaced that is not one of kubestow's own."""
+        """Return a message with every word replaced that is not one of kubestow's own.
+
+        A quoted word is a name, whichever it is.
+        """
         return _WORD.sub(self._word, text)
 
     def _word(self, match: re.Match[str]) -> str:
         word = match.group()
+        if word.startswith('"'):
+            name = word[1:-1]
+            kept = name in KEPT_VALUES or name in self._names
+            return word if kept else f'"{self._name(name)}"'
         if len(word) == 1 and word.isascii():
             return word
         if word in KNOWN_WORDS or word in KEPT_VALUES or word in self._names:
             return word
-        if "/" in word and word not in KEPT_KEYS:
-            return "/".join(self._part(each) for each in word.split("/"))
         return self._name(word)
-
-    def _part(self, part: str) -> str:
-        return part if part in KNOWN_WORDS or part in self._names else self._name(part)
 
     def _metric_label(self, match: re.Match[str]) -> str:
         name, value = match.groups()
@@ -198,11 +205,11 @@ class Redactor:
         if not isinstance(value, dict):
             return value
         # Devices, claims and their requests have fields of these names that are no amounts.
-        if name in _AMOUNTS and not any(isinstance(each, dict | list) for each in value.values()):
+        if name in _AMOUNTS and not _has_fields(name, value):
             return {self._resource(key): self._amount(each) for key, each in value.items()}
         if name == "annotations":
             return {self._name(key): self.text(str(each)) for key, each in value.items()}
-        if name in _BY_LABEL or _is_of_device(name, value):
+        if _is_by_label(name, value) or _is_of_device(name, value):
             return {self._name(key): self._object(each) for key, each in value.items()}
         fields = self._fields
         return {
@@ -215,6 +222,8 @@ class Redactor:
             return value
         if name == "message":
             return self.text(value)
+        if name == "apiVersion":
+            return value if value in api_versions() else self._name(value)
         if name == "expression":
             return self._expression(value)
         if name in ("image", "names", "reference"):
@@ -255,10 +264,14 @@ class Redactor:
             return text
         if AMOUNT_OR_TIME.fullmatch(text) or _UID.fullmatch(text):
             return text
+        if GENERATED_NAME.fullmatch(text):
+            return text
         if text in self._claims:
             return self._claims[text]
-        if "/" in text:
-            return "/".join(self._name(each) for each in text.split("/"))
+        # A volume of several zones has them in one label, with `__` between.
+        for separator in ("/", "__"):
+            if separator in text:
+                return separator.join(self._name(each) for each in text.split(separator))
         version = _VERSION.fullmatch(text)
         if version is not None:
             numbers, sign, rest = version.groups()
@@ -271,8 +284,21 @@ class Redactor:
         return f"x{digest.hexdigest()[:12]}"
 
 
-_BY_LABEL: Final = frozenset(("labels", "matchLabels", "nodeSelector", "selector", "parameters"))
-"""Mappings by label key, unless they are selectors with fields of their own."""
+_BY_LABEL: Final = frozenset(("labels", "matchLabels", "parameters"))
+"""Mappings by label key, or by another word of a tenant."""
+
+_SELECTORS: Final = frozenset(("nodeSelector", "selector"))
+"""Mappings by label key in pods and Services; objects with fields in all others."""
+
+
+def _is_by_label(name: str, value: Mapping[str, Any]) -> bool:
+    return name in _BY_LABEL or (name in _SELECTORS and not _has_fields(name, value))
+
+
+def _has_fields(name: str, value: Mapping[str, Any]) -> bool:
+    """Whether an object has fields, where others of this name are mappings of plain values."""
+    of_driver = name == "allocatable" and value.keys() == {"count"}
+    return of_driver or any(isinstance(each, dict | list) for each in value.values())
 
 
 def _is_of_device(name: str, value: Mapping[str, Any]) -> bool:

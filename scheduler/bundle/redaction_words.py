@@ -21,13 +21,14 @@ def _words(text: str) -> frozenset[str]:
 KEPT_NAMES: Final = _words(
     """
     kube-system kube-public kube-node-lease default 0.0.0.0 :: true false linux windows amd64 arm64
-    arm ppc64le s390x
+    arm ppc64le s390x deviceclass.resource.kubernetes.io
     """
 ) | {""}
-"""Names that every cluster has."""
+"""Names that every cluster has, and the domain of the extended resources of device classes."""
 
 KEPT_KEYS: Final = _words(
     """
+    metadata.name
     kubernetes.io/hostname kubernetes.io/os kubernetes.io/arch kubernetes.io/metadata.name
     topology.kubernetes.io/zone topology.kubernetes.io/region
     failure-domain.beta.kubernetes.io/zone failure-domain.beta.kubernetes.io/region
@@ -48,10 +49,14 @@ KEPT_KEYS: Final = _words(
     kubestow.io/topology-spread-fallback kubestow.io/topology-spread-fallback-applied
     kubestow.io/quota-deferred kubestow.io/deferred-keys kubestow.io/gang-name
     scheduling.k8s.io/group-name
+    resource.kubernetes.io/extended-resource-claim resource.kubernetes.io/delete-protection
     """
 )
-"""Keys of labels, annotations and taints that scheduling reads; a tenant can add other ones to the
-same domains."""
+"""Keys of labels, fields, annotations, taints and finalizers that scheduling reads; a tenant can
+add other ones to the same domains."""
+
+GENERATED_NAME: Final = re.compile(r"container-\d{1,4}-request-\d{1,4}")
+"""Names of requests of devices that the scheduler generates for extended resources."""
 
 NATIVE_RESOURCE: Final = re.compile(
     r"cpu|cpu-millis|memory|ephemeral-storage|pods|storage|hugepages-\d{1,6}[KMG]i"
@@ -86,7 +91,8 @@ KEPT_VALUES: Final = KEPT_KEYS | _words(
     ebs.csi.aws.com pd.csi.storage.gke.io disk.csi.azure.com cinder.csi.openstack.org
     LeastAllocated MostAllocated RequestedToCapacityRatio System List
     ExactCount All FromClass FromClaim DeviceClass ResourceSlice
-    GuaranteedQoSPodCPUResize linux windows amd64 arm64 arm ppc64le s390x
+    GuaranteedQoSPodCPUResize RestartAllContainersOnContainerExits UserNamespacesHostNetworkSupport
+    RestartAllContainers linux windows amd64 arm64 arm ppc64le s390x
     active backoff unschedulable gated in-flight permitted done bound failed
     ADDED MODIFIED DELETED added modified deleted
     """
@@ -134,6 +140,12 @@ LINE_FIELDS: Final = (
     )
 )
 """Keys of all lines but those of objects and of the configuration."""
+
+
+@functools.cache
+def api_versions() -> frozenset[str]:
+    """Return the versions of Kubernetes' own APIs, as an owner reference names them."""
+    return frozenset(each.api_version for each in RESOURCES.values()) | {"batch/v1"}
 
 
 @functools.cache

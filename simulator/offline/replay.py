@@ -247,7 +247,7 @@ class Replay:
         if not why:
             attempt = scheduling.engine.attempt(info)
             replayed = outcome_of(attempt)
-            if replayed == outcome:
+            if self._same(replayed, outcome):
                 self._settle(attempt)
                 return self._judged(recorded, replayed, "")
             if attempt.failure is None:
@@ -269,16 +269,18 @@ class Replay:
             filter(None, (each.outcome.unjudgeable for each in recorded.outcomes)), ""
         )
         replayed: dict[str, Outcome] = {}
+        reproduced = False
         if not why:
             result = group.decide(may_preempt=recorded.may_preempt)
             found = outcomes_of(result)
             replayed = {each.uid: each.outcome for each in found}
-            if found == recorded.outcomes:
+            reproduced = self._same_members(found, recorded.outcomes)
+            if reproduced:
                 for attempt in group.ended(result):
                     self._settle(attempt)
             else:
                 group.abandon(result)
-        if why or found != recorded.outcomes:
+        if not reproduced:
             for each in recorded.outcomes:
                 info = group.infos.get(each.uid)
                 if info is not None:
@@ -291,7 +293,8 @@ class Replay:
     def _judged_member(
         self, recorded: _Group, number: int, member: MemberOutcome, here: Outcome | None, why: str
     ) -> Judgement:
-        result = UNJUDGED if why else SAME if here == member.outcome else DIFFERENT
+        same = here is not None and self._same(here, member.outcome)
+        result = UNJUDGED if why else SAME if same else DIFFERENT
         if result == DIFFERENT:
             why = self._differences(member.outcome, here or Outcome())
         when, seq = recorded.time, recorded.seq + number
@@ -353,6 +356,21 @@ class Replay:
             replayed,
         )
 
+    def _same(self, replayed: Outcome, recorded: Outcome) -> bool:
+        """Whether two outcomes are equal; redaction may change the order in a message."""
+        if not self.content.bundle.header.redacted:
+            return replayed == recorded
+        return _words_sorted(replayed) == _words_sorted(recorded)
+
+    def _same_members(
+        self, replayed: Sequence[MemberOutcome], recorded: Sequence[MemberOutcome]
+    ) -> bool:
+        return [each.uid for each in replayed] == [each.uid for each in recorded] and all(
+            map(
+                self._same, (each.outcome for each in replayed), (each.outcome for each in recorded)
+            )
+        )
+
     def _differences(self, recorded: Outcome, replayed: Outcome) -> str:
         """Return what differs, and the likeliest reason."""
         found = []
@@ -368,6 +386,12 @@ class Replay:
         if header.redacted:
             found.append(REDACTED)
         return "; ".join(found)
+
+
+def _words_sorted(outcome: Outcome) -> Outcome:
+    """Return the outcome with the words of its message in the order of the alphabet."""
+    words = sorted(outcome.message.replace(",", " ").replace(". ", " ").split())
+    return msgspec.structs.replace(outcome, message=" ".join(words))
 
 
 def _shown(value: object) -> str:

@@ -292,15 +292,16 @@ _GATES: Final = {
 
 
 def _dra_allocator(vector: Vector) -> list[Difference]:
-    actual = _allocation(vector, exhaustive=True)
-    quick = _allocation(vector, exhaustive=False)
+    actual = allocation(vector, exhaustive=True)
+    quick = allocation(vector, exhaustive=False)
     # What the quick search leaves out decides nothing.
     differences = _compare(actual, {**quick, "steps": actual["steps"]})
     expected = _without_compiler_text(vector["expected"], actual)
     return differences + _compare(expected, actual)
 
 
-def _allocation(vector: Vector, *, exhaustive: bool) -> dict[str, object]:
+def allocation(vector: Vector, *, exhaustive: bool) -> dict[str, object]:
+    """Return what the allocator finds for the input of a vector, in the form of `expected`."""
     stated = vector["input"]
     features = Features()
     if "features" in stated:

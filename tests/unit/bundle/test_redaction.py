@@ -263,6 +263,42 @@ def test_selectors_select_the_same_devices() -> None:
         assert (expression, UNIT_FILES["dra_cel"](vector)) == (expression, [])
 
 
+def test_selectors_keep_their_fields() -> None:
+    made = redactor()
+    app = redacted(made, matchLabels={"app": "pay"})["matchLabels"]
+    assert list(app) != ["app"]
+    assert redacted(made, selector={"matchLabels": {"app": "pay"}})["selector"] == {
+        "matchLabels": app
+    }
+    assert redacted(made, selector={"app": "pay"})["selector"] == app
+    field = {"key": "metadata.name", "operator": "In", "values": ["linux"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    assert redacted(made, nodeSelector=terms)["nodeSelector"] == terms
+
+
+def test_limits_of_drivers_and_owners_are_kept() -> None:
+    made = redactor()
+    assert redacted(made, allocatable={"count": 5}) == {"allocatable": {"count": 5}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    assert redacted(made, ownerReferences=[owner])["ownerReferences"] == [owner]
+    (other,) = redacted(made, ownerReferences=[{"apiVersion": "acme.com/v1"}])["ownerReferences"]
+    assert "acme" not in other["apiVersion"]
+
+
+def test_the_zones_of_a_volume_are_those_of_nodes() -> None:
+    made = redactor()
+    zones = [redacted(made, value=each)["value"] for each in ("east", "west", "east__west")]
+    assert zones[2] == f"{zones[0]}__{zones[1]}"
+
+
+def test_a_quoted_word_is_a_name() -> None:
+    made = redactor()
+    name = redacted(made, name="claim")["name"]
+    assert (
+        made.text('claim "claim" of pod default/claim') == f'claim "{name}" of pod default/{name}'
+    )
+
+
 def test_capacity_has_one_name_in_slices_and_claims() -> None:
     device = {"name": "d", "capacity": {"size": {"value": "8"}, "a.com/memory": {"value": "8Gi"}}}
     amounts = {"size": "1", "a.com/memory": "2"}
