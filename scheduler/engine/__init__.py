@@ -1,4 +1,4 @@
-"""Runs profiles: framework runtime, scheduling cycle, diagnosis. Pure; see `Engine`."""
+"""The scheduling core: framework runtime, scheduling cycle, diagnosis. Pure; see `Engine`."""
 
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.diagnosis import FitError

@@ -1,6 +1,6 @@
 """Adoption of a placement that was decided elsewhere, for replays.
 
-A method of the engine but for the length of its file.
+It uses private methods of `Engine`; it is a function only to keep `engine.py` short.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scheduler.framework import QueuedPodInfo
 
 
 def adopt(engine: Engine, info: QueuedPodInfo, node_name: str) -> Attempt:
-    """Assume and reserve a pod on a node that was chosen elsewhere; return its attempt.
+    """Assume a pod on a node that was chosen elsewhere, and run Reserve; return its attempt.
 
-    No extension point is asked whether the pod fits; PreFilter and Filter run only for what Reserve
-    reads of their results. A plugin that fails here reserves nothing.
+    The pod need not fit: PreFilter and Filter run only because Reserve may read their results. An
+    error of a plugin is ignored: Reserve then does not run, or ends early.
 
     Raises:
-        CacheError: the pod is placed already.
-        LookupError: no profile is for the pod.
+        CacheError: the pod already has a node.
+        LookupError: the pod's schedulerName is no profile.
     """
     attempt = engine._begin(info)  # noqa: SLF001
     table = engine.cache.table
@@ -31,7 +31,7 @@ def adopt(engine: Engine, info: QueuedPodInfo, node_name: str) -> Attempt:
     attempt.pod = engine.cache.assume_pod(info.pod, node_name)
     attempt.result = ScheduleResult(node_name, -1 if row is None else row, 0, 0)
     engine._nominator.delete_nominated_pod_if_exists(attempt.pod)  # noqa: SLF001
-    # As in a trial, so that no plugin takes the check for an attempt.
+    # As in a trial, so that plugins do not take this check for an attempt at the pod.
     attempt.state.info = None
     with suppress(AttemptError):
         filter_assumed(attempt.framework, table, info.pod, attempt.pod, attempt.state, keep=True)

@@ -1,4 +1,4 @@
-"""Attempt: the record of one attempt at one pod, from its cycle to the end of its binding."""
+"""Attempt: the record of one attempt to schedule a pod, from its cycle to the end of binding."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from scheduler.framework import CycleState, QueuedPodInfo
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """One attempt at one pod. Exactly one of `result` and `failure` is set."""
+    """One attempt to schedule a pod. At its end exactly one of `result` and `failure` is set."""
 
     info: QueuedPodInfo
-    #: That of the profile when the attempt began, to its end.
+    #: The framework of the pod's profile; the attempt keeps it if the configuration is reloaded.
     framework: Framework
     state: CycleState
-    #: Monotonic time when the cycle began.
+    #: Monotonic time at which the cycle began.
     started: float
-    #: The pod with its node name, once assumed.
+    #: The pod; once it is assumed, with its node name.
     pod: Pod
     result: ScheduleResult | None = None
-    #: The node that the cycle chose, also after a failure that cleared `result`.
+    #: The node that the cycle chose. Unlike `result`, a later failure does not clear it.
     chosen: ScheduleResult | None = None
     failure: Failure | None = None
     waiting: WaitingPod | None = None
     #: `Cache.external_changes` when the chosen node was last found to fit.
     seen: int = 0
-    #: Whether it is a part of the cycle of a group.
+    #: Whether the attempt is part of the cycle of a pod group.
     member: bool = False
-    #: Where the change log of the node table was when the cycle began.
+    #: Sequence number of the node table's change log when the cycle began.
     sequence: int = 0
-    #: An unexpected exception: a fault of the engine or of a plugin.
+    #: An unexpected exception, which is a bug of the engine or of a plugin.
     fault: BaseException | None = None
-    #: Seconds of CPU time that the cycle used; 0 where it was as cheap as cycles usually are.
+    #: CPU time of the cycle in seconds; 0 if it was too short to be measured.
     cost: float = 0.0
-    #: That of `framework`.
+    #: The algorithm that runs `framework`.
     algorithm: SchedulingAlgorithm | None = None
-    #: Seconds that the binding cycle has spent at Permit, PreBind and Bind so far.
+    #: Seconds that the binding cycle has spent so far in Permit, PreBind and Bind.
     binding_seconds: dict[str, float] | None = None
 
     @property
@@ -51,7 +51,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def ended_before_filter(self) -> bool:
-        """Whether the cycle did not get as far as Filter, or it is not known how far it got."""
+        """Whether the cycle ended before Filter, or its end is unknown (no diagnosis)."""
         if self.chosen is not None:
             return False
         diagnosis = None if self.failure is None else self.failure.diagnosis

@@ -1,11 +1,11 @@
-"""Attendance: which plugins take part in an attempt.
+"""Attendance: which plugins of a profile take part in the attempts at a pod signature.
 
-A profile has plugins for what few pods ask for, and even to skip a pod takes each of them several
-calls. Plugins that can tell by a pod's signature that it does not concern them (`SelectivePlugin`)
-are asked once for a signature, and are absent from all attempts at its pods: their PreFilter counts
-as Skip, and neither Score nor Reserve call them. The other extension points call them as usual.
+Many plugins handle features that few pods use, and even skipping a pod costs several calls each. A
+`SelectivePlugin` decides by the signature whether it concerns the pod. It is called once per
+signature, and if not concerned it is *absent* from all attempts at such pods: its PreFilter counts
+as Skip, and Score and Reserve do not call it. Other extension points call it as usual.
 
-The lists without them are kept for each set of absent plugins, of which there are few.
+The lists of plugins are kept for each set of absent plugins; there are few such sets.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class Attendance:
-    """The plugins of one profile that the signature of a pod selects."""
+    """The plugins of one profile that run for pods, by set of absent plugins."""
 
     def __init__(
         self, plugins: Iterable[Any], pre_filter: Sequence[Any], reserve: tuple[Any, ...]
     ) -> None:
         slots = pre_filter_slots(pre_filter)
         self._selective = tuple(p for p in plugins if callable(getattr(p, "concerns", None)))
-        #: PreFilter plugins by the set of absent ones.
+        #: PreFilter plugins to run, by set of absent plugins.
         self.pre_filter: dict[frozenset[str], tuple[PreFilterSlot, ...]] = {NOBODY: slots}
-        #: The same of Reserve plugins.
+        #: Reserve plugins to run, by set of absent plugins.
         self.reserve: dict[frozenset[str], tuple[Any, ...]] = {NOBODY: reserve}
-        #: PreFilter plugins that are not async.
+        #: The synchronous PreFilter plugins.
         self.synchronous = tuple(slot for slot in slots if not slot.awaited)
-        #: Names of those that are.
+        #: Names of the async PreFilter plugins.
         self.asynchronous = frozenset(slot.name for slot in slots if slot.awaited)
 
     def find_absent(self, entry: CachedResult, pod: Pod, revision: int) -> None:
-        """Keep the names of the plugins that the pod's signature does not concern in `entry`.
+        """Store in `entry` which plugins are absent for the pod's signature.
 
-        They hold until the `revision` of the node table changes. Raises AttemptError when a plugin
-        fails.
+        This stays valid until the `revision` of the node table changes. Raises AttemptError if a
+        plugin fails.
         """
         absent = frozenset(p.name for p in self._selective if not call(CONCERNS, p, pod))
         if absent not in self.pre_filter:
@@ -54,10 +54,10 @@ class Attendance:
         entry.pre_filter.left = None
 
     def skip_before(self, last: str, state: CycleState) -> None:
-        """Skip only those plugins that came before the one that ended PreFilter.
+        """Limit `state.skip_filter` to plugins before `last`, the plugin that ended PreFilter.
 
-        They are the absent ones, and those that skipped the pod. Async ones stay as they are: they
-        may have run before (`again`).
+        These are the absent plugins and those that returned Skip. Async plugins are left as they
+        are, because they may have run in an earlier PreFilter (`again`).
         """
         names = [slot.name for slot in self.pre_filter[NOBODY]]
         before = names[: names.index(last)]

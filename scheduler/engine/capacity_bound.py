@@ -1,10 +1,9 @@
-"""An upper bound of how many equal pods fit, without trying them.
+"""An upper bound of how many further equal pods fit, computed without trying them.
 
-Each filter that knows gives the number of pods that a row can take (`CapacityFilterPlugin`); a row
-takes the least of them. The rows are those that passed all filters for the first of the pods. So
-the bound holds only if no other row can pass later: every other filter must depend on the node
-alone. A pod with required affinity or a hard spread constraint has no bound, since the pods placed
-first may open rows to it.
+Some filters know how many pods each row can take (`CapacityFilterPlugin`); the minimum counts. The
+sum is over the rows that passed all filters for the first pod, so the bound holds only if no other
+row can pass later, which means that all other filters depend on the node alone. There is no bound
+for a pod with required affinity or a hard spread constraint, since placed pods may open rows to it.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from scheduler.framework import Rows
 
 @dataclass(frozen=True, slots=True)
 class CapacityBound:
-    """The number of further pods like one that was just placed, at most."""
+    """The maximum number of further pods that equal one just placed."""
 
     more: int
-    #: The names of the plugins that limit them.
+    #: Names of the plugins that limit the number.
     plugins: frozenset[str]
 
 
 def bound_after(attempt: Attempt, within: Rows | None = None) -> CapacityBound | None:
-    """Return the bound after the first pod was placed; None if none can be told.
+    """Return the bound after `attempt` placed the first of several equal pods; None: no bound.
 
     `within` limits the pods to some rows.
     """

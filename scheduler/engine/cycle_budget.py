@@ -1,12 +1,12 @@
-"""The CPU time that a scheduling cycle may use, and the exception that ends one that used it up.
+"""The CPU time budget of a scheduling cycle, and the exception that ends a cycle over budget.
 
-The creator of a pod decides how much work its cycle is: thousands of affinity terms or resource
-names are valid. A cycle runs in one piece, so everything else waits for it. The engine checks the
-budget between plugins, and after every row where a plugin runs on rows one by one.
+Whoever creates a pod determines how long its cycle takes: thousands of affinity terms or resource
+names are valid. A cycle is not preemptible, so everything else waits for it. The engine checks the
+budget between plugins, and after every row where a plugin runs row by row.
 
-The CPU time of the thread counts, because it alone is caused by the pod: a machine under load
-and the wait for an extender cost wall time only. Reading it is a system call, so the checks compare
-wall time, and CPU time is read only when that much wall time has passed.
+The budget counts the CPU time of the thread, since load on the machine and waiting for extenders
+cost wall time only, for which the pod is not to blame. Reading CPU time is a system call, so checks
+compare wall time first, and read CPU time only when as much wall time as the limit has passed.
 
 Invariant: outside of a cycle, and while a cycle is suspended, no check fails.
 """
@@ -25,14 +25,14 @@ from scheduler.framework import error
 T = TypeVar("T")
 
 NOTICEABLE_SHARE: Final = 0.02
-"""Cycles that use less than this share of the budget (10 ms of 500 ms) are not accounted: they are
-the ordinary ones, and reading their CPU time would cost each of them."""
+"""The CPU time of cycles shorter than this share of the budget (10 ms of 500 ms) is not read: most
+cycles are that short, and the system call would cost each of them."""
 _FRESH: Final = 0.005
-"""Seconds of wall time for which a reading of the CPU clock serves as the start of a cycle."""
+"""Maximum age, in seconds of wall time, of a CPU clock reading that is used as a cycle's start."""
 
 
 class CycleBudgetError(AttemptError):
-    """Raised when the cycle used its budget up; the pod is set aside."""
+    """Raised when a cycle has exceeded its budget; the pod is then set aside for a while."""
 
     def __init__(self, used: float, limit: float) -> None:
         super().__init__(error(f"the scheduling cycle used {used:.3f}s of {limit:.3f}s"))
@@ -41,7 +41,7 @@ class CycleBudgetError(AttemptError):
 
 
 class CycleBudget:
-    """Measures the present cycle. One for all profiles of a process: cycles run one at a time."""
+    """Measures the current cycle. Shared by all profiles, since cycles run one at a time."""
 
     __slots__ = (
         "_collected", "_collections", "_cpu", "_cpu_mark", "_limit", "_mark", "_monotonic",
@@ -55,20 +55,20 @@ class CycleBudget:
         cpu: Callable[[], float] | None = None,
         collections: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`seconds` is the budget of an ordinary cycle; infinite for none.
+        """Create a budget of `seconds` per ordinary cycle; infinity means no limit.
 
-        `cpu` reads the CPU time of this thread, in seconds; None: `monotonic` is used.
-        `collections` counts full garbage collections. One may take as long as the budget, and hits
-        whichever cycle happens to be under way, so that cycle is measured anew from then on.
+        `cpu` returns the CPU time of this thread in seconds (default: `monotonic`). `collections`
+        returns the number of full garbage collections so far. One of these may take as long as the
+        budget, in whichever cycle it happens, so the measurement restarts after it.
         """
         self._collections = collections
         self._collected = 0
         self._monotonic = monotonic
         self._cpu = cpu or monotonic
         self.seconds = seconds
-        #: Wall time in a cycle from which on its CPU time is worth reading.
+        #: Wall time of a cycle, in seconds, from which on its CPU time is read.
         self.noticeable = seconds * NOTICEABLE_SHARE
-        #: Monotonic time until which no check has to read the CPU clock.
+        #: Monotonic time until which checks need not read the CPU clock.
         self.deadline = math.inf
         self._limit = math.inf
         self._spent = 0.0
@@ -79,7 +79,7 @@ class CycleBudget:
         self.running = False
 
     def separate(self) -> CycleBudget:
-        """Return a budget with the same clocks for work that is no cycle."""
+        """Return a budget with the same clocks, for work other than the current cycle."""
         return CycleBudget(self._monotonic, self.seconds, self._cpu, self._collections)
 
     def begin(self, now: float, limit: float) -> None:
@@ -87,7 +87,7 @@ class CycleBudget:
         self._limit = limit
         self._spent = 0.0
         if limit == math.inf:
-            # Nothing would be compared with what is measured.
+            # There is no limit to compare a measurement with.
             return
         self.deadline = now + limit
         self.running = True
@@ -95,7 +95,7 @@ class CycleBudget:
         if slack > _FRESH:
             self._begin_stretch(now)
         else:
-            # What ran since the mark was not this cycle; it had this long at most.
+            # Other work ran since the mark. It took at most this long; `used` subtracts that.
             self._slack = slack
 
     def _begin_stretch(self, now: float) -> None:
@@ -119,7 +119,7 @@ class CycleBudget:
             self.check_cpu_time(now)
 
     def check_cpu_time(self, now: float) -> None:
-        """Check the CPU time after `deadline`; fails every time until the cycle has ended."""
+        """Check the CPU time, after `deadline`. Once it has raised, it raises until `end`."""
         used = self.used(now)
         if used >= self._limit:
             raise CycleBudgetError(used, self._limit)
@@ -136,7 +136,7 @@ class CycleBudget:
         self.end()
 
     def resume(self) -> None:
-        """Count again: the cycle goes on."""
+        """Start counting again when the suspended cycle continues."""
         now = self._monotonic()
         self._begin_stretch(now)
         self.deadline = now + self._limit - self._spent
@@ -144,7 +144,7 @@ class CycleBudget:
 
     @types.coroutine
     def metered(self, cycle: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Await `cycle` with the budget suspended whenever the cycle is."""
+        """Await `cycle`, suspending the budget whenever the cycle is suspended."""
         step: Callable[[], Any] = partial(cycle.send, None)
         while True:
             self.resume()

@@ -1,7 +1,7 @@
 """Diagnosis of a pod that fits nowhere: statuses by node, and the FailedScheduling text.
 
-Statuses of thousands of nodes are (plugin, code) pairs in arrays; Status objects are made once per
-distinct pair, and a name-to-status map only if a PostFilter plugin reads one.
+The statuses of thousands of nodes are kept as (plugin, code) pairs in arrays. A Status is built
+once per distinct pair, and a map from node names to statuses only if a PostFilter plugin reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
 from scheduler.framework.nodes import Codes
 
 _FEW_CODES: Final = 1024
-"""Codes below this are counted by an array of as many counters."""
+"""If all codes are below this, an array of counters replaces sorting."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class RejectedRows:
             _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
             found = filters[first], codes[first], counts
         else:
-            # Without sorting thousands of codes.
+            # Counting avoids sorting thousands of codes.
             counts = np.bincount(filters * np.int64(width) + codes)
             pairs = counts.nonzero()[0]
             found = *np.divmod(pairs, width), counts[pairs]
@@ -62,7 +62,7 @@ class RejectedRows:
     def by_status(self) -> Iterator[tuple[Status, Rows]]:
         """Yield each pair of filter and code as its status, with the rows that have it."""
         pairs = (self.filters.astype(np.int64) << 32) + self.codes
-        # Scalar plugins give every node a code of its own: no pass over all nodes for each.
+        # Scalar plugins give every node its own code; sorting avoids a pass over all rows per code.
         order = np.argsort(pairs, kind="stable")
         ordered = pairs[order]
         for part in np.split(order, np.flatnonzero(np.diff(ordered)) + 1 if len(order) else []):
@@ -104,7 +104,7 @@ class TableStatuses(NodeToStatus):
     def rejected_rows(self, code: Code) -> Rows | None:
         """Return the rows of nodes whose status has `code`, ascending.
 
-        None when that takes a look at every node: `absent` has the code, or a status was set.
+        None if the caller must check every node, because `absent` has the code or `set` was called.
         """
         if self._built or self.absent.code is code:
             return None
@@ -138,11 +138,11 @@ class Diagnosis(msgspec.Struct, eq=False):
     #: PodScheduled reason, when every rejecting status has the same one.
     condition_reason: str = ""
     skip_post_filter: bool = False
-    #: The PreFilter plugins that left nodes out.
+    #: The PreFilter plugins that excluded nodes.
     narrowed_by: tuple[str, ...] = ()
 
     def add(self, status: Status) -> None:
-        """Count a rejecting status towards plugins and options."""
+        """Add the plugin and the options of a rejecting status."""
         if status.rejected and status.plugin:
             self.unschedulable_plugins.add(status.plugin)
             if status.code is Code.PENDING:
@@ -150,7 +150,10 @@ class Diagnosis(msgspec.Struct, eq=False):
         self._requeue(status)
 
     def add_rejectors(self, rejections: Sequence[Status]) -> None:
-        """Merge options of all rejections: a reason, or no PostFilter, if all agree."""
+        """Merge the options of all rejections.
+
+        The condition reason and `skip_post_filter` count only if all rejections agree on them.
+        """
         reasons = {status.condition_reason for status in rejections}
         self.condition_reason = reasons.pop() if len(reasons) == 1 else ""
         self.skip_post_filter = bool(rejections) and all(s.skip_post_filter for s in rejections)
@@ -183,7 +186,7 @@ class Diagnosis(msgspec.Struct, eq=False):
         return counts
 
     def rejections(self) -> list[tuple[Status, int]]:
-        """Return each distinct status and its number of nodes, those without their own last."""
+        """Return each distinct status and its number of nodes; that of absent nodes comes last."""
         groups = self._groups()
         left = self.node_count - sum(number for _, number in groups)
         return [*groups, (self.statuses.absent, left)] if left > 0 else groups
@@ -206,16 +209,16 @@ def fit_message(nodes: int, counts: Mapping[str, int]) -> str:
 
 
 RejectionGroup = tuple[str, Code, tuple[str, ...]]
-"""Plugin, code and reasons: what rejections that are shown together have in common."""
+"""Plugin, code and reasons; rejections that agree in these are shown together."""
 
 
 def rejection_group(status: Status) -> RejectionGroup:
-    """Return what a rejection is shown under."""
+    """Return the group under which a rejection is shown."""
     return status.plugin, status.code, status_reasons(status)
 
 
 def status_reasons(status: Status) -> tuple[str, ...]:
-    """Return reasons as counted in messages: an error's own text comes first."""
+    """Return the reasons that messages count; the text of an error comes first."""
     return status.reasons if status.error is None else (str(status.error), *status.reasons)
 
 

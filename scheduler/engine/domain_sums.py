@@ -1,10 +1,10 @@
-"""DomainSums: how many pods of each template the domains of a label take, while groups wait.
+"""DomainSums: how many pods of each template fit in each domain of a label, while groups wait.
 
-An event changes a few rows, and there may be hundreds of templates and thousands of domains. So the
-sums are changed by what the rows took before and take now, for all templates at once.
+An event changes a few rows, but there may be hundreds of templates and thousands of domains. So the
+sums are updated by the difference of the changed rows, for all templates at once.
 
-Invariant: `by_domain[domain, template]` is the sum over the rows of the domain of what
-`TemplateCapacities` says of each, but of no row more than a group may have members.
+Invariant: `by_domain[domain, template]` is the sum of the capacities of the domain's rows in
+`TemplateCapacities`, where no row counts for more than the maximum number of members of a group.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from scheduler.framework import Rows
 from scheduler.groups import MAX_MEMBERS
 
 Sums = NDArray[np.int32]
-"""Half the memory of int64: there may be thousands of domains, and hundreds of templates."""
+"""int32 takes half the memory of int64; there may be thousands of domains times hundreds of
+templates."""
 
 _FEW: Final = 64
-"""Changed rows from which on summing up anew takes less time."""
+"""If more rows than this have changed, recomputing all sums is faster."""
 
 
 class DomainSums:
@@ -31,19 +32,19 @@ class DomainSums:
     def __init__(self, table: NodeTable, key: str) -> None:
         self._table = table
         self._key = key
-        #: The dictionary and the ids that the sums are of.
+        #: The label dictionary, and the label ids by row, from which the sums were computed.
         self._labels: object = None
         self._ids = np.zeros(0, dtype=np.int32)
-        #: None when they must be computed anew.
+        #: None if the sums must be recomputed.
         self._by_domain: Sums | None = None
         self._most: Sums | None = None
 
     def forget(self) -> None:
-        """Have all of it computed anew when it is asked for."""
+        """Invalidate all sums; the next read recomputes them."""
         self._by_domain = None
 
     def change(self, rows: Rows, before: Sums, after: Sums) -> None:
-        """Take over what changed rows take: int32[templates, rows], before and after."""
+        """Update the sums for changed rows; their capacities are int32[templates, rows]."""
         sums = self._by_domain
         if sums is None:
             return
@@ -62,7 +63,7 @@ class DomainSums:
         self._most = None
 
     def change_one(self, template: int, rows: Rows, before: Sums, after: Sums) -> None:
-        """Take over what rows take of one template: int32[rows], before and after."""
+        """Update the sums of one template for changed rows; their capacities are int32[rows]."""
         if self._by_domain is not None:
             difference = _bounded(after) - _bounded(before)
             inside = self._ids[rows] >= 0
@@ -70,7 +71,7 @@ class DomainSums:
             self._most = None
 
     def by_domain(self, most: Sums) -> Sums:
-        """Return int32[domains, templates]; `most` is int32[templates, rows]."""
+        """Return int32[domains, templates]; `most` has all capacities, int32[templates, rows]."""
         if self._by_domain is None:
             labels = self._table.label_values(self._key)
             self._labels, self._most = labels, None
@@ -85,7 +86,7 @@ class DomainSums:
         return self._by_domain
 
     def most(self, most: Sums) -> Sums:
-        """Return int32[templates]: the sum of the domain that takes most of each."""
+        """Return int32[templates]: the largest sum of any single domain."""
         sums = self.by_domain(most)
         if self._most is None:
             self._most = sums.max(axis=0, initial=0)
@@ -93,5 +94,5 @@ class DomainSums:
 
 
 def _bounded(taken: Sums) -> Sums:
-    """Return what rows take, small enough for a sum over all rows."""
+    """Limit the capacity of each row, so that sums over all rows fit in int32."""
     return np.minimum(taken, MAX_MEMBERS)

@@ -1,4 +1,4 @@
-"""Domains: the nodes by the value of a label, and the room that each value has for a group.
+"""Domains: nodes grouped by the value of a label, and the capacity of each domain for a group.
 
 Every operation is linear in the number of nodes, however many domains there are.
 """
@@ -15,19 +15,19 @@ from scheduler.cache import Cache, NodeTable
 from scheduler.framework import Int64Column, Rows
 
 Rooms = Sequence[tuple[int, Int64Column | None]]
-"""By template the number of members, and int64[capacity]: how many of them each row takes at most;
-None: not known."""
+"""For each template: its number of members, and int64[capacity] with the maximum number of them
+that fits on each row (None: unknown)."""
 
 
 class Domains:
-    """The domains of one node label within those of another one."""
+    """The domains of one node label, optionally split by the domains of an outer label."""
 
     def __init__(self, table: NodeTable, key: str, outer: Domains | None = None) -> None:
-        """Read the labels; of `outer` domains none is in two of these."""
+        """Read the labels. With `outer`, domains do not span several of its domains."""
         self.key = key
         column = table.label_column(key)
         self._values = table.label_values(key).values
-        #: int64[capacity]: the domain of each row, -1 where it has none.
+        #: int64[capacity]: the number of each row's domain, -1 if the row has none.
         self.of_row = column.astype(np.int64)
         count = len(self._values)
         if outer is not None:
@@ -41,7 +41,7 @@ class Domains:
         self.count = count
 
     def only(self, domain: int) -> None:
-        """Leave out all domains but one."""
+        """Drop all domains but this one."""
         self.of_row[self.of_row != domain] = -1
 
     @property
@@ -58,7 +58,7 @@ class Domains:
         return self._values[int(self._column[row])]
 
     def sums(self, amounts: Int64Column, rows: Rows) -> Int64Column:
-        """Return int64[count]: by domain the sum of `amounts` (int64[capacity]) of its `rows`."""
+        """Return int64[count]: by domain the sum of `amounts` (int64[capacity]) over `rows`."""
         found = np.bincount(self.of_row[rows], weights=amounts[rows], minlength=self.count)
         return found.astype(np.int64)
 
@@ -67,7 +67,7 @@ class Domains:
         return np.bincount(self.of_row[rows], minlength=self.count).astype(np.int64)
 
     def firsts(self, rows: Rows) -> Int64Column:
-        """Return int64[count]: a row of each domain, -1 for one without."""
+        """Return int64[count]: the first of `rows` in each domain, -1 for a domain without any."""
         found = np.full(self.count, -1, dtype=np.int64)
         found[self.of_row[rows][::-1]] = rows[::-1]
         return found
@@ -75,15 +75,15 @@ class Domains:
 
 @dataclass(frozen=True, slots=True)
 class OneDomain:
-    """The demand that all members are in one domain of a label."""
+    """The requirement that all members of a group are in one domain of a label."""
 
     table: NodeTable
     key: str
-    #: The value, if members that are placed determine it.
+    #: The label value, if members that already have nodes determine it.
     value: str | None = None
 
     def domains(self) -> Domains:
-        """Return the domains as the nodes are now."""
+        """Return the domains of the current nodes that satisfy the requirement."""
         found = Domains(self.table, self.key)
         if self.value is not None:
             found.only(self.table.label_values(self.key).ids.get(self.value, -2))
@@ -91,7 +91,7 @@ class OneDomain:
 
 
 def possible(domains: Domains, rooms: Rooms, rows: Rows) -> Int64Column:
-    """Return int64[domains]: how many members each domain takes at most, on these rows."""
+    """Return int64[domains]: the maximum number of members that fits in each domain on `rows`."""
     found = np.zeros(domains.count, dtype=np.int64)
     for count, by_row in rooms:
         if by_row is None:
@@ -102,7 +102,7 @@ def possible(domains: Domains, rooms: Rooms, rows: Rows) -> Int64Column:
 
 
 def rows_of(pods: Sequence[str], cache: Cache, *, nominated: Sequence[Pod] = ()) -> Rows:
-    """Return the row of each placed pod, by UID, and of each pod that is nominated to a node."""
+    """Return the rows of placed pods, given by UID, and of the nodes of nominated pods."""
     names = [pod.status.nominated_node_name for pod in nominated]
     for uid in pods:
         placed = cache.get_pod(uid)

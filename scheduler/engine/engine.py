@@ -1,7 +1,7 @@
-"""Engine: takes a popped pod through its scheduling cycle, up to the point where binding begins.
+"""Engine: runs the scheduling cycle of a popped pod, up to the point where binding begins.
 
-It owns no state of its own beyond waiting pods: cache, queue and profiles are handed in. The
-service (or a simulator in virtual time) pops, calls `attempt`, and carries out what comes back.
+Its state is the pods that wait at Permit and the budgets of cycles; cache and profiles are passed
+in. The service (or a simulator) pops a pod, calls `attempt`, and carries out the result.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _METRICS_SAMPLE = 10
 
 
 class Engine:
-    """Schedules pods of all profiles on one cache. Touched only from its owner's loop."""
+    """Schedules pods of all profiles on one cache. Used only from its owner's event loop."""
 
-    def __init__(  # noqa: PLR0913 - everything is handed in
+    def __init__(  # noqa: PLR0913 - all dependencies are injected
         self,
         cache: Cache,
         frameworks: Mapping[str, Framework],
@@ -72,8 +72,8 @@ class Engine:
     ) -> None:
         """Wire the engine.
 
-        `on_plugin_error(plugin, point, pod, error)` is called with what plugins raise. Without
-        `extenders` no cycle can be suspended, without `cycle_budget` its time is not limited.
+        `on_plugin_error(plugin, point, pod, error)` is called for exceptions of plugins. Without
+        `extenders` no cycle can be suspended; without `cycle_budget` cycles have no time limit.
         """
         self._budget = cycle_budget or CycleBudget(clock.monotonic, float("inf"))
         #: CPU seconds that an ordinary cycle may use.
@@ -101,9 +101,10 @@ class Engine:
         percentage_of_nodes_to_score: int,
         plugin_time_budget: float,
     ) -> None:
-        """Begin attempts with other frameworks from now on.
+        """Use other frameworks for all attempts that begin from now on.
 
-        Attempts under way keep theirs. A framework that was in use keeps its results.
+        Attempts under way keep their framework. A framework that is passed again keeps its cached
+        results, unless one of the other settings has changed.
         """
         settings = percentage_of_nodes_to_score, plugin_time_budget
         if settings != (self._percentage, self._plugin_time_budget):
@@ -113,7 +114,7 @@ class Engine:
         self._build_algorithms()
 
     def _build_algorithms(self) -> None:
-        """Build what chooses nodes for each framework that has none yet."""
+        """Create an algorithm for each framework that does not have one yet."""
         before = self.algorithms
         self.algorithms = {}
         for name, framework in self.frameworks.items():
@@ -121,9 +122,9 @@ class Engine:
             if algorithm is None or algorithm.framework is not framework:
                 algorithm = self._algorithm(framework)
             self.algorithms[name] = algorithm
-        #: Whether `suspends` can be true of any pod.
+        #: Whether `suspends` may return True for any pod.
         self.may_suspend = any(each.may_suspend for each in self.algorithms.values())
-        #: The plugins that put pods into groups, by profile; none for a profile without one.
+        #: The grouping plugin by profile; profiles without one are missing.
         self.grouping = {n: f.grouping for n, f in self.frameworks.items() if f.grouping}
 
     def _algorithm(self, framework: Framework) -> SchedulingAlgorithm:
@@ -145,9 +146,10 @@ class Engine:
     # -- trials ----------------------------------------------------------------------------------
 
     def trial_algorithm(self, profile: str) -> SchedulingAlgorithm:
-        """Return an algorithm that decides as that of a profile, but measures and suspends nothing.
+        """Return an algorithm that decides like the profile's, but records no metrics.
 
-        Its results and its rotation are its own. See `engine.trial_decision`.
+        It never suspends, and has its own cached results and rotation index; see
+        `engine.trial_decision`.
         """
         framework = self.frameworks[profile]
         percentage = framework.percentage_of_nodes_to_score
@@ -164,7 +166,7 @@ class Engine:
 
     @contextmanager
     def trial_budget(self, seconds: float) -> Iterator[Callable[[], None]]:
-        """Limit the CPU time of a decision of a trial, between cycles; yields `check_time`."""
+        """Limit the CPU time of one decision in a trial, between cycles; yields `check_time`."""
         self._budget.begin(self._clock.monotonic(), seconds)
         try:
             yield self._budget.check
@@ -172,9 +174,9 @@ class Engine:
             self._budget.end()
 
     def explanation_check(self) -> Callable[[], None]:
-        """Return `check_time` for an explanation, which may use what the last cycle of a pod may.
+        """Return `check_time` for an explanation, with the largest budget that a cycle may get.
 
-        Its budget is separate, since a cycle may be suspended meanwhile.
+        The budget is separate from that of cycles, since one may be suspended meanwhile.
         """
         budget = self._budget.separate()
         budget.begin(self._clock.monotonic(), MAX_BUDGET_FACTOR * budget.seconds)
@@ -190,10 +192,11 @@ class Engine:
         repetition: Repetition | None = None,
         within: Rows | None = None,
     ) -> Attempt:
-        """Run the whole scheduling cycle: search, score, assume, reserve, permit.
+        """Run the whole scheduling cycle: search, score, assume, Reserve, Permit.
 
-        Of a member of a `group` without PostFilter and Permit, see `GroupCycle`; `repetition` is
-        that of a member before it. `within` limits it to some rows, ascending.
+        For a member of a `group`, PostFilter and Permit do not run (see `GroupCycle`), and the
+        `repetition` of an earlier member may be used. `within` limits the search to some rows,
+        ascending.
         """
         attempt = self._begin(info, group, within)
         limit = self._begin_budget(attempt)
@@ -212,7 +215,7 @@ class Engine:
         return attempt
 
     async def _schedule(self, attempt: Attempt) -> None:
-        """Run the cycle up to the choice of a node, or to the end of PostFilter."""
+        """Run the cycle up to the choice of a node, or else to the end of PostFilter."""
         framework, algorithm = attempt.framework, attempt.algorithm
         assert algorithm is not None
         outcome = await algorithm.schedule(attempt.state, attempt.pod)
@@ -220,7 +223,7 @@ class Engine:
             if outcome.raised is not None:
                 self.report_plugin(attempt.pod, outcome.raised)
             if attempt.member:
-                # PostFilter does not run for members, which is no fault of the pod.
+                # PostFilter was skipped because of the group, which would mislead in a message.
                 outcome.error.diagnosis.post_filter_message = ""
             rejected = failure.from_fit_error(
                 outcome.error,
@@ -251,26 +254,26 @@ class Engine:
         return attempt
 
     async def pre_filtered(self, pod: Pod) -> CycleState | None:
-        """Run PreFilter alone, see `SchedulingAlgorithm.pre_filtered`."""
+        """Run PreFilter only; see `SchedulingAlgorithm.pre_filtered`."""
         return await self.algorithms[pod.spec.scheduler_name].pre_filtered(pod, self._clock.now())
 
     def untried(self, info: QueuedPodInfo, why: Failure) -> Attempt:
-        """Build the failed attempt of a member whose group failed without it."""
+        """Build the failed attempt of a member that was not tried because its group failed."""
         attempt = self._begin(info)
         attempt.failure = why
         return attempt
 
     def aborted(self, info: QueuedPodInfo, error: BaseException) -> Attempt:
-        """Build the failed attempt of a cancelled `decide`."""
+        """Build the failed attempt after `decide` was cancelled."""
         attempt = self._begin(info)
         attempt.failure = self._failed(attempt, error)
         return attempt
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
-        """Build the failure for any exception in a cycle: it costs this attempt only.
+        """Turn an exception of a cycle into the failure of this attempt.
 
-        This includes asyncio's CancelledError in a synchronous cycle: a plugin raises it that reads
-        the result of a cancelled task, and it would end the scheduling loop silently.
+        In a synchronous cycle this includes asyncio's CancelledError. A plugin that reads the
+        result of a cancelled task raises it, and it would end the scheduling loop silently.
         """
         if isinstance(error, CycleBudgetError):
             return self._over_budget(attempt, error)
@@ -293,9 +296,9 @@ class Engine:
     # -- the budget of a cycle -------------------------------------------------------------------
 
     def _begin_budget(self, attempt: Attempt) -> float:
-        """Start measuring the cycle, and return the seconds of CPU time that it may use.
+        """Start measuring the cycle; return its limit in seconds of CPU time.
 
-        Fails the attempt at once while the template is paused after an overrun.
+        If the pod's template is paused after an overrun, the attempt fails at once.
         """
         limit = self._budget.seconds
         if self._overruns.by_template:
@@ -315,7 +318,7 @@ class Engine:
         return failure.budget_exceeded(error, overrun.pause, following)
 
     def _measure(self, attempt: Attempt, limit: float) -> None:
-        """Measure the cycle after the choice of a node, or after PostFilter."""
+        """End the measurement of the cycle, after the choice of a node or after PostFilter."""
         now = self._clock.monotonic()
         elapsed = now - attempt.started
         self._metrics.algorithm(elapsed)
@@ -326,13 +329,13 @@ class Engine:
             self._update_overruns(attempt, limit, now)
 
     def _update_overruns(self, attempt: Attempt, limit: float, now: float) -> None:
-        """Record whether the cycle kept its budget, unless it was aborted."""
+        """Record whether the cycle stayed within its budget, unless it was aborted."""
         if attempt.failure is not None and attempt.failure.pause:
             return
         if attempt.cost <= limit:
             self._overruns.kept(attempt.pod)
             return
-        # The last plugin used the budget up, after the last check: its result is kept.
+        # The last plugin exceeded the budget after the last check, so the cycle's result counts.
         overrun = self._overruns.overran(attempt.pod, now)
         self._metrics.cycle_over_budget(attempt.framework.profile_name, FINISHED_LATE)
         if attempt.failure is not None:
@@ -341,7 +344,7 @@ class Engine:
     # -- cycles that may be suspended ------------------------------------------------------------
 
     def suspends(self, pod: Pod) -> bool:
-        """Whether the pod's cycle may wait for something: use `decide` and `commit` then."""
+        """Whether the pod's cycle may be suspended; if so, use `decide` and `commit`."""
         if not self.may_suspend:
             return False
         algorithm = self.algorithms.get(pod.spec.scheduler_name)
@@ -350,10 +353,11 @@ class Engine:
     async def decide(
         self, info: QueuedPodInfo, *, group: Group | None = None, within: Rows | None = None
     ) -> Attempt:
-        """Run the first half of a cycle that may be suspended, to a node or the end of PostFilter.
+        """Run the first half of a cycle that may be suspended: up to the choice of a node.
 
-        Nothing is assumed yet. The owner holds back every change of its state until the end of
-        `decide`, then applies all of them, and calls `commit` if there is no failure.
+        If no node fits, it includes PostFilter. The pod is not assumed yet. The owner must defer
+        all changes of its state until `decide` has ended, then apply them, and call `commit` if the
+        attempt has no failure.
         """
         attempt = self._begin(info, group, within)
         limit = self._begin_budget(attempt)
@@ -367,9 +371,9 @@ class Engine:
         return attempt
 
     def commit(self, attempt: Attempt) -> None:
-        """Run the second half: assume, reserve, permit. Sets `failure` when that does not work.
+        """Run the second half: assume, Reserve, Permit. Sets `failure` if one of them fails.
 
-        If the chosen node changed since `decide` began it is filtered again first.
+        If the chosen node has changed since `decide` began, it is filtered again first.
         """
         assert attempt.result is not None
         try:
@@ -404,7 +408,7 @@ class Engine:
         self._run(self._reserve if attempt.member else self._reserve_and_permit, attempt)
 
     def permit(self, attempt: Attempt) -> None:
-        """Run Permit; sets `failure` and undoes the assumption if a plugin rejects the pod."""
+        """Run Permit; if a plugin rejects the pod, undo Reserve and assume, and set `failure`."""
         self._run(self._permit, attempt)
 
     def _run(self, step: Callable[[Attempt], Failure | None], attempt: Attempt) -> None:
@@ -420,12 +424,12 @@ class Engine:
             attempt.result = None
 
     def changed_by_others(self, attempt: Attempt) -> bool:
-        """Whether another writer changed the chosen node since it was found to fit."""
+        """Whether another writer has changed the chosen node since it was last filtered."""
         assert attempt.result is not None
         return self.cache.last_external_change(attempt.result.row) > attempt.seen
 
     def recheck(self, attempt: Attempt) -> Failure | None:
-        """Filter the chosen node again, as it is now without the pod; None when the pod fits."""
+        """Filter the chosen node again, without the assumed pod; return None if the pod fits."""
         attempt.seen = self.cache.external_changes
         if not self.cache.is_assumed(attempt.info.uid):
             return None
@@ -440,12 +444,12 @@ class Engine:
         return None if status is None else failure.node_changed(attempt.node_name, status)
 
     def abandon(self, attempt: Attempt) -> bool:
-        """Undo Reserve and assume; whether the pod was still assumed."""
+        """Undo Reserve and assume; return whether the pod was still assumed."""
         self.unreserve(attempt)
         return self.cache.forget_pod(attempt.pod.metadata.uid)
 
     def unreserve(self, attempt: Attempt) -> None:
-        """Run Unreserve of all Reserve plugins, in reverse order, whatever happened before."""
+        """Run Unreserve of all Reserve plugins in reverse order, whether or not Reserve ran."""
         attempt.framework.run_unreserve(
             attempt.state, attempt.pod, attempt.node_name, self._on_plugin_error
         )
@@ -485,7 +489,7 @@ class Engine:
         return attempt.algorithm.stopwatch.points[point]
 
     def statistics(self) -> Mapping[str, Any]:
-        """Reuse statistics by profile, and the number of waiting pods."""
+        """Return cache statistics by profile, and numbers of waiting pods and paused templates."""
         return {
             "reuse": {
                 name: algorithm.search.results.statistics()

@@ -1,11 +1,11 @@
 """Examination: the result of every node for one pod, on demand (`kubestow explain`).
 
-Runs the same plugins in the same order as a cycle, but on every node: it does not stop when
-enough nodes are found, and it scores all that fit. Nothing a cycle uses is touched: it has a search
-of its own, without reuse, without a rotation index, without random choice; nothing is assumed, and
-PostFilter, Reserve and Permit are not run.
+It runs the same plugins in the same order as a cycle, but on every node: it does not stop once
+enough nodes are found, and it scores all nodes that fit. It has no side effects on later cycles,
+since it uses a search of its own without caches, rotation index and random choice. The pod is not
+assumed, and PostFilter, Reserve and Permit do not run.
 
-It costs one pass over all nodes without reuse, on the owner's loop.
+It costs one uncached pass over all nodes, on the owner's event loop.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def examine(
 ) -> Examination:
     """Run every plugin of the profile on every node.
 
-    `now` is the wall clock, as `CycleState.now` of an attempt. `top` feasible nodes are listed with
-    their scores, and `examples` nodes are named for each group of rejections. `nodes_to_find` is
-    how many feasible nodes end a real search; None when it looks at all.
+    `now` is the wall clock time, like `CycleState.now` of an attempt. The best `top` feasible nodes
+    are listed with their scores, and `examples` nodes are named for each group of rejections.
+    `nodes_to_find` is the number of feasible nodes that ends a real search; None: it looks at all.
     """
     return examine_for(
         framework,
@@ -68,7 +68,7 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one node among those that fit."""
+    """Score and rank of one node among those that fit."""
 
     score: NodeScore | None = None
     #: 1 for the highest total; 0 if the node does not fit.
@@ -76,7 +76,7 @@ class Place:
 
 
 def new_state(now: float, check_time: Callable[[], None] | None) -> CycleState:
-    """Return the state for an examination whose plugins keep to the time of `check_time`."""
+    """Return the cycle state of an examination, whose time `check_time` limits if given."""
     state = CycleState(now)
     if check_time is not None:
         state.check_time = check_time
@@ -96,7 +96,7 @@ def examine_for(  # noqa: PLR0913 - those of `examine`, and one
     node: str = "",
     check_time: Callable[[], None] | None = None,
 ) -> tuple[Examination, Place]:
-    """Return what `examine` does, and the place of one node."""
+    """Return the result of `examine`, and the place of `node`."""
     explanations = framework.explain(pod)
     if not table.node_count:
         return Examination(0, 0, notes=(NO_NODES,), explanations=explanations), Place()
@@ -135,7 +135,7 @@ class _Outcome:
 
     feasible: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     rejections: tuple[Rejection, ...] = ()
-    #: The node that a cycle takes because the pod is nominated to it.
+    #: The node that a cycle would choose because the pod is nominated to it; empty: none.
     nominated: str = ""
     evictable: int = 0
 
@@ -172,7 +172,7 @@ class _CompleteSearch(Search):
         self._details = RejectionDetails(framework, table)
 
     def examine(self, state: CycleState, pod: Pod, examples: int) -> _Outcome:
-        """Return the results of all nodes. Raises AttemptError when a plugin fails."""
+        """Return the results of all nodes. Raises AttemptError if a plugin fails."""
         found = self._examine(state, pod, examples)
         if not len(found.feasible) and self._framework.relax(state, pod):
             state.skip_filter.clear()
@@ -211,7 +211,7 @@ class _CompleteSearch(Search):
         return _Outcome(feasible, groups.sorted(), nominated, evictable)
 
     def _filter_the_rest(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> list[int]:
-        """Run scalar filters, then filters beside nominated pods.
+        """Run the scalar filters, then all filters with the nominated pods added.
 
         Returns the rows that would fit without the pods nominated to them.
         """
@@ -246,7 +246,7 @@ class _Groups:
     def add(
         self, status: Status, nodes: list[str], *, only_nominated: bool = False, detail: str = ""
     ) -> None:
-        """Count nodes that have this status."""
+        """Add nodes that have this status."""
         if nodes:
             key = (status.plugin, status.code.label, status_reasons(status), only_nominated)
             self._groups.setdefault(key, []).extend(nodes)
@@ -278,7 +278,7 @@ def _rank(
     top: int,
     node: str,
 ) -> _Ranking:
-    """Score the feasible nodes, without reuse. Raises AttemptError when a plugin fails."""
+    """Score the feasible nodes without caches. Raises AttemptError if a plugin fails."""
     scoring = Scoring(framework, table)
     if scoring.slots:
         framework.run_pre_score(state, pod, table, feasible)

@@ -1,8 +1,7 @@
 """Explain the state of one pod and the result of every node for it (`kubestow explain`).
 
-Reads queue, cache and profiles and changes none of them; the results of nodes come from
-`examination`. For pods that need no node any more, or that another scheduler places, no plugin
-runs.
+It reads queue, cache and profiles without changing them; the results by node come from
+`examination`. No plugin runs for a pod that already has a node, or that another scheduler handles.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from scheduler.pages import (
 from scheduler.queue import SchedulingQueue
 
 FindPod = Callable[[str, str], Pod | None]
-"""`find_pod(namespace, name)`: the newest pod that is known, None when there is none."""
+"""`find_pod(namespace, name)` returns the newest known version of a pod, or None."""
 
 MAX_LINES: Final = 3
-"""Lines of a Permit plugin about a pod that waits for it."""
+"""Maximum number of lines from each Permit plugin about a waiting pod."""
 DEFAULT_TOP: Final = 10
 DEFAULT_EXAMPLES: Final = 3
 MAX_NODES: Final = 1000
-"""Upper limit of both, so that a response stays small in a large cluster."""
+"""Upper limit of both options, so that a response stays small in a large cluster."""
 
 
 class _Asked(NamedTuple):
@@ -44,7 +43,7 @@ class _Asked(NamedTuple):
 
 
 class Explainer:
-    """Explains single pods. Used on the owner's loop, between cycles."""
+    """Explains single pods. Used on the owner's event loop, between cycles."""
 
     def __init__(
         self, engine: Engine, queue: SchedulingQueue, find_pod: FindPod, *, clock: Clock
@@ -66,11 +65,11 @@ class Explainer:
         """Explain one pod.
 
         Args:
-            namespace: the pod's.
-            name: the pod's.
-            top: how many of the feasible nodes to list with their scores.
-            examples: how many nodes to name for each reason.
-            node: a node to report about, also for a pod that has one; empty: none.
+            namespace: namespace of the pod.
+            name: name of the pod.
+            top: number of feasible nodes to list with their scores.
+            examples: number of nodes to name for each reason.
+            node: a node to report about, even if the pod already has a node; empty: none.
 
         Raises:
             LookupError: there is no such pod or node.
@@ -101,7 +100,7 @@ class Explainer:
             return self._unplaced(pod, base, asked)
         if not node or not self._ours(pod):
             return placed
-        # A copy of the pod: the pod itself may only go where it is.
+        # A bound pod would fit nowhere but on its own node, so examine a copy without one.
         copy = with_node(pod, "")
         return replace(placed, report=self._examine(copy, asked)[1])
 

@@ -1,7 +1,7 @@
 """Room for the pending members of one group, for people (`kubestow explain --group`).
 
-Counts, by template, by resource and by topology domain, how many members the nodes take at most, as
-the bounds of a group cycle do. Nothing that a cycle decides by is changed, and no member is tried.
+It computes, by template, resource and topology domain, upper bounds of how many members fit, like
+those of a group cycle. It has no side effects on later cycles, and tries to place no member.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from scheduler.framework.grouping import GroupTopology
 from scheduler.pages import GroupDomain, GroupDomains, GroupResource, GroupTemplate
 
 MAX_TEMPLATES: Final = 8
-"""Templates that are looked at; each costs a run of all filters."""
+"""Maximum number of templates to examine; each costs a run of all filters."""
 
 MAX_DOMAINS: Final = 5
-"""Domains of each label that are shown."""
+"""Maximum number of domains to show for each label."""
 
 SUSPENDS: Final = "its cycle may be suspended: it is not tried for an explanation"
 
@@ -62,7 +62,7 @@ class GroupExamination:
     """Examines one group. Used once, between cycles."""
 
     def __init__(self, engine: Engine, infos: Sequence[QueuedPodInfo], *, now: float) -> None:
-        """Prepare it for pending members whose profiles are of this engine."""
+        """Prepare the examination of pending members, all of profiles of `engine`."""
         self._engine = engine
         self._table: NodeTable = engine.cache.table
         self._infos = infos
@@ -75,7 +75,7 @@ class GroupExamination:
         runs = runs_of(self._infos, totals, all_needed=True) if self._infos else []
         shown = runs[:MAX_TEMPLATES]
         found = [self._template(run) for run in shown]
-        # Templates that are not looked at may fit.
+        # Templates that are not examined count as fitting.
         rooms = [(len(run.infos), by_row) for run, (_, by_row) in zip(shown, found, strict=True)]
         rooms += [(len(run.infos), None) for run in runs[MAX_TEMPLATES:]]
         domains = () if topology is None else tuple(self._topology(topology, rooms))
@@ -106,7 +106,7 @@ class GroupExamination:
         return template, by_row
 
     def _pre_filtered(self, pod: Pod) -> tuple[CycleState | None, str]:
-        """Run PreFilter; return the state of a pod that passed, or why there is none."""
+        """Run PreFilter; return the cycle state if the pod passes, else None and the reason."""
         if self._engine.suspends(pod):
             return None, SUSPENDS
         framework = self._engine.frameworks[pod.spec.scheduler_name]
@@ -161,7 +161,7 @@ def _domains(
 
 
 def _resources(table: NodeTable, pod: Pod, rows: Rows) -> Iterator[GroupResource]:
-    """Yield the room that each requested resource, and the number of pods, leave on some rows."""
+    """Yield for each requested resource, and for `pods`, how many more such pods fit on `rows`."""
     wanted = pod.signature.requests
     amounts = (wanted.milli_cpu, wanted.memory, wanted.ephemeral_storage)
     for (name, index, unit), amount in zip(_NATIVE, amounts, strict=True):

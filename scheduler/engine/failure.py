@@ -41,37 +41,37 @@ GROUP_BUDGET_EXCEEDED = (
 )
 
 MAX_MESSAGE_LENGTH: Final = 32_768
-"""Characters of a message. Texts of plugins and extenders go into the pod, and the API server
-rejects objects beyond 1.5 MB: the pod would then get no condition at all."""
+"""Maximum characters of a message. Texts of plugins and extenders become part of the pod, and the
+API server rejects objects beyond 1.5 MB: the pod would then get no condition at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt whose consequences are decided, but not yet carried out."""
+    """The consequences of a failed attempt, which its caller carries out."""
 
-    #: PodScheduled reason.
+    #: Reason of the PodScheduled condition.
     reason: str
-    #: For the condition, at most `MAX_MESSAGE_LENGTH` long; the event's note is cut to 1024 bytes.
+    #: Message of the condition, at most `MAX_MESSAGE_LENGTH` long; Events cut it to 1024 bytes.
     message: str
-    #: None leaves the nomination alone.
+    #: The change of the nomination; None: unchanged.
     nominating: NominatingInfo | None
     unschedulable_plugins: frozenset[str] = frozenset()
     pending_plugins: frozenset[str] = frozenset()
     #: Seconds after which a rejecting plugin requests another attempt.
     requeue_after: float | None = None
-    #: Whether the pod was rejected, as opposed to an error on our side.
+    #: Whether the pod was rejected, as opposed to an error of the scheduler or a plugin.
     rejected: bool = True
-    #: How PostFilter ended.
+    #: The outcome of PostFilter.
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
-    #: The end of `message` that plugins added (`note_failure`); kube-scheduler writes none.
+    #: The end of `message` that plugins added (`note_failure`); kube-scheduler has no such text.
     note: str = ""
-    #: What rejected the pod, for the record of the decision; None after an error.
+    #: The rejections by node, for the decision record; None after an error.
     diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
     #: `namespace/name` of the pods that preemption evicts.
     victims: tuple[str, ...] = ()
-    #: Seconds to wait at least before the next attempt, beyond the ordinary backoff.
+    #: Minimum seconds until the next attempt, in addition to the ordinary backoff.
     pause: float = 0.0
-    #: Whether no Event is recorded, since that of another member of the group has the same text.
+    #: Whether no Event is recorded, because another member of the group gets one with this text.
     silent: bool = False
 
     @property
@@ -81,11 +81,11 @@ class Failure:
 
     @property
     def own_reason(self) -> bool:
-        """Whether a plugin chose the reason (`Status.condition_reason`)."""
+        """Whether a plugin set the reason (`Status.condition_reason`)."""
         return self.reason not in (REASON_UNSCHEDULABLE, REASON_SCHEDULER_ERROR)
 
     def apply(self, info: QueuedPodInfo, now: float) -> None:
-        """Write rejectors, message and requested times to the queue record."""
+        """Write rejectors, message and retry times to the queue record."""
         info.clear_rejectors()
         info.unschedulable_plugins = set(self.unschedulable_plugins)
         info.pending_plugins = set(self.pending_plugins)
@@ -103,10 +103,10 @@ def from_fit_error(
     state: CycleState | None = None,
     unschedulable_reason: tuple[str, str] | None = None,
 ) -> Failure:
-    """Build the failure of a pod that no node fits, or that Reserve or Permit rejected.
+    """Build the failure of a pod that fits on no node, or that Reserve or Permit rejected.
 
-    `state` may hold notes of plugins for the message. `unschedulable_reason` are a reason and a
-    message instead of Unschedulable, unless a rejection has a reason of its own.
+    `state` may hold notes of plugins for the message. `unschedulable_reason` is a (reason, message)
+    that replaces Unschedulable, unless a rejection has a `condition_reason`.
     """
     diagnosis = fit_error.diagnosis
     rejectors, note = frozenset(diagnosis.unschedulable_plugins), ""
@@ -130,9 +130,9 @@ def from_fit_error(
 
 
 def from_status(status: Status) -> Failure:
-    """Build the failure of an attempt that ended with `status`, as of PreBind or Bind.
+    """Build the failure of an attempt that ended with `status`, for example in PreBind or Bind.
 
-    Without a plugin, so the pod takes error backoff.
+    It has no rejecting plugins, so the pod is retried after error backoff.
     """
     own = status.condition_reason or REASON_UNSCHEDULABLE
     return Failure(
@@ -144,7 +144,7 @@ def from_status(status: Status) -> Failure:
 
 
 def node_changed(node_name: str, status: Status) -> Failure:
-    """Build the failure of a pod whose node stopped fitting before the bind; see `from_status`."""
+    """Build the failure of a pod whose node no longer fits before the bind; see `from_status`."""
     return Failure(
         reason=REASON_UNSCHEDULABLE,
         message=_bounded(NODE_CHANGED.format(node=node_name, why=status.message)),
@@ -153,9 +153,9 @@ def node_changed(node_name: str, status: Status) -> Failure:
 
 
 def budget_exceeded(error: CycleBudgetError, pause: float, following: float) -> Failure:
-    """Build the failure of a cycle over budget; the next one may use `following` seconds.
+    """Build the failure of a cycle over budget; the next cycle may use `following` seconds.
 
-    The notes of the error tell what a plugin was doing, see `CycleState.check_time`.
+    Notes of the exception describe the work of a plugin, see `CycleState.check_time`.
     """
     during = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     text = CYCLE_BUDGET_EXCEEDED.format(
@@ -167,12 +167,15 @@ def budget_exceeded(error: CycleBudgetError, pause: float, following: float) -> 
 
 
 def set_aside(pause: float) -> Failure:
-    """Build the failure of a pod whose cycle did not run; see `overruns`."""
+    """Build the failure of a pod that is not tried because its template is paused (`overruns`)."""
     return Failure(REASON_SCHEDULER_ERROR, SET_ASIDE, None, rejected=False, pause=pause)
 
 
 def no_nodes(text: str, unschedulable_reason: tuple[str, str] | None = None) -> Failure:
-    """Build the failure in an empty cluster: Unschedulable, or a plugin's reason; error backoff."""
+    """Build the failure in an empty cluster; the pod is retried after error backoff.
+
+    The reason is Unschedulable, or that of `unschedulable_reason`.
+    """
     reason = REASON_UNSCHEDULABLE
     if unschedulable_reason is not None:
         reason, text = _instead(unschedulable_reason, text)
@@ -189,7 +192,7 @@ def _bounded(text: str) -> str:
 
 
 def rejected_on_node(status: Status, node_name: str) -> Failure:
-    """Build the failure of a pod that Reserve or Permit rejected, over one node as upstream."""
+    """Build the failure of a pod that Reserve or Permit rejected, for one node as upstream."""
     diagnosis = Diagnosis(node_count=1, statuses=NodeToStatus({node_name: status}))
     diagnosis.add(status)
     if not status.plugin:
@@ -200,9 +203,9 @@ def rejected_on_node(status: Status, node_name: str) -> Failure:
 
 
 def of_group(message: str, plugin: str) -> Failure:
-    """Build the failure of a member that waits for others of its group.
+    """Build the failure of a member that only waits for the rest of its group.
 
-    No event of its own brings it back: `plugin`, which groups pods, registers none for it.
+    Its rejector is `plugin`, the grouping plugin, so that no other plugin's events requeue it.
     """
     return Failure(
         reason=REASON_UNSCHEDULABLE,
@@ -215,10 +218,10 @@ def of_group(message: str, plugin: str) -> Failure:
 def in_group(
     own: Failure, group: str, plugin: str, others: frozenset[str] = frozenset()
 ) -> Failure:
-    """Return the failure of a member with a text about its group before its message.
+    """Return the failure of a member with a text about its group in front of its message.
 
-    If it was rejected, `plugin` may bring it back as well, when its group has changed, and so may
-    `others`, which rejected members of the group elsewhere.
+    If plugins rejected it, these become rejectors as well: `plugin`, which requeues it when its
+    group has changed, and `others`, which rejected members of the group in other domains.
     """
     rejectors = own.unschedulable_plugins
     return replace(
@@ -229,9 +232,9 @@ def in_group(
 
 
 def refused_together(status: Status, message: str, plugin: str) -> Failure:
-    """Build the failure of the members of a group that a plugin refused as a whole.
+    """Build the failure of the members of a group that a plugin rejected as a whole.
 
-    That plugin brings them back, or `plugin`, which groups them, when the group has changed.
+    That plugin requeues them, or the grouping plugin `plugin` when the group has changed.
     """
     return replace(
         of_group(message, plugin),
@@ -241,23 +244,23 @@ def refused_together(status: Status, message: str, plugin: str) -> Failure:
 
 
 def waiting_for(own: Failure, *plugins: str) -> Failure:
-    """Return the failure of a member that these plugins bring back, and no others."""
+    """Return the failure of a member with only these plugins as rejectors."""
     return replace(own, unschedulable_plugins=frozenset(plugins), pending_plugins=frozenset())
 
 
 def waiting_for_victims(own: Failure, node_name: str) -> Failure:
-    """Return the failure of a member that has a node once the victims of its group are gone."""
+    """Return the failure of a member that is nominated to a node, after evictions for its group."""
     return replace(
         own, nominating=NominatingInfo(node_name), post_filter=PostFilterOutcome.NOMINATED
     )
 
 
 def without_nomination(own: Failure) -> Failure:
-    """Return the failure of a member that has no room reserved any more."""
+    """Return the failure of a member whose reserved room is given up."""
     return replace(own, nominating=CLEAR_NOMINATION)
 
 
 def group_over_budget(used: float, limit: float) -> Failure:
-    """Build the failure of the member at which a group had used up its CPU time."""
+    """Build the failure of the member during whose attempt its group exceeded the CPU budget."""
     text = GROUP_BUDGET_EXCEEDED.format(used=used, limit=limit)
     return Failure(REASON_SCHEDULER_ERROR, text, None, rejected=False, pause=used)

@@ -1,9 +1,9 @@
-"""Filtering: which filter rejects each row, reusing the results of the pod's signature.
+"""Filtering: which filter rejects each row, reusing cached results of the pod's signature.
 
-Three kinds of Filter plugins meet here: reusable columnar ones, whose codes live in `CachedResult`;
-columnar ones that must run every time; and scalar ones, which run node by node in rotating order
-until enough feasible nodes are found (schedule_one.go: findNodesThatPassFilters). In each case the
-first plugin in profile order that rejects a node is the one that is reported.
+There are three kinds of Filter plugins: reusable columnar ones, whose codes are cached in
+`CachedResult`; columnar ones that must run for every pod; and scalar ones, which run node by node
+in rotating order until enough feasible nodes are found (schedule_one.go: findNodesThatPassFilters).
+In all cases the first plugin in profile order that rejects a node is reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from scheduler.framework import Codes, Columns, CycleState, NodeAmounts, Rows, S
 
 _EXISTENCE: Final = int(Columns.EXISTENCE)
 _CODES: Final = frozenset("?bBhHi")
-"""NumPy's types whose values int32 holds."""
+"""Characters of the NumPy dtypes whose values all fit in int32."""
 
 
 class Filtering:
@@ -57,10 +57,10 @@ class Filtering:
         )
         self._uncacheable_names = frozenset(slot.name for slot in self._uncacheable)
         self.scalar = tuple(slot for slot in self.slots if not slot.columnar)
-        #: Seconds and calls of scalar plugins within the present search, by index.
+        #: Seconds and calls of scalar plugins in the current search, by filter index.
         self._used = [0.0] * len(self.slots)
         self._calls = [0] * len(self.slots)
-        #: Filters before this one reject a node for its own sake, whatever pods are there.
+        #: Index of the first filter whose result depends on the pods of a node.
         self.first_pod_dependent = next(
             (slot.index for slot in self.slots if slot.depends_on_pods), len(self.slots)
         )
@@ -68,10 +68,10 @@ class Filtering:
     # -- reusable plugins over all rows ----------------------------------------------------------
 
     def refresh(self, entry: CachedResult, state: CycleState, pod: Pod) -> None:
-        """Bring `codes` and `rejected_by` of `entry` up to the table's present state."""
+        """Bring `codes` and `rejected_by` of `entry` up to date with the table."""
         table = self._table
         changes, bumps = changed_rows(table, entry.sequence), table.bumps
-        # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
+        # A plugin that raises leaves the entry half updated, so it is invalid until the end.
         entry.sequence = -1
         others = state.skip_filter != entry.skipped
         if others:
@@ -95,7 +95,7 @@ class Filtering:
         entry.filter_bumps, entry.sequence = bumps, table.change_log.sequence
 
     def _skip(self, entry: CachedResult, skipped: frozenset[str]) -> None:
-        """Drop the codes of skipped plugins: they do not follow the change log."""
+        """Drop the codes of skipped plugins, since these are not kept up to date."""
         entry.skipped = skipped
         entry.filters_run = tuple(slot for slot in self._reusable if slot.name not in skipped)
         for slot in self._reusable:
@@ -104,7 +104,7 @@ class Filtering:
                 entry.codes[slot.index] = None
 
     def _stale(self, entry: CachedResult) -> list[FilterSlot]:
-        """Return the plugins with no codes yet, or whose named versions moved on."""
+        """Return the plugins without codes, and those with a changed named version."""
         table = self._table
         return [
             slot
@@ -136,7 +136,7 @@ class Filtering:
         fresh: list[FilterSlot],
         changes: Changes,
     ) -> dict[int, None]:
-        """Re-evaluate changed rows; returns those whose rejecting filter may have changed."""
+        """Re-evaluate changed rows; return those whose rejecting filter may have changed."""
         touched: dict[int, None] = {}
         valid, anywhere = self._table.valid, changes.anywhere
         if anywhere & _EXISTENCE:
@@ -156,7 +156,7 @@ class Filtering:
                     column = narrow_zeros(entry.capacity, codes)
                 else:
                     column = wide_enough(column, codes)
-                # Arrays of one type are compared and copied several times as fast.
+                # Comparing and copying arrays of the same dtype is several times as fast.
                 codes = codes.astype(column.dtype)
                 differs = (column[rows] != codes).nonzero()[0]
                 column[rows] = codes
@@ -220,11 +220,11 @@ class Filtering:
     # -- everything else -------------------------------------------------------------------------
 
     def depend_only_on_rows(self, skipped: Collection[str]) -> bool:
-        """Whether results of the filters not in `skipped` depend on signature and row alone."""
+        """Whether all filters but those `skipped` depend only on the signature and the row."""
         return all(slot.reusable or slot.name in skipped for slot in self.slots)
 
     def has_uncacheable(self, state: CycleState) -> bool:
-        """Whether a filter that is not skipped runs for every pod."""
+        """Whether any filter that is not skipped must run for every pod."""
         return any(
             slot.name not in state.skip_filter for slot in (*self._uncacheable, *self.scalar)
         )
@@ -236,9 +236,9 @@ class Filtering:
     def filter_uncacheable(
         self, state: CycleState, pod: Pod, entry: CachedResult
     ) -> NodeStatuses | None:
-        """Run columnar plugins without reuse on rows that no earlier filter rejected.
+        """Run the columnar plugins without reuse, on rows that no earlier filter rejected.
 
-        Returns None when they rejected nothing: `entry` has the outcome of every row then.
+        Returns None if they rejected nothing, so that `entry` has the outcome of every row.
         """
         statuses: NodeStatuses | None = None
         if self._uncacheable_names <= state.skip_filter:
@@ -267,7 +267,7 @@ class Filtering:
         return statuses
 
     def evaluate(self, state: CycleState, pod: Pod, rows: Rows) -> NodeStatuses:
-        """Run every columnar plugin on a few rows, without reuse; on each up to its rejection."""
+        """Run the columnar plugins on some rows without caches, each until its first rejection."""
         capacity = self._table.capacity
         rejected_by = np.full(capacity, NOT_A_NODE, dtype=np.int16)
         rejected_by[rows] = 0
@@ -282,7 +282,7 @@ class Filtering:
                 rejected_by[left[rejected]] = slot.index + 1
                 column[left[rejected]] = codes[rejected]
                 left = left[~rejected]
-        # A row has the code of the one filter that rejected it, so one column serves all filters.
+        # Each row is rejected by at most one filter, so one column holds the codes of all filters.
         return NodeStatuses(rows, rejected_by, dict.fromkeys(range(len(self.slots)), column))
 
     def codes_of(
@@ -293,12 +293,15 @@ class Filtering:
         rows: Rows,
         amounts: NodeAmounts | None = None,
     ) -> Codes:
-        """Call one columnar plugin; of `amounts` that are not in the table only `amounts_only`."""
+        """Call `filter_rows` of one plugin, on the table or on hypothetical `amounts`.
+
+        Only plugins with `amounts_only` may be called with `amounts`.
+        """
         plugin, table = slot.plugin, self._table if amounts is None else amounts
         codes = call_rows(FILTER_ROWS, plugin, state, pod, table, rows, self._stopwatch)
         if codes.dtype.char in _CODES:
             return codes
-        # A larger code would become another one where codes are kept.
+        # A larger code would be truncated to another one in the cache.
         narrow = codes.astype(np.int32)
         if (narrow != codes).any():
             raise FILTER_ROWS.failed(plugin.name, "filter_rows returned a code beyond 32 bits")
@@ -309,7 +312,8 @@ class Filtering:
     ) -> tuple[int, Status | None]:
         """Run the scalar plugins on a row; the first rejection in profile order counts.
 
-        `rejected_by` is the columnar result of the row. Returns the new one, with its status.
+        `rejected_by` is the result of the columnar plugins. Returns the combined value, and the
+        status if a scalar plugin rejected the row.
         """
         node = self._table.node_info(row)
         cycle = self._stopwatch.cycle
@@ -330,7 +334,7 @@ class Filtering:
         return rejected_by, None
 
     def report_scalar(self, state: CycleState) -> None:
-        """Report what the scalar plugins used since the last call; once per search."""
+        """Record the time of the scalar plugins since the last call; called once per search."""
         stopwatch = self._stopwatch
         for slot in self.scalar:
             used, calls = self._used[slot.index], self._calls[slot.index]
@@ -343,7 +347,7 @@ class Filtering:
                 stopwatch.metrics.plugin(slot.name, "Filter", "Success", used / calls)
 
     def status_of(self, state: CycleState, pod: Pod, index: int, code: int) -> Status:
-        """Return the attributed status behind a code of the filter of that index."""
+        """Translate a code of the filter with this index into a status attributed to it."""
         plugin = self.slots[index].plugin
         status: Status | None = call(FILTER_STATUS, plugin, state, pod, code)
         if status is None or not status.rejected:
@@ -353,7 +357,7 @@ class Filtering:
 
 
 def _is_last(entry: CachedResult, slot: FilterSlot) -> bool:
-    """Whether no filter with kept results that comes after this one rejects a row."""
+    """Whether no later filter with cached results rejects any row."""
     for codes in entry.codes[slot.index + 1 :]:  # noqa: SIM110 - a generator would double the cost
         if codes is not None:
             return False

@@ -1,7 +1,7 @@
-"""The scores that a plugin without reuse gave for the last pod of a signature.
+"""The scores that a plugin without reuse returned for the last pod of a signature.
 
-Such a plugin runs for every pod, but most of its scores are those of the pod before: then totals
-are changed by single rows, instead of being summed up and searched again.
+Such a plugin runs for every pod, but most of its scores often equal those for the previous pod.
+Totals are then updated for single rows, instead of being recomputed and searched for the maximum.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from scheduler.framework import Int64Column
 
 FEW_SCORES: Final = 32
-"""Up to this number of scores may differ between two pods."""
+"""Maximum number of scores that may differ between two pods."""
 Places = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 
 class FollowedScores:
-    """One plugin's scores of each feasible row.
+    """One plugin's scores for each feasible row.
 
-    Scores that differ for every pod are neither copied nor compared, which would take longer than
-    to sum them up: only a change of their beginning is looked for.
+    Copying and comparing scores that differ for every pod would take longer than summing them, so
+    the scores are kept only after their first `FEW_SCORES` have been the same for two pods.
     """
 
     __slots__ = ("_beginning", "_scores")
@@ -32,7 +32,7 @@ class FollowedScores:
         self._scores: Int64Column | None = None
 
     def differing(self, scores: Int64Column) -> Places | None:
-        """Return the places in which `scores` differ, None if they are many or not known."""
+        """Return the indices at which `scores` differ; None if they are many or unknown."""
         known = self._scores
         if known is None or len(known) != len(scores):
             return None
@@ -40,14 +40,14 @@ class FollowedScores:
         return places if len(places) <= FEW_SCORES else None
 
     def replace(self, scores: Int64Column) -> None:
-        """Follow other scores, as soon as they are worth it."""
+        """Replace all scores; they are kept if their beginning is the same as last time."""
         beginning = scores[:FEW_SCORES].tobytes()
-        # A copy: the plugin may use its array again.
+        # Copied, since the plugin may reuse its array.
         self._scores = scores.copy() if beginning == self._beginning else None
         self._beginning = beginning
 
     def exchange(self, place: int, score: int) -> int:
-        """Replace one score after `differing` returned its place; returns the one before."""
+        """Replace the score at an index that `differing` returned; return the old score."""
         assert self._scores is not None
         before = self._scores.item(place)
         self._scores[place] = score

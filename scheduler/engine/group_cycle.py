@@ -1,17 +1,16 @@
-"""The scheduling cycle of a group of pods: its members are tried, and enough of them or none stay.
+"""The scheduling cycle of a pod group: it places enough members at once, or none.
 
-Each member runs through an ordinary cycle up to Reserve and is assumed on the live node table, so
+Each member goes through an ordinary cycle up to Reserve and is assumed on the live node table, so
 that every plugin sees the members placed before it. If too few fit, all assumptions are undone in
-reverse order; nothing else runs in between (docs/decisions/0012-pod-groups.md). No member preempts,
-because that would evict before it is known whether the group fits; if it does not, evictions for
-the whole group are planned at the end (`group_preemption`). Permit runs at the end.
+reverse order; nothing else runs in between (docs/decisions/0012-pod-groups.md). Single members do
+not preempt, since that would evict pods before it is known whether the group fits; if it does not,
+evictions for the whole group are planned at the end (`group_preemption`). Permit runs last.
 
-Members that no plugin can tell apart form a run. If one of a run does not fit, the others of the
-run are not tried: members placed since have only taken room. If the capacity of the nodes shows
-that too few of a run can fit, the rest is not tried either (`capacity_bound`); a group that has
-failed before may be known not to fit before any member is tried (`template_capacity`), and so may
-one whose members are seen for the first time, by a look at the free resources. The search
-is greedy: if a mixed group does not fit, the run that failed goes first in the next pass.
+Members that no plugin can tell apart form a *run*. If a member does not fit, the rest of its run is
+not tried: members placed meanwhile have only taken room. The rest is also skipped if the capacity
+of the nodes shows that too few can fit (`capacity_bound`). Upper bounds may even rule out a group
+before any member is tried (`template_capacity`). The search is greedy: if a mixed group does not
+fit, the run that failed goes first in the next pass.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ from scheduler.framework import QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupOutcome, GroupTopology, GroupToSchedule
 
 MAX_PASSES: Final = 3
-"""Orders in which the members of a mixed group are tried."""
+"""Maximum number of orders in which the runs of a mixed group are tried."""
 
 MAX_ELSEWHERE: Final = 8
-"""Further passes if an allocation of one member limits the others to nodes without room."""
+"""Maximum number of further passes if the allocation of one member limits others to full nodes."""
 
 MAX_BUDGETS: Final = 10
-"""CPU time that all members may use together, in budgets of an ordinary cycle."""
+"""Maximum CPU time of all members together, as a multiple of the budget of an ordinary cycle."""
 
 
 class GroupCycle:
-    """Decides about one group. Used once."""
+    """One scheduling cycle of one group. Used once."""
 
     def __init__(
         self,
@@ -71,13 +70,12 @@ class GroupCycle:
         pause: Callable[[], Awaitable[bool]] | None = None,
         may_preempt: bool = False,
     ) -> None:
-        """Prepare a cycle.
+        """Prepare a cycle for the members `infos`: interned pods of profiles of the engine.
 
         `take` is called before a member is tried for the first time, `on_placed` right after a
-        node was found for it. `pause` is awaited after each member, and returns whether it has
-        suspended the cycle; its owner holds back all changes of state meanwhile. Evictions are
-        planned only if the cycle `may_preempt`. Members are interned pods of profiles of the
-        engine.
+        node was found for it. `pause` is awaited after each member, and returns whether it
+        suspended the cycle; the owner defers all changes of state meanwhile. Evictions are planned
+        only with `may_preempt`.
         """
         self._engine = engine
         self._group = group
@@ -91,22 +89,22 @@ class GroupCycle:
         self._pause = pause
         self._may_preempt = may_preempt
         self._cost = 0.0
-        #: The attempt that ended the cycle by an error, if one did.
+        #: The attempt whose error ended the cycle, if any.
         self._error: Attempt | None = None
-        #: Of a group with topology: what it is tried on, and what is tried now.
+        #: For a group with topology constraints: all placements, and the current one.
         self._placements: GroupPlacements | None = None
         self._placement: Placement | None = None
-        #: For metrics: time slices, orders and placements.
+        #: Numbers of time slices, orders and placements, for metrics.
         self._slices, self._orders, self._tried = 1, 0, 0
-        #: Orders that were tried on the present placement.
+        #: Number of orders tried on the current placement.
         self._pass_orders = 0
-        #: The plugins that rejected members on other placements.
+        #: Plugins that rejected members on other placements.
         self._rejectors: frozenset[str] = frozenset()
-        #: Rows that are left out of a pass.
+        #: Rows that the current pass must not use.
         self._left_out: set[int] = set()
 
     async def run(self) -> GroupResult:
-        """Decide; suspends where the cycle of a member does."""
+        """Run the cycle; suspends wherever the cycle of a member does."""
         started = self._monotonic()
         refused = refused_together(self._engine, self._group, self._infos)
         if refused is not None:
@@ -132,13 +130,13 @@ class GroupCycle:
     # -- topology --------------------------------------------------------------------------------
 
     async def _try_placements(self, topology: GroupTopology) -> Run | None:
-        """Try the placements in order; return the run because of which the best one fails."""
+        """Try the placements in order; return the run that does not fit in the best, or None."""
         runs = self._runs
         for index, run in enumerate(runs):
             run.index = index
         placements = GroupPlacements(self._engine, self._group, topology, self._infos)
         self._placements = placements
-        # A look at all nodes, which the first runs are worth: they are enough to choose well.
+        # The room of a run costs a pass over all nodes; that of the first runs is enough to rank.
         looks = 0 if placements.is_settled else MAX_ROOMS
         placements.rooms = [
             (len(run.infos), await run.room(self._engine) if run.index < looks else None)
@@ -154,8 +152,8 @@ class GroupCycle:
                 return blocking
             fit = possible(self._runs)
             self._rejectors |= rejectors(self._runs)
-            # A failure where least is demanded is that of the group: of the widest label the first
-            # domain that takes the most members, and all nodes if no domain is required.
+            # Report the failure under the weakest constraint: all nodes if no domain is required,
+            # otherwise the first domain of the widest label that takes the most members.
             if best is None or (placement.level, fit) > (best[1].level, best[0]):
                 best = fit, placement, self._runs, blocking
         if best is None:
@@ -166,7 +164,7 @@ class GroupCycle:
         return blocking
 
     def _limit_by_rooms(self, placements: GroupPlacements) -> None:
-        """Set the bounds of a group that was not tried, since no domain has room for it."""
+        """Set the bounds of a group that was not tried, because no domain has room for it."""
         best = self._placement = placements.best()
         if best is None or best.rows is None:
             return
@@ -178,7 +176,7 @@ class GroupCycle:
             self._rejectors |= plugins
 
     def _place(self) -> str:
-        """Return the placement for messages of a failure, with a blank before it."""
+        """Return the placement for a failure message, with a leading space; may be empty."""
         placement, placements = self._placement, self._placements
         if placement is None or placements is None or placements.required is None:
             return ""
@@ -189,12 +187,12 @@ class GroupCycle:
     # -- one pass --------------------------------------------------------------------------------
 
     async def _try_orders(self) -> Run | None:
-        """Try the runs in several orders; return the one because of which the group fails."""
+        """Try the runs in several orders; return the run that does not fit, None if all fit."""
         self._pass_orders = 1
         blocking = await self._pass()
         for _ in range(MAX_PASSES - 1):
             if blocking is None or blocking is self._runs[0] or self._error is not None:
-                # A run that is first was tried on nodes that no other member had taken.
+                # The first run was tried before other members took room; no order can help it.
                 break
             self._undo()
             others = [run.again() for run in self._runs if run is not blocking]
@@ -204,7 +202,7 @@ class GroupCycle:
         return blocking if blocking is None else await self._try_elsewhere(blocking)
 
     async def _try_elsewhere(self, blocking: Run) -> Run | None:
-        """Try again without the nodes where one member took what limits the others to them."""
+        """Try again without the nodes of members whose allocations limit the blocking run."""
         best = self._runs, blocking
         for _ in range(MAX_ELSEWHERE):
             if not blocking.tied_to or self._error is not None:
@@ -227,7 +225,7 @@ class GroupCycle:
         return blocking
 
     async def _pass(self) -> Run | None:
-        """Try the runs in order; return the one because of which the group fails."""
+        """Try the runs in their order; return the run that does not fit, None if all fit."""
         self._orders += 1
         for run in self._runs:
             repetition = None
@@ -255,7 +253,7 @@ class GroupCycle:
         return None
 
     def _known_not_to_fit(self) -> bool:
-        """Whether the bounds of groups that wait say so, before any member is tried."""
+        """Whether the bounds of known templates rule the group out before any member is tried."""
         bound = self._bound()
         bound.refresh()
         if not bound.parts or not bound.too_low():
@@ -267,12 +265,12 @@ class GroupCycle:
         return True
 
     async def _shown_not_to_fit(self) -> bool:
-        """Whether a look at all nodes says so, where the bounds do not know the members yet."""
+        """Whether a pass over all nodes rules out a group whose templates were not known yet."""
         learnt = await learn_little_room(self._runs, self._group.need, self._engine)
         return learnt and self._known_not_to_fit()
 
     def _bound(self) -> GroupBound:
-        """Return the bound of the group, as far as its templates are known."""
+        """Return the bound of the group; members of unknown templates count as fitting."""
         parts, unlimited = [], 0
         for run in self._runs:
             capacities = run.capacities(self._engine)
@@ -290,7 +288,7 @@ class GroupCycle:
     async def _try_parts(
         self, run: Run, info: QueuedPodInfo, repetition: Repetition | None
     ) -> Attempt:
-        """Try a member in the part of the placement that is filled now, then in the next one."""
+        """Try a member in the current part of the placement, then in the following parts."""
         if self._placement is None:
             if (at := len(run.placed)) < len(run.packed):
                 attempt = await self._try(info, repetition, run.packed[at : at + 1])
@@ -338,7 +336,7 @@ class GroupCycle:
             run.undo(self._engine)
 
     def _permit(self) -> bool:
-        """Run Permit of all members; return whether no plugin rejected one."""
+        """Run Permit for all placed members; return False if a plugin rejected one."""
         for run in self._runs:
             for attempt in run.placed:
                 self._engine.permit(attempt)
@@ -399,7 +397,7 @@ class GroupCycle:
         return GroupResult(outcome, [], failed, untried, why, bound, plan)
 
     def _where(self, placed: Sequence[Attempt]) -> tuple[str, str]:
-        """Return the domains of placed members, and why they are in several, for people."""
+        """Return the domain of placed members, and why they are in several domains, for people."""
         placement, placements = self._placement, self._placements
         if placement is None or placements is None:
             return "", ""
@@ -412,7 +410,7 @@ class GroupCycle:
         return self._may_preempt and self._error is None and self._count >= self._group.need
 
     def _plan(self) -> EvictionPlan | None:
-        """Plan evictions, after all was undone."""
+        """Plan evictions, after all assumptions were undone."""
         return self._preemption().plan() if self._may_plan else None
 
     def _preemption(self) -> GroupPreemption:
@@ -420,7 +418,7 @@ class GroupCycle:
         return GroupPreemption(self._engine, self._group, runs, self._monotonic, self._placements)
 
     def _rising_bound(self) -> GroupBound | None:
-        """Return the bound that keeps the group from fitting, after all was undone."""
+        """Return the bound if it rules the group out; called after all was undone."""
         if self._error is not None or self._count < self._group.need:
             return None
         bound = self._bound()
@@ -457,7 +455,7 @@ class GroupCycle:
         return text
 
     def _prospects(self) -> str:
-        """Return what would have to be different, for people, after all was undone."""
+        """Return what would make the group fit, for people; called after all was undone."""
         group, runs = self._group, self._runs
         if group.alone or (self._placements is not None and self._placements.refused):
             return ""
@@ -466,10 +464,10 @@ class GroupCycle:
         return prospects(search, group, orders=self._pass_orders if several else 1)
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
-        """Undo all assumptions, and give each attempt its failure.
+        """Undo all assumptions, and set the failure of each attempt.
 
-        Of each run one member keeps the plugins that rejected it, or may do so: an event that may
-        help it may help the group, and brings that back. The others wait for it.
+        One member of each run keeps its rejectors, so that an event that may help it requeues the
+        group. The other members wait for it.
         """
         plugin = self._group.plugin
         runs = [(run, run.placed, run.failed, run.bound) for run in self._runs]
@@ -489,7 +487,7 @@ class GroupCycle:
                 plugins = bound.plugins | self._rejectors
                 placed[0].failure = failure.waiting_for(why, *plugins, plugin)
             elif len(runs) > 1:
-                # If it found another place, its present one might be free for those that failed.
+                # If this run could move to other nodes, the failed run might fit on its nodes.
                 placed[0].failure = failure.waiting_for(why, *active_filters(placed[0]), plugin)
         ended = [failed for _, _, failed, _ in runs if failed is not None]
         if self._error is not None and self._error not in ended:

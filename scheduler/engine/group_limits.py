@@ -1,4 +1,4 @@
-"""Limits of a group as a whole, such as quota: a group beyond them is refused untried."""
+"""Limits of a group as a whole, such as quota: a group beyond them is rejected untried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler.framework.grouping import GroupLimitPlugin, GroupOutcome, GroupTo
 def refused_together(
     engine: Engine, group: GroupToSchedule, infos: Sequence[QueuedPodInfo]
 ) -> Status | None:
-    """Return the rejection of a plugin that limits what the members take together."""
+    """Return the rejection of the group as a whole by a `GroupLimitPlugin`, or None."""
     if group.alone or len(infos) < group.need:
         return None
     pods = [info.pod for info in infos]
@@ -30,10 +30,10 @@ def refused_together(
 def failed_together(
     engine: Engine, infos: Sequence[QueuedPodInfo], rejectors: AbstractSet[str]
 ) -> str:
-    """Tell the plugins that limit what members take together that they were tried in vain.
+    """Notify each `GroupLimitPlugin` that rejected members that the group has failed.
 
-    `rejectors` are the plugins that rejected members, none of which is placed any more. Return the
-    name of such a plugin if it alone did; empty otherwise.
+    `rejectors` are all plugins that rejected members; no member is placed any more. Returns the
+    name of the `GroupLimitPlugin` if it is the only rejector, otherwise an empty string.
     """
     pods = [info.pod for info in infos]
     found = [plugin for plugin in _limiting(engine, infos) if plugin.name in rejectors]
@@ -57,9 +57,9 @@ def refusal(
     take: Callable[[QueuedPodInfo], None],
     seconds: Callable[[], float],
 ) -> GroupResult:
-    """Return the result for a group that was refused; `take` puts a member in flight.
+    """Return the result of a group that `refused_together` rejected.
 
-    No eviction is planned, since none would help.
+    `take` marks a member as in flight. No evictions are planned, since they would not help.
     """
     message = f"needs {group.minimum} pods; {status.message}"
     why = failure.refused_together(status, f"{group.name}: {message}", group.plugin)

@@ -1,14 +1,14 @@
-"""GroupPreemption: whether evictions would make room for a whole group, proven before any of them.
+"""GroupPreemption: finds victims whose eviction makes room for a whole group, without evicting.
 
-The members are placed as in an ordinary pass. Where one does not fit, the search that preemption of
-single pods uses names the victims on one node; these are taken out of the node table, and the
-member is placed there. Only if as many members have a node as the group needs, there is a plan. All
-is taken back in any case, and nothing is evicted here. So what the plan says was true of the table
-as a whole: with its victims gone, all these members fit together.
+The members are placed as in an ordinary pass. If one does not fit, preemption's search for single
+pods finds victims on one node; these are removed from the node table, and the member is placed
+there. There is a plan only if enough members get a node. In any case all changes of the table are
+undone at the end, and nothing is evicted here. A plan is therefore proven on the table as a whole:
+without the victims, all these members fit together.
 
-Before that, numbers rule out groups for which even the nodes without all pods of lower priority
-have too little room. The search is greedy, as that for single pods is: other victims might be
-fewer. At the end those victims are taken out of the plan without which the group fits as well.
+Groups for which there is too little room even without all pods of lower priority are ruled out
+first. Like preemption of single pods the search is greedy, and may miss a smaller set of victims;
+at the end, victims that turn out to be unnecessary are dropped from the plan.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ from scheduler.framework.grouping import GroupPreemptionPlugin, GroupToSchedule
 from scheduler.framework.preemption import Candidate
 
 MAX_BUDGETS: Final = 10
-"""Time that the search for victims of all members may take, in budgets of an ordinary cycle."""
+"""Maximum time of the search for all members, as a multiple of the budget of an ordinary cycle."""
 
 MAX_SPARED: Final = 16
-"""Victims, with those that are evicted with them, of which a plan is tried without each."""
+"""Maximum number of units of victims (evicted together) that are tested for being unnecessary."""
 
 _NEVER: Final = "Never"
 
 _ABOVE_ALL: Final = 1 << 31
-"""More than any priority."""
+"""Higher than any priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
     """Evictions that make room for a group."""
 
-    #: Carries them out.
+    #: The plugin that evicts the victims.
     plugin: GroupPreemptionPlugin
-    #: Most important first; those that are terminating already are among them.
+    #: All victims, including terminating pods; the most important one first.
     victims: tuple[Pod, ...]
-    #: The members that have a node then, and their nodes by UID.
+    #: The members that fit after the evictions, and their nodes by UID.
     members: tuple[Pod, ...]
     nodes: Mapping[str, str]
-    #: Of disruption budgets, as counted member by member.
+    #: Number of violations of disruption budgets, summed over the members.
     violations: int = 0
 
     @property
     def harm(self) -> tuple[int, int, int]:
-        """Violations of budgets, the highest priority and the number of victims: less is better."""
+        """Budget violations, highest priority and number of victims; the smallest tuple is best."""
         highest = max(each.priority for each in self.victims)
         return self.violations, highest, len(self.victims)
 
 
 class GroupPreemption:
-    """The search for one group. Used once, while none of its members is assumed."""
+    """The search for the victims of one group. Used once, while no member is assumed."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class GroupPreemption:
         monotonic: Callable[[], float],
         placements: GroupPlacements | None = None,
     ) -> None:
-        """Prepare the search; `runs` are the members, each run of one signature.
+        """Prepare the search for the members in `runs`, each of one signature.
 
-        `placements` are those on which the group was tried, if it has topology.
+        `placements` are those on which the group was tried, if it has topology constraints.
         """
         self._engine = engine
         self._group = group
@@ -98,7 +98,7 @@ class GroupPreemption:
         self._placed: list[Attempt] = []
 
     def plan(self) -> EvictionPlan | None:
-        """Return a plan, None if there is none or the group may not preempt."""
+        """Return the best plan found; None if there is none, or the group may not preempt."""
         plugin = self._plugin
         if plugin is None or not self._may_preempt():
             return None
@@ -114,7 +114,7 @@ class GroupPreemption:
         return best
 
     def _plan(self, plugin: GroupPreemptionPlugin) -> EvictionPlan | None:
-        """Return a plan for the rows `_within`, and undo all of it."""
+        """Return a plan for the rows `_within`; all changes of the node table are undone."""
         engine = self._engine
         try:
             if not self._place_all(plugin) or not self._victims:
@@ -143,12 +143,12 @@ class GroupPreemption:
     # -- sparing ---------------------------------------------------------------------------------
 
     def _spare(self) -> list[tuple[Pod, str]]:
-        """Take victims out of the plan that need not go; return the members' nodes then, if any.
+        """Drop unnecessary victims; return the members with their new nodes, empty if unchanged.
 
-        Victims were chosen member by member, each for one node. Those that are evicted with one of
-        them, as the rest of a gang, make room on others, where members may go for which others
-        were to be evicted. So each victim is put back, with those that are evicted with it, and
-        stays if the whole group fits without it; the most important ones first.
+        Victims are chosen member by member, each for one node. Pods that are evicted with a victim,
+        such as the rest of its gang, also free room on other nodes, which may make other victims
+        unnecessary. So each unit of victims, the most important one first, is put back into the
+        table, and dropped from the plan if the whole group still fits.
         """
         members: list[tuple[Pod, str]] = []
         units = self._units()
@@ -169,7 +169,7 @@ class GroupPreemption:
         return members
 
     def _units(self) -> list[list[str]]:
-        """Return the UIDs of victims that are evicted together, the most important first."""
+        """Return the units of victims (UIDs) that are evicted together, most important first."""
         units: list[list[str]] = []
         known: set[str] = set()
         for victim in sorted(self._victims.values(), key=importance):
@@ -181,7 +181,7 @@ class GroupPreemption:
         return units
 
     def _may_fit(self) -> bool:
-        """Whether free resources do not rule out that the group fits as the nodes are now."""
+        """Whether the group may fit on the current nodes, judging by free resources only."""
         table, left = self._engine.cache.table, self._group.need
         for run in self._runs:
             room = self._room(run[0].pod, table)
@@ -194,7 +194,7 @@ class GroupPreemption:
     # -- for people ------------------------------------------------------------------------------
 
     def most_when_empty(self) -> int | None:
-        """Return how many members would fit at most if no pods were placed; None: not known."""
+        """Return an upper bound of the members that fit in an empty cluster; None: unknown."""
         table = self._engine.cache.table
         if table.priorities.unbanded.any():
             return None
@@ -216,9 +216,9 @@ class GroupPreemption:
         return sum(min(count, int(by_row.sum())) for count, by_row in rooms)
 
     def kept_by_policy(self) -> int:
-        """Return how many pods only the preemptionPolicy of a member saves from being victims.
+        """Return how many pods cannot be victims only because of a member's preemptionPolicy.
 
-        0 where it does not, or where the group would not fit without them either.
+        0 if no member has the policy Never, or if the group would not fit without these pods.
         """
         plugin = self._plugin
         if plugin is None or not self._group.may_preempt:
@@ -237,7 +237,7 @@ class GroupPreemption:
 
     @property
     def _priority(self) -> int:
-        """The group evicts only what each of its members might evict."""
+        """The priority for preemption: the group may evict only what each member may evict."""
         lowest = min(info.pod.priority for info in self._infos)
         own = self._group.priority
         return lowest if own is None else min(lowest, own)
@@ -249,7 +249,7 @@ class GroupPreemption:
         )
 
     def _hopeless(self, plugin: GroupPreemptionPlugin) -> bool:
-        """Whether too little room is left without all pods of lower priority, or there are none."""
+        """Whether evicting all pods of lower priority would not be enough, or there are none."""
         table, without = self._engine.cache.table, self._without_victims(plugin)
         if table.priorities.unbanded.any():
             return False
@@ -269,7 +269,7 @@ class GroupPreemption:
         return WithoutPotentialVictims(self._engine.cache.table, victims)
 
     def _room(self, pod: Pod, without: Any) -> Int64Column | None:
-        """Return int64[capacity]: how many such pods each row takes without potential victims."""
+        """Return int64[capacity]: how many such pods fit on each row of the table `without`."""
         table = self._engine.cache.table
         for slot in self._limiting_slots():
             found = np.zeros(table.capacity, dtype=np.int64)
@@ -278,7 +278,7 @@ class GroupPreemption:
         return None
 
     def _domains(self, plugin: GroupPreemptionPlugin, domains: Domains) -> list[Rows]:
-        """Return the domains in which evictions may help, those that lack least first."""
+        """Return the domains in which evictions may help; those with the most room come first."""
         assert self._placements is not None
         table, without = self._engine.cache.table, self._without_victims(plugin)
         rows, rooms = domains.labelled, []
@@ -294,7 +294,7 @@ class GroupPreemption:
         return [domains.rows(each) for each in order[enough[order]][:MAX_DOMAINS].tolist()]
 
     def _limiting_slots(self) -> list[FilterSlot]:
-        """The filters whose limits are known without the victims: those of resources."""
+        """Return the filters on resources, which can compute capacities without the victims."""
         algorithm = self._engine.algorithms[self._framework.profile_name]
         return [
             slot
@@ -305,9 +305,9 @@ class GroupPreemption:
     # -- the trial -------------------------------------------------------------------------------
 
     def _place_all(self, plugin: GroupPreemptionPlugin | None) -> bool:
-        """Place as many members as the group needs, each after those before it.
+        """Place as many members as the group needs, one after the other; return whether all fit.
 
-        `plugin` searches for victims; None: nobody is evicted.
+        `plugin` finds victims for members that do not fit; None: no victims are allowed.
         """
         need = self._group.need
         for run in self._runs:
@@ -335,7 +335,7 @@ class GroupPreemption:
         return True
 
     def _find_victims(self, plugin: GroupPreemptionPlugin, attempt: Attempt) -> list[Pod]:
-        """Return the victims on the best node, with all that are evicted together with one."""
+        """Return the victims on the best node, and all pods that are evicted together with one."""
         if attempt.ended_before_filter or attempt.failure is None:
             return []
         diagnosis = attempt.failure.diagnosis
@@ -371,7 +371,7 @@ class GroupPreemption:
         return victims
 
     def _harm(self, found: Candidate) -> int:
-        """Count the pods that would go with the victims on a node."""
+        """Count the further pods that must be evicted together with a candidate's victims."""
         return len(self._all_victims(found)) - len(found.victims)
 
     def _evicted_with(self, victim: Pod, victims: AbstractSet[str]) -> Iterable[str]:
@@ -388,6 +388,6 @@ def _plugin_of(framework: Framework) -> GroupPreemptionPlugin | None:
 
 
 def _merged(runs: Sequence[Sequence[QueuedPodInfo]]) -> list[list[QueuedPodInfo]]:
-    """Put neighbours of one signature together."""
+    """Merge adjacent runs of the same signature."""
     by_signature = itertools.groupby(runs, lambda run: run[0].pod.signature.id)
     return [[info for run in alike for info in run] for _, alike in by_signature]

@@ -1,4 +1,4 @@
-"""Prospects of a group that does not fit: what would have to be different, for people."""
+"""Prospects of a group that does not fit: what would make it fit, for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT_BY_POLICY: Final = (
 
 
 def prospects(search: GroupPreemption, group: GroupToSchedule, *, orders: int) -> str:
-    """Return the end of the message; `orders` of members of several templates were tried."""
+    """Return the end of the failure message; `orders` is the number of orders of runs tried."""
     most = search.most_when_empty() if group.minimum == group.need else None
     if most is not None and most < group.need:
         return EVEN_EMPTY.format(most=most)

@@ -1,14 +1,13 @@
-"""Plans which nodes to keep for a group that small pods starve.
+"""Plans which nodes to reserve for a group that is starved by smaller pods.
 
-Pods that come and go take each piece of room before a whole group fits. The plan names a node for
-as many members as the group needs: those nodes that lack the least, on the assumption that pods of
-the same priority and of lower ones end one day, and that those of higher ones stay. It decides by
-free amounts and by the filters that depend on the node alone; what the members are to each other is
-left to the cycle that places them. Members are nominated to these nodes, so that other pods may use
-there only what the plan leaves.
+Smaller pods take every piece of room before a whole group fits. The plan assigns a node to as many
+members as the group needs. It prefers nodes that lack the least, assuming that pods of the same or
+a lower priority will end, and that pods of a higher priority stay. It considers free amounts and
+filters that depend on the node alone; constraints between members are left to the cycle that places
+them. Members are nominated to these nodes, so that other pods may only use what the plan leaves.
 
-Room that is free already costs others the least. Room that pods must leave first is idle from the
-end of the first of them to that of the last one, so little of it is kept at once.
+Reserving room that is already free costs other pods the least. Room that is still in use stays idle
+from the end of its first pod to that of its last, so only little of it is reserved at a time.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ _SLOTS: Final = "pods"
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """One resource of all nodes, less what is planned so far."""
+    """One resource of all nodes, minus what the plan has used so far."""
 
     total: Int64Column
-    #: Free now, and free when the pods that may end have ended. Negative: overcommitted.
+    #: Free now, and free once all pods that are assumed to end have ended. Negative: overcommitted.
     free: Int64Column
     most: Int64Column
 
 
 class _Room:
-    """The amounts of all nodes, each read when it is asked for."""
+    """The amounts of all nodes by resource, each computed on first use."""
 
     def __init__(
         self, table: NodeTable, emptied: WithoutPotentialVictims, amounts: dict[str, _Amount]
     ) -> None:
-        """`emptied` is the table without the pods that may end, `amounts` what was read."""
+        """`emptied` is the table without pods assumed to end; `amounts` are those known so far."""
         self._table = table
         self._emptied = emptied
         self._amounts = amounts
 
     def copy(self) -> _Room:
-        """Return room of its own for a plan to take."""
+        """Return a copy, for a plan to change."""
         amounts = {
             name: _Amount(each.total, each.free.copy(), each.most.copy())
             for name, each in self._amounts.items()
@@ -85,16 +84,16 @@ class _Room:
 
 @dataclass(slots=True)
 class _Plan:
-    #: With what the node lacks for the member, beside those before it.
+    #: (member, node, what the node lacks), see `_fill`.
     nodes: list[tuple[Pod, str, float]]
 
     @property
     def lacking(self) -> float:
-        """The sum over the members of what their nodes lack."""
+        """Sum of what the nodes of all members lack."""
         return sum(lacking for _, _, lacking in self.nodes)
 
     def kept(self, draining: int) -> list[tuple[Pod, str]]:
-        """Return the members whose room is free, and those `draining` others that lack least."""
+        """Return the members whose room is free, and the `draining` others that lack the least."""
         ready = [(pod, node) for pod, node, lacking in self.nodes if not lacking]
         others = sorted((each for each in self.nodes if each[2]), key=lambda each: each[2])
         return [*ready, *((pod, node) for pod, node, _ in others[:draining])]
@@ -103,11 +102,12 @@ class _Plan:
 def plan_reservation(
     engine: Engine, group: GroupToSchedule, infos: Sequence[QueuedPodInfo], draining: int
 ) -> list[tuple[Pod, str]] | None:
-    """Return members with the nodes to keep for them, None if even an emptied cluster is full.
+    """Return members with the nodes to reserve for them; None if there is no plan.
 
-    The plan has a node for each member that the group needs. Kept are those that have room now,
-    and of the others the `draining` ones that lack least. All of them are in one domain of the
-    label that the group requires. Nothing is changed; `infos` are the members, of one profile.
+    The plan has a node for each of the members `infos` (of one profile) that the group needs, all
+    in one domain of the label that the group requires, if any. Returned are the members whose room
+    is free now, and the `draining` others whose nodes lack the least. There is no plan if the room
+    would not suffice even after the end of all pods of the same or a lower priority.
     """
     table = engine.cache.table
     ending = PotentialVictims(min(each.pod.priority for each in infos) + 1, None)
@@ -126,7 +126,7 @@ def plan_reservation(
 def _domains(
     engine: Engine, group: GroupToSchedule, infos: Sequence[QueuedPodInfo], room: _Room
 ) -> list[BoolColumn | None]:
-    """Return the rows of each domain to plan in, those first with the most room now."""
+    """Return the rows of each domain to plan in; domains with the most free room come first."""
     topology = group.topology
     if topology is None or not topology.required:
         return [None]
@@ -164,7 +164,7 @@ def _plan(
 
 
 def _candidates(engine: Engine, run: Run) -> Rows:
-    """Return the nodes that no filter rejects for their own sake; none if that is not known."""
+    """Return the rows that no filter rejects for reasons of the node; empty if unknown."""
     capacities = run.capacities(engine)
     template = capacities.of(run.infos[0].pod)
     if template is None:
@@ -173,9 +173,10 @@ def _candidates(engine: Engine, run: Run) -> Rows:
 
 
 def _fill(room: _Room, pod: Pod, rows: Rows, count: int) -> list[tuple[int, float]]:
-    """Choose a row for each of `count` equal pods, or for fewer; the rows that lack least first.
+    """Choose a row for each of `count` equal pods, or fewer; rows that lack the least come first.
 
-    What a row lacks is the largest share of its total of any resource that must still become free.
+    What a row lacks is the largest fraction, over all resources, of its total amount that must
+    still become free. Returns (row, lacking) pairs.
     """
     demands = [(room.of(name), amount) for name, amount in _demands(pod)]
     limit = np.minimum.reduce([each.most[rows] // amount for each, amount in demands])

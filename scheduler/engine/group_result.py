@@ -1,4 +1,4 @@
-"""GroupResult: what a cycle of a group hands to the scheduling loop."""
+"""GroupResult: the result of a group cycle for the scheduling loop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class GroupResult:
     """The decision about a group."""
 
     outcome: GroupOutcome
-    #: Attempts that have a node; empty if the group failed.
+    #: Attempts with a node; empty if the group failed.
     placed: list[Attempt]
-    #: Attempts that failed; of a scheduled group those of members beyond its minimum.
+    #: Failed attempts; in a scheduled group these are members beyond the minimum.
     failed: list[Attempt]
     #: Members that were not tried.
     untried: list[QueuedPodInfo]
-    #: The failure of those that were not tried.
+    #: The failure of untried members.
     untried_failure: Failure | None = None
-    #: Set if the group failed and cannot fit before this bound has risen; None: it waits for the
-    #: events of the plugins that rejected members.
+    #: If the group failed: it cannot fit before this bound has risen. None: it waits for events of
+    #: the plugins that rejected members.
     bound: GroupBound | None = None
     #: Evictions after which the failed group fits.
     plan: EvictionPlan | None = None

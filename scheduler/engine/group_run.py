@@ -18,42 +18,42 @@ from scheduler.framework import CycleState, Int64Column, QueuedPodInfo, Rows
 from scheduler.queue import identity
 
 MAX_ROOMS: Final = 64
-"""Templates of a group of which the room of all nodes is looked at in one cycle."""
+"""Maximum number of runs of a group for which a cycle computes the room on all nodes."""
 
 MIN_NEED_TO_LOOK: Final = 16
-"""Members that a group needs at once, from which on the room for them is looked at first. That
-costs a PreFilter and half a millisecond for 5,000 nodes; to try few members costs little more."""
+"""For groups that need at least so many members the room is computed before they are tried. That
+costs a PreFilter and half a millisecond for 5,000 nodes; trying few members costs little more."""
 
 
 @dataclass(slots=True)
 class Run:
-    """Members that no plugin can tell apart, but for their names."""
+    """Members that differ in nothing that a plugin reads, and their results in a cycle."""
 
     infos: list[QueuedPodInfo]
     placed: list[Attempt] = field(default_factory=list)
-    #: The attempt of the member that did not fit.
+    #: The attempt at the member that did not fit.
     failed: Attempt | None = None
-    #: Known once a member was placed and there are more.
+    #: Upper bound, computed after the first member was placed if there are more.
     bound: CapacityBound | None = None
-    #: Looked up for each bound, since templates that no waiting group uses may be dropped.
+    #: Looked up again for each bound, since templates that no waiting group uses may be dropped.
     template: Template | None = None
-    #: Of a group with topology: its place among the runs.
+    #: Index among the runs, for a group with topology constraints.
     index: int = 0
-    #: The result of PreFilter alone, if the room for the members was looked at.
+    #: The state after PreFilter alone, if the room for the members was computed.
     state: CycleState | None = None
-    #: The part of the placement that is filled, and the members there.
+    #: Index of the part of the placement that is being filled, and the number of members there.
     part: int = 0
     in_part: int = 0
     #: Whether the assumptions of `placed` were undone.
     undone: bool = False
-    #: The row on which each member is tried first, in order; none: anywhere.
+    #: The row on which each member is tried first, in order; empty: no preference.
     packed: Rows = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     async def pack(self, engine: Engine) -> None:
-        """Choose for each member a row with as little room as possible.
+        """Set `packed`: choose for each member a row with as little room as possible.
 
-        Not where members have affinity or spread constraints, which are to decide, or where filters
-        that cannot tell how many fit depend on other pods.
+        Does nothing if the members have affinity or spread constraints, or if a filter without
+        known capacity depends on other pods.
         """
         pod = self.infos[0].pod
         spec = pod.signature.spec
@@ -71,11 +71,11 @@ class Run:
             self.packed = np.repeat(rows[:taken], room[rows[:taken]])
 
     def capacities(self, engine: Engine) -> TemplateCapacities:
-        """Return the templates of the profile."""
+        """Return the template capacities of the run's profile."""
         return engine.algorithms[self.infos[0].pod.spec.scheduler_name].capacities
 
     def learn(self, engine: Engine, attempt: Attempt | None) -> None:
-        """Have a template follow the nodes from now on, if an attempt passed PreFilter."""
+        """Register the template for bounds of waiting groups, if the pod has passed PreFilter."""
         state = self.state
         if attempt is not None and not attempt.ended_before_filter:
             state = attempt.state
@@ -83,7 +83,7 @@ class Run:
             self.capacities(engine).add(self.infos[0].pod, state)
 
     async def room(self, engine: Engine) -> Int64Column | None:
-        """Return int64[capacity]: how many members each row takes at most; None: not known."""
+        """Return int64[capacity]: the maximum number of members on each row; None: unknown."""
         pod = self.infos[0].pod
         capacities = self.capacities(engine)
         if capacities.of(pod) is None:
@@ -91,12 +91,12 @@ class Run:
         return capacities.by_row(pod, self.state)
 
     def learn_room(self, engine: Engine, room: Int64Column) -> None:
-        """Have a template follow the nodes from now on, of which `room` was just returned."""
+        """Register the template for bounds of waiting groups; `room` is the result of `room()`."""
         if self.state is not None:
             self.capacities(engine).add(self.infos[0].pod, self.state, room)
 
     def shortage(self, engine: Engine, within: Rows | None) -> str:
-        """Return why no more members fit on some rows (None: all), for people; empty: unknown."""
+        """Return why no more members fit on `within` (None: all rows), for people; may be empty."""
         state = self.placed[0].state if self.placed else self.state
         capacities = self.capacities(engine)
         rows = engine.cache.table.rows if within is None else within
@@ -104,17 +104,17 @@ class Run:
         return "" if found is None else found.text
 
     def has_results(self, engine: Engine) -> bool:
-        """Whether results of such a pod are kept, with which an attempt at it costs little."""
+        """Whether results for such pods are cached, so that trying one costs little."""
         pod = self.infos[0].pod
         results = engine.algorithms[pod.spec.scheduler_name].search.results
         return results.get(pod.signature.id, pod.uid) is not None
 
     def again(self) -> Run:
-        """Return the run as it was before any member was tried."""
+        """Return a fresh copy of the run, of which no member was tried."""
         return Run(self.infos, index=self.index, state=self.state)
 
     def undo(self, engine: Engine) -> None:
-        """Undo the assumptions; `placed` stays for reports."""
+        """Undo the assumptions; `placed` is kept for reports."""
         if self.undone:
             return
         self.undone = True
@@ -125,11 +125,11 @@ class Run:
 
     @property
     def tied_to(self) -> tuple[str, ...]:
-        """UIDs of the members whose allocations may be why one did not fit."""
+        """UIDs of the members whose allocations may have kept the failed member from fitting."""
         return () if self.failed is None else self.failed.state.tied_to
 
     def rows_of(self, uids: Collection[str]) -> set[int]:
-        """Return the rows of those of the members that are placed."""
+        """Return the rows of the placed members among these UIDs."""
         placed = (attempt for attempt in self.placed if attempt.info.uid in uids)
         return {attempt.result.row for attempt in placed if attempt.result is not None}
 
@@ -140,7 +140,7 @@ class Run:
 
     @property
     def possible(self) -> int:
-        """Members that fit, or may fit as far as is known."""
+        """Upper bound of the number of members that fit."""
         if self.failed is not None:
             return len(self.placed)
         if self.bound is None:
@@ -149,10 +149,11 @@ class Run:
 
 
 async def learn_little_room(runs: Sequence[Run], need: int, engine: Engine) -> bool:
-    """Look at all nodes; whether they have too little room for a group that was not seen before.
+    """Compute the room for runs without cached results; return whether it is too little.
 
-    Templates follow the nodes then, and say so. A member of which results are kept is tried at
-    little cost. So is one alone, and one that no node has room for: the attempt tells why.
+    If so, their templates are registered for bounds. False also means that trying the members is
+    preferable: it costs little for single members and with cached results, and if no node has room
+    for a member, the attempt yields the reason.
     """
     if need < MIN_NEED_TO_LOOK:
         return False
@@ -176,18 +177,18 @@ async def learn_little_room(runs: Sequence[Run], need: int, engine: Engine) -> b
 
 
 def possible(runs: Iterable[Run]) -> int:
-    """Return how many members fit, or may fit as far as is known."""
+    """Return an upper bound of the number of members that fit."""
     return sum(run.possible for run in runs)
 
 
 def active_filters(attempt: Attempt) -> frozenset[str]:
-    """Return the names of the filters that looked at the pod of an attempt."""
+    """Return the names of the filters that did not skip the pod of an attempt."""
     names = {plugin.name for plugin in attempt.framework.filter}
     return frozenset(names - attempt.state.skip_filter)
 
 
 def rejectors(runs: Sequence[Run]) -> frozenset[str]:
-    """Return the plugins because of which runs do not fit."""
+    """Return the plugins that keep runs from fitting."""
     found: frozenset[str] = frozenset()
     for run in runs:
         if run.failed is not None and run.failed.failure is not None:
@@ -198,10 +199,10 @@ def rejectors(runs: Sequence[Run]) -> frozenset[str]:
 
 
 def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: bool) -> list[Run]:
-    """Put members into runs, in an order that does not depend on that of `infos`.
+    """Group members into runs, in an order that does not depend on that of `infos`.
 
-    Large members come first, as they have the fewest places. If not all members are needed, those
-    of higher priority go before that, since others may be left out.
+    Larger members come first, since they fit on the fewest nodes. Unless all members are needed,
+    higher priority comes before size, since the last members may get no node.
     """
     runs: dict[object, Run] = {}
     run: Run | None = None
@@ -232,13 +233,13 @@ def runs_of(infos: Sequence[QueuedPodInfo], totals: Int64Column, *, all_needed: 
 
 
 def _same_template(one: Pod, other: Pod) -> bool:
-    """Whether two pods have the same `identity`, where that is seen without computing it."""
+    """Whether two pods certainly have the same `identity`; cheaper than computing it."""
     labels = one.metadata.labels
     return (
         one.interned is not None
         and one.interned is other.interned
         and one.pin == other.pin
-        # A pod may have 50,000.
+        # A pod may have 50,000 labels, which would be slow to compare.
         and len(labels) <= MAX_PLAIN_LABELS
         and labels == other.metadata.labels
         and one.metadata.namespace == other.metadata.namespace

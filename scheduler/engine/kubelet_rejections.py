@@ -1,13 +1,13 @@
 """KubeletRejections: keeps pods off nodes whose kubelet has just rejected a pod like them.
 
-A kubelet admits a pod by what it knows itself (static pods, devices, topology), which may be more
-than the API server has. Its rejection ends the pod, the workload's controller makes another, and
-a scheduler that sees nothing wrong with the node sends it there again, in a tight loop. So the node
-is left out for pods of that signature for a while.
+A kubelet admits a pod by its own state (static pods, devices, topology), which the API server may
+not have. After a rejection the pod has failed, the workload's controller creates a new one, and a
+scheduler to which the node looks fine would place it there again, in a tight loop. So the node is
+excluded for pods of that signature for some time.
 
-A step of every profile, last among its Filters and no part of the configuration. It forgets by
-time; the pods it rejected are tried again then (`requeue_after`). Pods that are made for one
-node (DaemonSets) are not kept off it: they have nowhere else to go.
+This is the last Filter of every profile and is not configurable as a plugin. When an exclusion
+ends, the pods that it rejected are retried (`requeue_after`). Pods pinned to one node (DaemonSets)
+are not excluded from it, since they cannot run anywhere else.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from scheduler.framework import (
 
 REASON: Final = "node(s) recently rejected a pod like this"
 MAX_PAIRS: Final = 10_000
-"""Pairs of signature and node remembered; the oldest go first."""
+"""Maximum number of (signature, node) pairs; the oldest ones are dropped."""
 
 _VERSION: Final = "kubelet_rejections"
 
 
 class KubeletRejections:
-    """Remembers (pod signature, node) pairs for a time, and filters by them."""
+    """Keeps (pod signature, node) pairs for a limited time, and rejects such pods on such nodes."""
 
     name: ClassVar[str] = "KubeletRejections"
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE, versions=(_VERSION,))
 
     def __init__(self, table: NodeTable, seconds: float, clock: Clock) -> None:
-        """`seconds` is how long a node is left out; 0 for never."""
+        """Exclude a node for `seconds` after each rejection; 0: never."""
         self._table = table
-        # Not the time of the cycle: the check before a bind may run long after its cycle, and wall
-        # clocks jump.
+        # Not the time of the cycle, since the check before a bind may run long after its cycle; and
+        # monotonic, since wall clocks jump.
         self._now = clock.monotonic
         self._seconds = seconds
-        #: (signature, node) to the monotonic time when it ends, in that order.
+        #: (signature, node) to the monotonic time at which the exclusion ends, in order of time.
         self._until: OrderedDict[tuple[int, str], float] = OrderedDict()
         self._nodes: dict[int, set[str]] = {}
 
@@ -67,7 +67,7 @@ class KubeletRejections:
         return len(self._until)
 
     def note(self, pod: Pod, node_name: str) -> None:
-        """Note that the kubelet of `node_name` rejected `pod`."""
+        """Exclude `node_name` for pods like `pod`, which its kubelet has rejected."""
         if not self._seconds or pod.pin:
             return
         key = pod.signature.id, node_name
@@ -79,7 +79,7 @@ class KubeletRejections:
         self._table.bump(_VERSION)
 
     def forget_node(self, node_name: str) -> None:
-        """Drop a deleted node; another one of its name starts afresh."""
+        """Drop the exclusions of a deleted node; a new node may have the same name."""
         pairs = [key for key in self._until if key[1] == node_name]
         for key in pairs:
             self._drop(key)
@@ -87,18 +87,18 @@ class KubeletRejections:
             self._table.bump(_VERSION)
 
     def skips_alike(self, pod: Pod) -> bool:
-        """Return True: it depends on the signature, and on rejections that come with events."""
+        """Return True: the result depends only on the signature and on recorded rejections."""
         return True
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Skip unless some node rejected a pod of this signature."""
+        """Skip unless a kubelet has rejected a pod of this signature."""
         if not self._until:
             return SKIP
         self._expire()
         return None if pod.signature.id in self._nodes and not pod.pin else SKIP
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Reject a node whose kubelet rejected a pod of this signature."""
+        """Reject a node whose kubelet has rejected a pod of this signature."""
         rejecting = self._nodes.get(pod.signature.id, ())
         return self.filter_status(state, pod, 1) if node.name in rejecting else None
 
@@ -109,13 +109,13 @@ class KubeletRejections:
         return np.isin(rows, marked).astype(np.int32)
 
     def filter_status(self, state: CycleState, pod: Pod, code: int) -> Status:
-        """Return the one rejection; `requeue_after` is when the first node may be tried again."""
+        """Return the rejection; the pod is retried when the first exclusion ends."""
         signature = pod.signature.id
         ends = [self._until[signature, name] for name in self._nodes.get(signature, ())]
         return unresolvable(REASON, requeue_after=max(min(ends, default=0.0) - self._now(), 0.0))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Register new nodes; everything else is a matter of time (`requeue_after`)."""
+        """Register new nodes; otherwise pods are retried by time (`requeue_after`)."""
         return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
 
     def _expire(self) -> None:

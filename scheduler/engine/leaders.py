@@ -1,11 +1,11 @@
-"""Leaders: the rows with the highest totals of a signature, kept up while single rows change.
+"""Leaders: the rows with the highest totals of a signature, updated as single rows change.
 
-For the record of a decision, which names the best nodes: looking for them among all rows would cost
-a tenth of a plain cycle. A few dozen are kept; those that sink below all others kept are dropped,
-and when too few are left a fresh search is due.
+A decision record names the best nodes; searching all rows for them would cost a tenth of a simple
+cycle. So a few dozen of the best rows are kept. Rows that fall below all other kept rows are
+dropped, and once too few are left a new search is necessary.
 
-Where many rows are equal, the best ones stay the same from one pod to the next. What the recorder
-derived from them is kept here as long as it is true.
+If many rows are equal, the best ones stay the same from one pod to the next. Data that the recorder
+derived from them is cached here as long as it is valid.
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ class Leaders:
 
         Args:
             totals: int64[capacity], negative where the pod does not fit.
-            kept: how many.
+            kept: number of rows to keep.
         """
         self.totals = totals
-        #: What the owner derived from the columns, from the scores of a row, and from those of the
-        #: rows that `best` returned last; the latter two are dropped when they change.
+        #: Data that the owner derived from the columns (`source`), from the scores of a row
+        #: (`packed`), and from those of the rows that `best` returned last (`shared`). The latter
+        #: two are dropped when such a score changes.
         self.source: object = None
         self.packed: dict[int, bytes] = {}
         self.shared: object = None
-        #: The rows that `best` returned last, as long as they are the best ones.
+        #: The rows that `best` returned last; empty if they are no longer the best ones.
         self._top: list[int] = []
         rows = highest_rows(totals, kept)
         values = totals[rows].tolist()
-        #: One number per row, the best first: the negative total, then the row.
+        #: Per row one integer of negative total and row, so that the best row sorts first.
         self._order = sorted(
             (-total << _ROW_BITS) | row
             for row, total in zip(rows.tolist(), values, strict=True)
             if total >= 0
         )
         self._complete = len(rows) == len(totals)
-        #: No other row has more, and none that is kept has less; negative if there is no other row.
+        #: Totals of kept rows are at least this, those of other rows at most; negative if all rows
+        #: are kept.
         self.floor = -1 if self._complete else min(values)
 
     def forget(self, *rows: int) -> None:
-        """Drop what was derived from the scores of rows: one of them may have changed."""
+        """Drop data derived from the scores of these rows, which may have changed."""
         packed = self.packed
         for row in rows if packed else ():
             packed.pop(row, None)
@@ -63,9 +65,9 @@ class Leaders:
             self.shared = None
 
     def change(self, row: int, before: int, after: int) -> None:
-        """Follow a change of the total of one row that the pod fits on before.
+        """Update the order after the total of one row, on which the pod fitted, has changed.
 
-        `after` is negative if it does not fit there any more. Changes below `floor` need no call.
+        `after` is negative if the pod no longer fits there. Changes below `floor` need no call.
         """
         order, top = self._order, self._top
         place = bisect_left(order, key := (-before << _ROW_BITS) | row)
@@ -80,9 +82,9 @@ class Leaders:
                 self._top, self.shared = [], None
 
     def best(self, count: int) -> list[int] | None:
-        """Return the `count` best rows, the lowest first among equals; None: not known any more.
+        """Return the `count` best rows, among equals the lowest first; None if no longer known.
 
-        The list is kept: do not modify it.
+        The caller must not modify the list.
         """
         order, top = self._order, self._top
         if len(top) == count:
@@ -95,10 +97,10 @@ class Leaders:
 
 
 def highest_rows(totals: Int64Column, count: int, at_least: int | None = None) -> Rows:
-    """Return the positions of the `count` highest totals, in no order; all where there are fewer.
+    """Return the indices of the `count` highest totals, unordered; all if there are fewer.
 
-    The first of those that are equal. `at_least`: a guess of the lowest of them; a good one saves
-    most of the work.
+    Among equal totals the first ones are taken. `at_least` is a guess of the lowest total among
+    them; a correct guess saves most of the work.
     """
     if len(totals) <= count:
         return np.arange(len(totals), dtype=np.intp)
@@ -113,7 +115,7 @@ def highest_rows(totals: Int64Column, count: int, at_least: int | None = None) -
 
 
 def _highest_at_least(totals: Int64Column, count: int, lowest: int) -> Rows | None:
-    """Return the same if `lowest` is the lowest of the highest, None if it is not."""
+    """Return the result of `highest_rows` if `lowest` is the lowest total in it, else None."""
     rows = np.flatnonzero(totals >= lowest)
     if len(rows) <= count:
         return rows if len(rows) == count else None

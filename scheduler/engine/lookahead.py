@@ -1,15 +1,14 @@
-"""Lookahead: what filters and scores will give for a node with more members of a group on it.
+"""Lookahead: results of filters and scores for nodes with further members of a group, in advance.
 
-From one equal member to the next only the node of the first one changes, and its usage grows by
-what the member requests. So filters and scores that read nothing but amounts
-(`ReuseRule.amounts_only`) are evaluated in one pass for many nodes, with one more member, with two,
-and so on. After each member the results of its node are looked up instead of being evaluated.
+Between two equal members only the node of the first changes, and its usage grows by the member's
+requests. So filters and scores that read only amounts (`ReuseRule.amounts_only`) are evaluated in
+one pass for many nodes: with one further member, with two, and so on. After each member the results
+of its node are looked up instead of being evaluated.
 
-Nodes with equal amounts share their results, so that in a cluster of equal nodes a few serve for
-all.
+Nodes with equal amounts share their results, so few evaluations suffice in a homogeneous cluster.
 
-Invariant, proved by a property test: if `follow` says so, the kept results are those of an ordinary
-refresh. Otherwise it has changed nothing, and an ordinary refresh must follow.
+Invariant, proved by a property test: if `follow` returns True, the cached results equal those of an
+ordinary refresh. Otherwise it has changed nothing, and the caller must run an ordinary refresh.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from scheduler.engine.ties import Ties
 from scheduler.framework import Columns, CycleState, Int64Column, Rows
 
 MIN_MEMBERS: Final = 8
-"""Members to come from which on it pays to look ahead."""
+"""Looking ahead pays off from this number of remaining members on."""
 _MAX_SCALARS: Final = 32
-"""Scalar resources of a pod; some have thousands."""
+"""Maximum number of a pod's scalar resources; some pods have thousands."""
 _MAX_DEPTH: Final = 64
-"""Members on one node that the first pass looks ahead to."""
+"""Maximum number of further members per node in the first pass."""
 _DEPTH: Final = 16
-"""Members on one node that a later pass looks ahead to."""
+"""Number of further members per node in later passes."""
 _USAGE: Final = int(Columns.USAGE)
 
 _Step = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""The results of a node with one more member than in the step before: by how much the weighted sum
-of the scores changes, the scores, and the codes of the filters."""
+"""The results of a node with one member more than in the previous step: the change of the weighted
+sum of scores, the scores, and the codes of the filters."""
 
 
 class Lookahead:
-    """The results to come for pods of one signature, while nothing but such pods is placed."""
+    """Results for pods of one signature in advance, valid while only such pods are placed."""
 
     def __init__(
         self,
@@ -59,7 +58,10 @@ class Lookahead:
         state: CycleState,
         pod: Pod,
     ) -> None:
-        """`entry` is up to date; no plugin without reuse takes part. Call `begin` before use."""
+        """Prepare it; call `begin` before use.
+
+        `entry` must be up to date, and no plugin without reuse may take part.
+        """
         self._filtering, self._scoring, self._table = filtering, scoring, table
         self._entry, self._state, self._pod = entry, state, pod
         self._filters = [s for s in filtering.slots if _follows_usage(s, state.skip_filter)]
@@ -72,19 +74,19 @@ class Lookahead:
         signature = pod.signature
         requested = (signature.assigned, signature.requests, signature.scoring)
         self._scalars = sorted({name for each in requested for name, _ in each.scalars})
-        #: Where the table is if it has changed by such pods only.
+        #: The versions that the table has if only such pods were placed.
         self._bumps, self._sequence = table.bumps, table.sequence
-        #: The rows that the last member was limited to, see `CycleState.within`.
+        #: The rows to which the last member was limited, see `CycleState.within`.
         self.within = state.within
-        #: Members placed on each row since this began, and the row of the last one.
+        #: Number of members placed on each row since the start, and the row of the last one.
         self._placed = np.zeros(table.capacity, dtype=np.int64)
         self._row = -1
-        #: Steps by row, which rows with equal amounts share; by their amounts when this began.
+        #: Steps by row, and by amounts at the start; rows with equal amounts share one list.
         self._steps: dict[int, list[_Step]] = {}
         self._known: dict[bytes, list[_Step]] = {}
 
     def begin(self, more: int) -> bool:
-        """Look ahead for `more` members; False if that is not possible."""
+        """Look ahead for `more` members; return False if that is not possible."""
         entry, total, signature = self._entry, self._entry.total, self._pod.signature
         if (
             total is None
@@ -99,7 +101,7 @@ class Lookahead:
         for slot in self._scores:
             if entry.raw[slot.index] is None:
                 add_column(entry, slot)
-        # These are all rows that can be chosen before one of them is chosen again, but for ties.
+        # Apart from ties, these are all rows that can be chosen before one of them is chosen again.
         rows = highest_rows(total, more)
         rows = rows[total[rows] != INFEASIBLE]
         keys = self._amounts(rows, np.zeros(len(rows), dtype=np.int64)).keys(self._scalars)
@@ -112,7 +114,7 @@ class Lookahead:
         return True
 
     def place(self, row: int) -> None:
-        """Note that the next member will be placed on a row."""
+        """Record that the next member will be placed on `row`."""
         if row not in self._steps:
             self._steps[row] = self._known.setdefault(self._key(row), [])
         self._row = row
@@ -120,7 +122,7 @@ class Lookahead:
         self._sequence += 1
 
     def follow(self) -> bool:
-        """Bring the kept results up to date after the last member; return whether they are."""
+        """Update the cached results after the last member; return False if that is impossible."""
         entry, table, row = self._entry, self._table, self._row
         sequence, total, base = self._sequence, entry.total, entry.base
         if (
@@ -170,7 +172,7 @@ class Lookahead:
             entry.ties = Ties(total)
 
     def _others_keep_scores(self, row: int) -> bool:
-        """Whether the other rows have the same scores when the pod does not fit on a row."""
+        """Whether the scores of other rows stay the same once the pod does not fit on `row`."""
         entry = self._entry
         rows = entry.normalized_rows
         for slot in self._normalizing:
@@ -178,12 +180,12 @@ class Lookahead:
                 return False
             raw = entry.raw[slot.index]
             if raw is not None and raw.item(row) == raw[rows].max():
-                # Others may have it as well, but that is not worth another look.
+                # Other rows may have the same score, but checking that is not worth it.
                 return False
         return True
 
     def _reject(self, row: int, codes: Sequence[int]) -> None:
-        """Take a row out of the feasible ones, as some filters reject it now."""
+        """Remove a row from the feasible rows, because some filters now reject it."""
         entry = self._entry
         rejecting = []
         for slot, code in zip(self._filters, codes, strict=True):
@@ -225,7 +227,7 @@ class Lookahead:
         return b"".join([each.tobytes() for each in (*parts, *amounts)])
 
     def _step(self, row: int) -> _Step | None:
-        """Return the results of a row with as many members as were placed there; None: unknown."""
+        """Return the results of a row with the members placed there so far; None: unknown."""
         steps, placed = self._steps[row], self._placed.item(row)
         if len(steps) < placed:
             found = self._evaluate(np.array([row], dtype=np.intp), len(steps), _DEPTH)
@@ -235,11 +237,11 @@ class Lookahead:
         return steps[placed - 1]
 
     def _amounts(self, rows: Rows, pods: Int64Column) -> NodesWithMore:
-        """Return the amounts of rows as they were at the beginning, with `pods` members more."""
+        """Return the amounts of rows as they were at the start, plus `pods` members each."""
         return NodesWithMore(self._table, rows, pods - self._placed[rows], self._pod)
 
     def _evaluate(self, rows: Rows, known: int, depth: int) -> list[list[_Step]] | None:
-        """Return the next `depth` steps of some rows after `known` ones; None: no valid scores."""
+        """Return `depth` steps of each row after the `known` ones; None if a score is invalid."""
         shape = len(rows), depth + 1
         pods = np.tile(np.arange(known, known + depth + 1), len(rows))
         amounts = self._amounts(np.repeat(rows, depth + 1), pods)
@@ -260,10 +262,10 @@ class Lookahead:
 
 
 class NodesWithMore:
-    """The amounts of some nodes with some pods more. Implements `framework.NodeAmounts`."""
+    """Amounts of nodes with additional pods. Implements `framework.NodeAmounts`."""
 
     def __init__(self, table: NodeTable, rows: Rows, pods: Int64Column, pod: Pod) -> None:
-        """`pods[i]` more pods like `pod`, perhaps less than none, are on the node of `rows[i]`."""
+        """Add `pods[i]` pods like `pod` to the node of `rows[i]`; the number may be negative."""
         assigned, non_zero = pod.signature.assigned, pod.signature.non_zero
         native = assigned.milli_cpu, assigned.memory, assigned.ephemeral_storage
         self._table, self._rows, self._pods = table, rows, pods
@@ -288,7 +290,7 @@ class NodesWithMore:
         return allocatable, requested + self._scalars.get(name, 0) * self._pods.item(row)
 
     def keys(self, scalars: Iterable[str]) -> list[bytes]:
-        """Return for each row all amounts, of these scalar resources."""
+        """Return for each row a key of all its amounts, including these scalar resources."""
         columns = [*self.allocatable, *self.requested, *self.non_zero_requested]
         columns += [self.pod_count, self.pod_limit]
         for name in scalars:
@@ -298,14 +300,14 @@ class NodesWithMore:
 
 
 def _follows_usage(slot: FilterSlot | ScoreSlot, skipped: set[str]) -> bool:
-    """Whether a plugin is called again when a pod was placed."""
+    """Whether a plugin that is not skipped must run again after a pod was placed."""
     return bool(slot.columns & _USAGE) and slot.name not in skipped
 
 
 def _tuples(
     results: Sequence[NDArray[Any]], shape: tuple[int, int], count: int
 ) -> Iterable[tuple[int, ...]]:
-    """Return the results of all plugins by step, without those of known steps."""
+    """Return the results of all plugins by step, without the first (known) step of each row."""
     if not results:
         return [()] * count
     return zip(*[each.reshape(shape)[:, 1:].ravel().tolist() for each in results], strict=True)

@@ -1,8 +1,8 @@
-"""Plugins whose calls are measured, and a report of every call that exceeds the time budget.
+"""Wrapper that measures the calls of a plugin, and reports every call over the time budget.
 
-The framework wraps the plugins that it is told to, which are those that are not in-tree: a call of
-an in-tree plugin costs nothing more. The scalar Filter and Score are not measured here, since a
-cycle calls them for each node: `filtering` and `scoring` add up what they use in a cycle.
+Only out-of-tree plugins are wrapped, so calls of in-tree plugins have no overhead. The scalar
+Filter and Score are not measured here, since a cycle calls them for each node; `filtering` and
+`scoring` add up their time per cycle.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ MEASURED: Final = {
     "unreserve": "Unreserve",
     "permit": "Permit",
 }
-"""Methods that are called a few times in a cycle, with the extension point in reports."""
+"""Methods that are called a few times per cycle, with their extension points in reports."""
 
 _BY_NODE: Final = ("filter", "score")
-"""Not measured; found here without the detour over `__getattr__`."""
+"""Methods that are called per node: not measured, but copied to avoid `__getattr__`."""
 
 Overran = Callable[[str, str, str, float], None]
 """`overran(plugin, extension point, profile, seconds)` reports a call over the budget."""
 
 
 class PluginBudget:
-    """The time that one plugin may use in a scheduling cycle. One for all profiles."""
+    """The time budget of plugin calls. Shared by all profiles."""
 
     __slots__ = ("monotonic", "overran", "seconds")
 
     def __init__(self, monotonic: Callable[[], float], seconds: float, overran: Overran) -> None:
-        #: Reads monotonic seconds.
+        #: Returns the monotonic time in seconds.
         self.monotonic = monotonic
-        #: More than this is reported.
+        #: Calls that take longer than this are reported.
         self.seconds = seconds
         self.overran = overran
 
 
 class MeasuredPlugin:
-    """A plugin as the framework calls it; everything but the measured methods is the plugin's."""
+    """A plugin with measured methods; all other attributes are those of the wrapped plugin."""
 
     def __init__(self, plugin: Any, profile: str, budget: PluginBudget) -> None:
         """Measure the synchronous methods of `plugin` that are in `MEASURED`."""
@@ -62,7 +62,7 @@ class MeasuredPlugin:
                 own[method] = getattr(plugin, method)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the plugin."""
+        """Return an attribute of the wrapped plugin."""
         return getattr(self.__dict__["plugin"], name)
 
 

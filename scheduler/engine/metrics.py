@@ -1,4 +1,4 @@
-"""Measurements of the engine, as a Protocol that `scheduler.metrics` maps to Prometheus."""
+"""Measurements of the engine, as a Protocol; `scheduler.metrics` implements it for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Protocol, Self
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.errors import AttemptError
 
-# Results of an attempt whose cycle used up its time budget.
+# Results of attempts that exceeded the time budget of a cycle.
 GIVEN_UP: Final = "given_up"
 FINISHED_LATE: Final = "finished_late"
 SET_ASIDE: Final = "set_aside"
-"""No cycle ran, because that of a pod of the same template had used up its budget."""
+"""The cycle did not run, because one of the same template had exceeded its budget."""
 
 POINTS: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit")
 NOT_RUN: Final = array("f", [-1.0] * len(POINTS))
@@ -35,7 +35,7 @@ class EngineMetrics(Protocol):
         return
 
     def algorithm(self, seconds: float) -> None:
-        """Observe a cycle from PreFilter to host selection, PostFilter included."""
+        """Observe the duration from PreFilter to host selection, including PostFilter."""
         return
 
     def evaluated(self, plugin: str, point: str, profile: str, count: int = 1) -> None:
@@ -43,20 +43,20 @@ class EngineMetrics(Protocol):
         return
 
     def over_budget(self, plugin: str, point: str, profile: str, seconds: float) -> None:
-        """Observe that a plugin used `seconds` of one cycle, more than its time budget."""
+        """Observe that a plugin exceeded its time budget, with `seconds` in one cycle."""
         return
 
     def cycle_over_budget(self, profile: str, result: str) -> None:
-        """Count a cycle that used its budget up; `result` is one of the above."""
+        """Count a cycle over budget; `result` is GIVEN_UP, FINISHED_LATE or SET_ASIDE."""
         return
 
 
 class NoMetrics(EngineMetrics):
-    """Measures nothing; a stopwatch does not even call it."""
+    """Measures nothing; `Stopwatch` skips its calls altogether."""
 
 
 class Stopwatch:
-    """Measures what one profile does, on the clock and for the metrics that were handed in."""
+    """Measures the extension points and plugins of one profile."""
 
     __slots__ = ("budget", "cycle", "metrics", "monotonic", "points", "profile", "seconds")
 
@@ -71,19 +71,19 @@ class Stopwatch:
         self.monotonic = monotonic
         self.metrics = None if type(metrics) is NoMetrics else metrics
         self.profile = profile
-        #: Seconds that one scalar plugin may use of a cycle before that is reported.
+        #: Seconds per cycle from which on a scalar plugin is reported as over budget.
         self.budget = budget
-        #: The budget of the present cycle.
+        #: The CPU time budget of the current cycle.
         self.cycle = cycle or CycleBudget(monotonic, float("inf"))
         #: Context managers that measure one run of an extension point, by its label.
         self.points: Final = {
             label: PointTimer(self, label, index) for index, label in enumerate(POINTS)
         }
-        #: Of each of `POINTS`, the duration of its last run in the present cycle; negative: none.
+        #: For each of `POINTS` the duration of its last run in the current cycle; negative: none.
         self.seconds = NOT_RUN[:]
 
     def begin(self) -> None:
-        """Forget the durations of the last cycle."""
+        """Reset the durations at the start of a cycle."""
         self.seconds[:] = NOT_RUN
 
     def rows(self, plugin: str, point: str, count: int, started: float | None) -> None:
@@ -95,15 +95,15 @@ class Stopwatch:
             self.metrics.plugin(plugin, point, "Success", self.monotonic() - started)
 
     def scalar(self, plugin: str, point: str, seconds: float) -> None:
-        """Report a scalar plugin that used `seconds` of a cycle, over all nodes."""
+        """Report the time of a scalar plugin over all nodes of a cycle, if it is over budget."""
         if seconds > self.budget and self.metrics is not None:
             self.metrics.over_budget(plugin, point, self.profile, seconds)
 
 
 class PointTimer:
-    """Measures runs of one extension point; entering checks the budget of the cycle.
+    """Context manager that measures runs of one extension point, within the cycle's budget.
 
-    One for all cycles of a profile, because they run one at a time.
+    It is shared by all cycles of a profile, because they run one at a time.
     """
 
     __slots__ = ("_index", "_point", "_stopwatch", "started", "status")
@@ -114,11 +114,11 @@ class PointTimer:
         self._index = index
         #: Monotonic time of the last run.
         self.started = 0.0
-        #: The label to report, `Error` if the attempt fails within.
+        #: The status label to report, unless the block raises AttemptError (`Error`).
         self.status = "Success"
 
     def __enter__(self) -> Self:
-        """Start. Raises CycleBudgetError when the cycle has used its budget up."""
+        """Start measuring. Raises CycleBudgetError if the cycle has exceeded its budget."""
         cycle = self._stopwatch.cycle
         self.status = "Success"
         self.started = now = self._stopwatch.monotonic()
@@ -139,5 +139,5 @@ class PointTimer:
 
 
 def no_stopwatch() -> Stopwatch:
-    """Make a stopwatch that measures nothing; every time is 0."""
+    """Return a stopwatch that measures nothing; its clock always reads 0."""
     return Stopwatch(lambda: 0.0, NoMetrics(), "", float("inf"))

@@ -1,7 +1,7 @@
-"""One node for one pod, with nothing left out (`kubestow explain --node`).
+"""A complete report about one pod on one node (`kubestow explain --node`).
 
-Every Filter plugin is called, also after one has rejected the node, and what the node lacks is said
-in numbers. As with `examination`, nothing that a cycle uses is touched.
+Every Filter plugin runs, even after another one has rejected the node, and the report has the
+amounts that the pod requests and the node has free. Like `examination` it has no side effects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.pages import Examination, NodeCheck, NodeReport, ResourceRoom
 
 PASSED = "Success"
 MAX_RESOURCES = 20
-"""Requested resources that are compared; a pod may name thousands."""
+"""Maximum number of scalar resources in the report; a pod may request thousands."""
 
 
 def examine_with(  # noqa: PLR0913 - those of `examine`, and one
@@ -39,7 +39,7 @@ def examine_with(  # noqa: PLR0913 - those of `examine`, and one
     nodes_to_find: int | None = None,
     check_time: Callable[[], None] | None = None,
 ) -> tuple[Examination, NodeReport | None]:
-    """Return the examination of all nodes, see `examine`, and the report about `node` if given.
+    """Return the examination of all nodes (see `examine`), and a report about `node` if given.
 
     Raises:
         LookupError: there is no such node.
@@ -108,7 +108,7 @@ def _checks(
 
 
 def _room(table: NodeTable, pod: Pod, row: int) -> Iterator[ResourceRoom]:
-    """Yield what the pod requests and the node has left, and its room for one more pod."""
+    """Yield for each requested resource, and for `pods`, the request and the free amount."""
     wanted, info = pod.signature.requests, table.node_info(row)
     used, total = info.requested, info.allocatable
     if wanted.milli_cpu:

@@ -1,9 +1,9 @@
-"""The outcome of every candidate row in one search, and which of its sources counts.
+"""The outcome of every candidate row in one search, and the precedence of its sources.
 
-A row is feasible or rejected by one filter. A rejection has one of three sources: the code that a
-columnar filter returned for the row, a cached result with the pods nominated to the row added, or a
-Status of this search (a scalar filter, an extender, nominated pods). They are set in the order of
-upstream's steps, and the last one counts.
+A row is feasible, or rejected by one filter. A rejection has one of three sources: the code that a
+columnar filter returned for the row, a cached result with the row's nominated pods added, or a
+Status of this search (of a scalar filter, an extender, or with nominated pods added). The sources
+are set in the order of upstream's steps, and the last one takes precedence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.engine.result_cache import NOT_A_NODE, CachedResult, NarrowCodes
 from scheduler.framework import Codes, Rows, Status
 
 _STATUS_CODES: Final = NOMINATED_CODES + (1 << 29)
-"""Codes from here on stand for statuses of one search."""
+"""Codes from this one on are indices into the statuses of one search."""
 
 
 class NodeStatuses:
@@ -35,25 +35,25 @@ class NodeStatuses:
         Args:
             rows: the candidates, ascending.
             rejected_by: int[capacity], changed in place; see `CachedResult.rejected_by`.
-                `NOT_A_NODE` for rows that are no candidates.
-            codes: by filter index its codes, int[capacity]; filters that rejected nothing may be
-                absent.
+                `NOT_A_NODE` for rows that are not candidates.
+            codes: the codes of each filter, int[capacity], by filter index; filters that rejected
+                nothing may be missing.
         """
         self.rows = rows
         self.rejected_by = rejected_by
         self._codes = dict(codes)
-        #: int32[capacity]: 0 where the filter's own code counts.
+        #: int32[capacity]: a code that replaces that of the filter; 0 where nothing replaces it.
         self._replaced: Codes | None = None
         self._nominated: Sequence[Status] = ()
         self._statuses: list[Status] = []
 
     @classmethod
     def of_entry(cls, rows: Rows, entry: CachedResult) -> NodeStatuses:
-        """Start with a copy of the results kept for a signature."""
+        """Start with a copy of the cached results of a signature."""
         return cls(rows, entry.rejected_by.copy(), entry_codes(entry))
 
     def keep(self, rows: Rows) -> None:
-        """Leave only these candidates."""
+        """Remove all candidates but `rows`."""
         others = np.ones(len(self.rejected_by), dtype=np.bool_)
         others[rows] = False
         self.rejected_by[others] = NOT_A_NODE
@@ -72,7 +72,7 @@ class NodeStatuses:
     def reject_nominated(
         self, rows: Rows, rejected_by: np.ndarray, codes: Codes, statuses: Sequence[Status]
     ) -> None:
-        """Reject rows as `NominatedPodsFit` has them; `statuses` are the same list every time."""
+        """Apply results of `NominatedPodsFit`; each call of a search passes the same `statuses`."""
         self.rejected_by[rows] = rejected_by
         self._replacing()[rows] = codes
         self._nominated = statuses
@@ -84,7 +84,7 @@ class NodeStatuses:
     def rejected(self, status_of: Callable[[int, int], Status]) -> RejectedRows:
         """Return the rejected rows for the diagnosis.
 
-        `status_of(filter index, code)` returns the status behind a code of that filter.
+        `status_of(filter index, code)` translates a code of that filter into a status.
         """
         rows, rejected_by = self.rows, self.rejected_by[self.rows]
         rejected = rejected_by.nonzero()[0]
@@ -121,5 +121,5 @@ class NodeStatuses:
 
 
 def entry_codes(entry: CachedResult) -> dict[int, NarrowCodes]:
-    """Return the codes by filter index, for filters that rejected something."""
+    """Return the codes by filter index, for the filters that rejected any row."""
     return {index: column for index, column in enumerate(entry.codes) if column is not None}

@@ -1,11 +1,11 @@
-"""Rows that pods are nominated to, and results of filters with those pods added.
+"""Rows with nominated pods, and the results of filters with these pods added.
 
-In a burst of preemptors nearly every node has a nomination, and each attempt filters all of
-them. So the rows that matter are a column, and the result for a kind of pod is kept (`RowCache`)
-until something on the node, its nominations included, changes.
+In a burst of preemptors nearly every node has a nominated pod, and each attempt must filter all
+these nodes. So the nominated priorities are a column, and the result for a kind of pod is cached
+(`RowCache`) until the node or its nominations change.
 
-Invariant: both follow the change log of the node table; the owner of the nominations writes to it
-(`NodeTable.note_nominations`).
+Invariant: both are updated from the change log of the node table, to which the owner of the
+nominations writes (`NodeTable.note_nominations`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.cache import NodeTable
 from scheduler.framework import Codes, Columns, Int64Column, Nominator, Rows, Status
 
 NOMINATED_CODES: Final = 1 << 30
-"""Codes from here on index `NominatedPodsFit.statuses`; no plugin's code is that high."""
+"""Codes from this one on are indices into `NominatedPodsFit.statuses`; plugins' are lower."""
 
 _NO_PRIORITY: Final = np.iinfo(np.int64).min
 _NOMINATION_COLUMNS: Final = int(Columns.NOMINATIONS | Columns.EXISTENCE)
@@ -30,7 +30,7 @@ _MAX_STATUSES: Final = 4096
 
 
 def nominated_pods(nominator: Nominator, node_name: str, priority: int, uid: str) -> list[Pod]:
-    """Return the pods nominated to a node with that priority or a higher one, except `uid`."""
+    """Return the pods nominated to a node with at least `priority`, except the pod `uid`."""
     return [
         pod
         for pod in nominator.nominated_pods_for_node(node_name)
@@ -39,7 +39,7 @@ def nominated_pods(nominator: Nominator, node_name: str, priority: int, uid: str
 
 
 class NominatedRows:
-    """The highest priority nominated to every row."""
+    """The highest priority of the pods nominated to each row."""
 
     __slots__ = ("_highest", "_nominator", "_sequence", "_table")
 
@@ -50,9 +50,9 @@ class NominatedRows:
         self._highest: Int64Column = np.zeros(0, dtype=np.int64)
 
     def at_least(self, priority: int, uid: str) -> Rows:
-        """Return rows with nominated pods of that priority or a higher one, except `uid`."""
+        """Return rows with a nominated pod of at least `priority`, other than the pod `uid`."""
         if not self._nominator.nominated_nodes():
-            # The usual case; `_catch_up` reads the change log later.
+            # The usual case. The change log is read when there are nominations again.
             return _NO_ROWS
         self._catch_up()
         rows: Rows = np.flatnonzero(self._highest >= priority)
@@ -62,12 +62,12 @@ class NominatedRows:
         return rows
 
     def own_row(self, uid: str) -> int | None:
-        """Return the row that the pod `uid` is nominated to, or None."""
+        """Return the row to which the pod `uid` is nominated, or None."""
         name = self._nominator.node_of(uid)
         return self._table.row_of(name) if name else None
 
     def pods(self, row: int, priority: int, uid: str) -> list[Pod]:
-        """Return the pods nominated to a row with that priority or a higher one, except `uid`."""
+        """Return the pods nominated to a row with at least `priority`, except the pod `uid`."""
         return nominated_pods(self._nominator, self._table.names[row], priority, uid)
 
     def _catch_up(self) -> None:
@@ -96,14 +96,14 @@ class NominatedRows:
 
 
 class NominatedPodsFit:
-    """Results of filters on nominated rows for one kind of pod, with the nominated pods added."""
+    """Filter results of one kind of pod, for rows with their nominated pods added."""
 
     __slots__ = ("_codes", "_index_of", "_rejected_by", "statuses")
 
     def __init__(self, capacity: int) -> None:
-        #: By row: 0 feasible, i+1 rejected first by filter i, `_UNKNOWN`.
+        #: By row: 0 if feasible, i+1 if filter i was the first to reject it, or `_UNKNOWN`.
         self._rejected_by = np.full(capacity, _UNKNOWN, dtype=np.int16)
-        #: By row: `NOMINATED_CODES` plus an index of `statuses` where rejected.
+        #: By row, if rejected: `NOMINATED_CODES` plus an index into `statuses`.
         self._codes: Codes = np.zeros(capacity, dtype=np.int32)
         self.statuses: list[Status] = []
         self._index_of: dict[tuple[object, ...], int] = {}
@@ -123,7 +123,7 @@ class NominatedPodsFit:
         return found
 
     def note(self, row: int, filter_index: int, status: Status | None) -> None:
-        """Keep the result for a row: None, or a rejection by the filter of that index."""
+        """Store the result of a row: None, or the rejection by the filter with this index."""
         if status is None:
             self._rejected_by[row] = 0
             return

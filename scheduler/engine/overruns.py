@@ -1,16 +1,15 @@
-"""Pods that are set aside because an attempt at one like them used up the budget of a cycle.
+"""Pod templates that are paused because an attempt exceeded the budget of a cycle.
 
-Overruns are counted per template in a namespace (profile, pod signature, namespace),
-not per pod: ten thousand clones of one expensive pod get one attempt between two pauses, not one
-each.
+Overruns are counted per template (profile, pod signature, namespace), not per pod: ten thousand
+clones of one expensive pod get one attempt between two pauses in total, not one each.
 
-Each overrun doubles both the pause and the budget of the next attempt, up to a limit each. The
-share of the loop that a template can take thus never grows, and where the environment is slow
-rather than the pod (a scalar plugin on thousands of nodes, cold caches) the pod is scheduled after
-a few pauses.
-The larger budget is kept after a success, so that the next pod of the template needs no pause.
+Each overrun doubles both the pause and the budget of the next attempt, up to a limit each. So the
+fraction of time that a template can take never grows; and if the environment is slow rather than
+the pod (a scalar plugin on thousands of nodes, cold caches), the pod is scheduled after a few
+pauses. The larger budget is kept after a success, so that the next pod of the template needs no
+pause.
 
-Bounded: the template that was looked up longest ago is forgotten first.
+The number of templates is bounded; the least recently used one is dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from config.validation import MAX_CYCLE_BUDGET_FACTOR
 from scheduler.api.pod import Pod
 
 FIRST_PAUSE: Final = 10.0
-"""Seconds. Twenty times the default budget: a template takes 5 % of the loop at most."""
+"""Seconds. Twenty times the default budget, so a template takes at most 5 % of the loop's time."""
 MAX_PAUSE: Final = 300.0
-"""Seconds. As long as a pod stays unschedulable at most before it is tried again."""
+"""Seconds. The same as the maximum time in the unschedulable pods before a retry."""
 MAX_BUDGET_FACTOR: Final = float(MAX_CYCLE_BUDGET_FACTOR)
-"""The largest budget, 2 s by default: everything else waits for that cycle."""
+"""Factor of the largest budget, 2 s by default. Small, since everything waits for the cycle."""
 MAX_TEMPLATES: Final = 4096
 
 
@@ -38,20 +37,20 @@ class Overrun:
 
     #: Factor of the ordinary budget that the next attempt gets.
     factor: float = 1.0
-    #: Seconds of the last pause, 0 after a cycle that kept its budget.
+    #: Duration of the last pause in seconds; 0 after a cycle within its budget.
     pause: float = 0.0
     #: Monotonic time at which the pause ends.
     until: float = 0.0
 
 
 class Overruns:
-    """Templates whose cycles used up their budget. Times are monotonic seconds."""
+    """Templates whose cycles exceeded their budget. Times are monotonic seconds."""
 
     __slots__ = ("_capacity", "by_template")
 
     def __init__(self, capacity: int = MAX_TEMPLATES) -> None:
         self._capacity = capacity
-        #: By template; usually empty, which every cycle looks at.
+        #: By template; usually empty, so cycles check that first.
         self.by_template: OrderedDict[Hashable, Overrun] = OrderedDict()
 
     def factor(self, pod: Pod) -> float:
@@ -69,7 +68,7 @@ class Overruns:
         return max(0.0, overrun.until - now)
 
     def overran(self, pod: Pod, now: float) -> Overrun:
-        """Begin the next pause and enlarge the next budget, after a cycle over its budget."""
+        """Start a pause and double the next budget, after a cycle over its budget."""
         template = _template(pod)
         overrun = self.by_template.get(template)
         if overrun is None:
@@ -82,7 +81,7 @@ class Overruns:
         return overrun
 
     def kept(self, pod: Pod) -> None:
-        """Note a cycle within its budget: the next pause, if any, is a first one again."""
+        """Reset the pause after a cycle within its budget; the next one is a first pause again."""
         overrun = self.by_template.get(_template(pod))
         if overrun is not None:
             overrun.pause = overrun.until = 0.0

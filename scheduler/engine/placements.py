@@ -1,14 +1,14 @@
-"""Placements: the nodes that a group with topology is tried on, one set after the other.
+"""Placements: the sets of nodes on which a group with topology constraints is tried in turn.
 
-A group that requires one domain of a label is tried in one domain at a time, and nowhere else. One
-that prefers domains is tried in single domains of the narrowest label first, then in those of wider
-ones, then anywhere; in a wider domain the narrower ones are filled one after the other, those with
-the most room first, so that the group is in few of them.
+A group that requires one domain of a label is tried in one domain at a time, and nowhere else. A
+group that prefers domains is tried in single domains of the narrowest label first, then in domains
+of wider labels, then on all nodes. Within a wider domain, narrower ones are filled one after the
+other, those with the most room first, so that the group is spread over few of them.
 
-A domain that has too little room for what the group needs is left out. Of the others those come
-first that have members already, then those that take all members rather than the minimum, then
-those with the least room left over, with the fewest nodes, and by value. Members that are placed
-determine the domain of a required label.
+A domain with too little room for the members that the group needs is skipped. The others are
+ordered: domains that already have members first, then those that take all members rather than just
+the minimum, then by least total room, fewest nodes, and label value. Members that already have
+nodes determine the domain of a required label.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from scheduler.framework import Int64Column, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupTopology, GroupToSchedule
 
 MAX_DOMAINS: Final = 8
-"""Domains of one label in which a group is tried."""
+"""Maximum number of domains of one label in which a group is tried."""
 
 MAX_PARTS: Final = 1_000
-"""Narrower domains that are filled one after the other; what does not fit there goes anywhere."""
+"""Maximum number of narrower domains to fill in turn; other members go anywhere."""
 
 NO_LABEL: Final = "no node has the label {key}, of which it requires one domain"
 SPLIT: Final = (
@@ -43,10 +43,10 @@ UNLABELLED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows that are filled before others of a placement."""
+    """A part of a placement's rows; parts are filled one after the other."""
 
     rows: Rows | None
-    #: By template, how many members fit here at most; None: not known.
+    #: The maximum number of members of each template that fit here; None: unknown.
     rooms: tuple[int | None, ...]
 
 
@@ -55,19 +55,19 @@ class Placement:
     """Rows on which the whole group is tried, ascending; None: all."""
 
     rows: Rows | None
-    #: For people, as `the domain rack=r7`; empty: anywhere.
+    #: Description for people, such as `the domain rack=r7`; empty: all nodes.
     text: str
-    #: Filled in this order; the last one is the whole placement.
+    #: The parts in the order in which they are filled; the last one is the whole placement.
     parts: Sequence[Part]
-    #: The domains that `parts` are of.
+    #: The narrower domains, of which each of the `parts` but the last is one.
     narrower: Domains | None = None
-    #: Members that fit at most.
+    #: Upper bound of the number of members that fit.
     possible: int = 0
-    #: 0 for the narrowest label, 1 for the next one.
+    #: 0 for the narrowest label, 1 for the next wider one, and so on.
     level: int = 0
 
     def describe(self, placed: Rows) -> str:
-        """Return where members on these rows are, for people."""
+        """Describe for people where members placed on these rows are."""
         if self.narrower is None or not len(placed):
             return f"in {self.text}" if self.text else ""
         domains = len(np.unique(self.narrower.of_row[placed]))
@@ -88,18 +88,18 @@ class GroupPlacements:
         cache = engine.cache
         self._table = cache.table
         self._need, self._count = group.need, len(infos)
-        #: Set it unless `is_settled`.
+        #: Room for the members by template. The caller sets it, unless `is_settled`.
         self.rooms: Rooms = ()
         pods = [info.pod for info in infos if info.pod.status.nominated_node_name]
         self._placed = rows_of(topology.placed, cache)
-        #: Where members are or have room reserved.
+        #: Rows of members that are placed, or for which room is reserved.
         self._held = rows_of(topology.placed, cache, nominated=pods)
         self._key = topology.required
         self._preferred = [key for key in topology.preferred if key != topology.required]
         self.required = Domains(self._table, self._key) if self._key else None
-        #: Set if members are in several domains of the required label.
+        #: A message if members are in several domains of the required label, otherwise empty.
         self.split = ""
-        #: Whether placed members determine the domain.
+        #: The domain of the required label that placed members determine, if any.
         self.pinned: OneDomain | None = None
         if self.required is not None:
             self._pin(self.required)
@@ -123,19 +123,19 @@ class GroupPlacements:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is one placement at most, whatever has room."""
+        """Whether there is at most one placement, so that `rooms` would not change the choice."""
         return self.pinned is not None and not self._preferred
 
     @property
     def one_domain(self) -> OneDomain | None:
-        """The demand for one domain, if it is one."""
+        """The requirement of one domain, or None if there is none."""
         if self.required is None:
             return None
         return self.pinned or OneDomain(self._table, self._key)
 
     @property
     def refused(self) -> str:
-        """Return why there is no node at all for the group; empty if there are some."""
+        """Return why no node at all is eligible for the group; empty if some are."""
         if self.required is None or len(self.required.labelled):
             return ""
         return NO_LABEL.format(key=self._key)
@@ -176,7 +176,7 @@ class GroupPlacements:
         held = self._held_by(domains)
         enough = np.flatnonzero((fits >= self._need) & (sizes > 0))
         if not len(enough):
-            # None of them is tried, and the one with the most room is shown.
+            # None of these domains is tried; the one with the most room appears in messages.
             enough = np.flatnonzero((fits == fits[sizes > 0].max()) & (sizes > 0))
 
         def rank(domain: int) -> tuple[int, bool, int, int, str]:
@@ -192,14 +192,14 @@ class GroupPlacements:
             yield Placement(inside, text, parts, narrower, int(fits[domain]))
 
     def _name(self, domains: Domains, row: int) -> str:
-        """Return the domain of a row, within the one that is required."""
+        """Return the name of a row's domain, preceded by that of the required label, if any."""
         name = f"{domains.key}={domains.value(row)}"
         if self.required is None or domains is self.required:
             return name
         return f"{self.required.key}={self.required.value(row)}, {name}"
 
     def _left_over(self, domains: Domains, rows: Rows) -> Int64Column:
-        """Return int64[domains]: how many pods of the first template have room."""
+        """Return int64[domains]: room for pods of the first template; number of rows if unknown."""
         by_row = self.rooms[0][1]
         return domains.sizes(rows) if by_row is None else domains.sums(by_row, rows)
 
@@ -208,7 +208,7 @@ class GroupPlacements:
         return domains.sizes(held)
 
     def _parts(self, rows: Rows | None, narrower: Domains | None) -> list[Part]:
-        """Return the narrower domains that have room, and the rows as a whole."""
+        """Return a part for each narrower domain with room, and one for all `rows`."""
         unknown = (None,) * len(self.rooms)
         whole = Part(rows, unknown)
         if narrower is None:
@@ -228,7 +228,7 @@ class GroupPlacements:
 
         some = np.flatnonzero((fits > 0) & (firsts >= 0)).tolist()
         order = nsmallest(min(self._count, MAX_PARTS), some, key=rank)
-        # Each domain's rows are neighbours here, so that none takes a look at all rows.
+        # Sorted by domain, so that finding the rows of a domain does not take a pass over all rows.
         by_domain = np.argsort(narrower.of_row[inside], kind="stable")
         sorted_domains = narrower.of_row[inside][by_domain]
         parts = []

@@ -1,8 +1,8 @@
-"""Calls of single plugin methods: whatever a plugin raises becomes the error of the attempt.
+"""Calls of single plugin methods: exceptions of a plugin become an error of the attempt.
 
-No other module of the engine wraps plugin errors, apart from `Framework.run_filters`, which spells
-the steps of `call` out because what-ifs run it for every pod of every node, and PostFilter and
-Unreserve, where a failing plugin does not end the attempt.
+Plugin errors are wrapped here only, with two exceptions: `runtime.call_filter` repeats the steps of
+`call` for speed, since what-ifs run it for every pod of every node; and a failing PostFilter or
+Unreserve does not end the attempt.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ T = TypeVar("T")
 
 MUST_BE_AWAITED: Final = "it is async and runs only in a scheduling cycle"
 DEFAULT_TIMEOUT: Final = 5.0
-"""Seconds an async PreFilter or PostFilter may take whose plugin sets no `timeout`."""
+"""Timeout in seconds of an async PreFilter or PostFilter whose plugin does not set `timeout`."""
 FAULTS: Final = (Exception, SystemExit, GeneratorExit)
-"""What a synchronous call raises is the plugin's fault, except for an interrupt by the user."""
+"""Exceptions that count as errors of the plugin that a synchronous call runs; KeyboardInterrupt is
+not among them."""
 FEW_VALUES: Final = 8
-"""Up to this number of values plain Python is quicker than operations of NumPy on arrays."""
+"""Up to this number of values a loop in Python is faster than NumPy operations."""
 FEW_ROWS: Final = 32
-"""Up to this number of rows a columnar call is too short for the cycle's budget to be checked."""
+"""Up to this number of rows a columnar call is too short to check the cycle's budget before it."""
 
 
 def pre_filter_result(result: object) -> PreFilterResult | Status | None:
-    """Check what PreFilter returned. Raises TypeError."""
+    """Return the result of PreFilter if its type is valid. Raises TypeError."""
     return result if isinstance(result, PreFilterResult) else status_or_none(result)
 
 
@@ -55,12 +56,12 @@ def _anything(result: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PluginMethod:
-    """A method of plugins, and upstream's text for its failure."""
+    """A method of plugins, the check of its result, and upstream's text for its failure."""
 
     name: str
-    #: Upstream's message, a format of the plugin's name and the error.
+    #: Upstream's error message, a format string of `plugin` (name) and `why`.
     text: str
-    #: Checks what the method returned: returns it or raises TypeError.
+    #: Returns the method's result if it is valid, otherwise raises TypeError.
     check: Callable[[Any], Any] = status_or_none
     #: Whether the error status names the plugin, as upstream's does.
     attributed: bool = True
@@ -88,7 +89,7 @@ class ColumnarMethod(PluginMethod):
 
     #: Label of the extension point in metrics.
     point: str = ""
-    #: The numbers, in error texts.
+    #: Word for the numbers in error messages.
     results: str = ""
 
 
@@ -140,7 +141,7 @@ POST_BIND: Final = PluginMethod("post_bind", 'running PostBind plugin "{plugin}"
 
 
 class CallErrors:
-    """A context that turns an exception of a plugin into an AttemptError."""
+    """A context manager that turns an exception of a plugin into an AttemptError."""
 
     __slots__ = ("_method", "_plugin")
 
@@ -152,7 +153,7 @@ class CallErrors:
         """Begin a call."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Raise AttemptError for what the plugin raised."""
+        """Raise AttemptError from the plugin's exception, if there is one."""
         if isinstance(error, Exception) and not isinstance(error, AttemptError):
             raise self._method.failed(self._plugin.name, error, error) from error
 
@@ -161,7 +162,7 @@ def call(method: PluginMethod, plugin: Any, *arguments: Any) -> Any:
     """Call a method of a plugin and check what it returns. Raises AttemptError."""
     try:
         result = getattr(plugin, method.name)(*arguments)
-        # The usual results need no check, which would be one more call for each plugin.
+        # The usual results need no check; this saves one call per plugin.
         return result if result is None or result is SKIP else method.check(result)
     except AttemptError:
         raise
@@ -176,9 +177,9 @@ def call_recorded(
     recorded: dict[str, Recorded] | None,
     *arguments: Any,
 ) -> Any:
-    """Run `call` once for a signature: record the result and the plugin's writes to `state`.
+    """Like `call`, but once per signature: record the result and the plugin's writes to `state`.
 
-    Without `recorded` it runs for each pod.
+    Later calls replay the record. With `recorded=None` the method is called every time.
     """
     if recorded is None:
         return call(method, plugin, state, *arguments)
@@ -206,13 +207,13 @@ def call_rows(
     rows: Rows,
     stopwatch: Stopwatch,
 ) -> np.ndarray:
-    """Call a columnar method within the cycle's budget, measured; one number for each row.
+    """Call a columnar method, check the cycle's budget, record metrics; return a number per row.
 
-    Raises AttemptError, also when the results are no integers, or as many as the rows.
+    Raises AttemptError, also if the result is not an array with one integer per row.
     """
     count = len(rows)
     if count > FEW_ROWS:
-        # Before the call, so that the result of the plugin before this one is kept.
+        # Checked before the call, so that the previous plugin's result is not lost.
         stopwatch.cycle.check()
     started = stopwatch.monotonic() if state.record_plugin_metrics else None
     try:
@@ -230,7 +231,7 @@ def call_rows(
 async def call_awaited(
     method: PluginMethod, plugin: Any, transport: ExtenderTransport, *arguments: Any
 ) -> Any:
-    """Run `call` for an async method, which may take as long as the plugin's `timeout`."""
+    """Like `call`, for an async method; it fails after the plugin's `timeout`."""
     seconds = timeout_of(plugin)
     with CallErrors(method, plugin):
         try:
@@ -241,7 +242,7 @@ async def call_awaited(
 
 
 def timeout_of(plugin: Any) -> float:
-    """Return the seconds that an async method of the plugin may take."""
+    """Return the timeout of the plugin's async methods, in seconds."""
     return float(getattr(plugin, "timeout", DEFAULT_TIMEOUT))
 
 
@@ -251,10 +252,10 @@ def late(seconds: float) -> str:
 
 
 def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in which nothing suspends. Raises RuntimeError if something does.
+    """Run a coroutine that does not suspend, without an event loop; RuntimeError if it does.
 
-    The core has one implementation of each step, as a coroutine. It suspends only where an
-    `ExtenderTransport` is awaited; for all other pods no event loop is involved.
+    Each step of a cycle has one implementation, a coroutine. It suspends only if it awaits an
+    `ExtenderTransport`, which most pods do not need.
     """
     try:
         work.send(None)

@@ -1,4 +1,4 @@
-"""Slots: how each Filter and Score plugin of a profile is called, and when its results hold."""
+"""Slots: how each Filter and Score plugin of a profile is called, and its results reused."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from scheduler.engine.runtime import Framework
 from scheduler.framework import Columns, NormalizeScorePlugin, ReuseRule
 
 POD_COLUMNS: Final = Columns.USAGE | Columns.PORTS | Columns.VOLUMES | Columns.NOMINATIONS
-"""Column groups that depend on the pods of a node, nominated ones included."""
+"""Column groups that depend on the pods of a node, including nominated pods."""
 
 _FULL_REFRESH_SHARE: Final = 4
-"""If more than one row in this number changed, a full evaluation is cheaper than picking rows."""
+"""If more than one row in this many has changed, evaluating all rows is cheaper."""
 _MAX_ENTRIES: Final = 256
-"""Entries of the change log to walk, beside one a node, before a full evaluation is cheaper."""
+"""If the change log has more than this many new entries plus one per node, it is not read, since
+evaluating all rows is cheaper."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,17 +31,17 @@ class PluginSlot:
     name: str
     #: Whether it evaluates many rows in one call.
     columnar: bool
-    #: Whether its results serve for other pods of the signature.
+    #: Whether its results are cached for other pods of the signature.
     reusable: bool
-    #: Column groups whose changes invalidate a row, EXISTENCE included; 0 when not reusable.
+    #: Column groups whose changes invalidate a row, including EXISTENCE; 0 if not reusable.
     columns: int
-    #: Named by its `ReuseRule`; without one, the resources that a Filter plugin reads.
+    #: Named versions of its `ReuseRule`; without a rule, the resources that a Filter plugin reads.
     versions: tuple[str, ...]
     #: `ReuseRule.amounts_only`.
     amounts_only: bool
 
     def present_versions(self, table: NodeTable) -> tuple[int, ...]:
-        """Return the present value of each of `versions`."""
+        """Return the current value of each of `versions`."""
         return tuple([table.version(name) for name in self.versions])
 
 
@@ -64,7 +65,7 @@ class ScoreSlot(PluginSlot):
 
 
 def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
-    """Return the Filter plugins of a profile, in its order."""
+    """Return the slots of a profile's Filter plugins, in profile order."""
     slots = []
     for index, plugin in enumerate(framework.filter):
         rule: ReuseRule | None = getattr(plugin, "filter_reuse", None)
@@ -88,9 +89,9 @@ def filter_slots(framework: Framework) -> tuple[FilterSlot, ...]:
 
 
 def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
-    """Return the Score plugins of a profile, in its order.
+    """Return the slots of a profile's Score plugins, in profile order.
 
-    A plugin whose PreScore must run each time is not reusable.
+    A plugin whose PreScore must run for every pod is not reusable.
     """
     slots = []
     for index, plugin in enumerate(framework.score):
@@ -117,19 +118,18 @@ def score_slots(framework: Framework) -> tuple[ScoreSlot, ...]:
 
 
 def named_versions(slots: Iterable[PluginSlot], table: NodeTable) -> tuple[int, ...]:
-    """Return the present versions that filters depend on (`ReuseRule.versions`)."""
+    """Return the current versions on which filters depend (`ReuseRule.versions`)."""
     return tuple([table.version(name) for slot in slots for name in slot.versions])
 
 
 def changed_rows(table: NodeTable, sequence: int) -> Changes | None:
-    """Map each row changed since `sequence` of the change log to its column groups.
+    """Return the rows changed since `sequence` of the change log, with their column groups.
 
-    None if all rows should be evaluated again: `sequence` is negative, or picking the changed rows
-    would cost more.
+    None if the caller should evaluate all rows: `sequence` is negative, or too many rows changed.
     """
     if sequence < 0:
         return None
-    # The same row may be named many times; beyond this it hardly ever pays to find out.
+    # The log may have many entries for few rows, but beyond this it rarely pays to find out.
     changes = table.change_log.since(sequence, table.node_count + _MAX_ENTRIES)
     if changes is not None and len(changes) * _FULL_REFRESH_SHARE > table.node_count + FEW_ROWS:
         return None

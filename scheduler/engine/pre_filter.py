@@ -1,4 +1,4 @@
-"""The nodes that PreFilter leaves, and the rejections of PreFilter plugins."""
+"""The merged result of PreFilter: the nodes that remain, or rejections."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class PreFilterSlot:
 
     plugin: Any
     name: str
-    #: Whether its result serves for other pods of the signature.
+    #: Whether its result is cached for other pods of the signature.
     reusable: bool
-    #: Whether its PreFilter is async: it may run only in a cycle that may be suspended.
+    #: Whether its PreFilter is async, so that it runs only in cycles that may be suspended.
     awaited: bool
 
 
 def pre_filter_slots(plugins: Iterable[Any]) -> tuple[PreFilterSlot, ...]:
-    """Return how each PreFilter plugin is called."""
+    """Return the slots of PreFilter plugins, in the given order."""
     return tuple(
         PreFilterSlot(
             plugin,
@@ -49,15 +49,15 @@ def pre_filter_slots(plugins: Iterable[Any]) -> tuple[PreFilterSlot, ...]:
 class PreFilterNodes(msgspec.Struct, eq=False):
     """The merged result of the PreFilter plugins (runtime/framework.go: RunPreFilterPlugins)."""
 
-    #: The nodes left, None for all.
+    #: Names of the remaining nodes; None: all nodes.
     names: frozenset[str] | None = None
-    #: The plugins that left nodes out.
+    #: Plugins that excluded nodes.
     plugins: list[str] = msgspec.field(default_factory=list)
-    #: Not empty where the pod is rejected; the last one is reported.
+    #: Rejections of the pod; the last one is reported. Empty if the pod passes.
     rejections: list[Status] = msgspec.field(default_factory=list)
 
     def merge(self, plugin: str, result: PreFilterResult | Status, state: CycleState) -> bool:
-        """Merge the result of one plugin; True when no other plugin need run after it.
+        """Merge the result of one plugin; return True if it ends PreFilter.
 
         Raises AttemptError for a status that is neither success, Skip nor a rejection.
         """
@@ -79,12 +79,12 @@ class PreFilterNodes(msgspec.Struct, eq=False):
         self.rejections.append(result.by(plugin))
         if result.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return False
-        # As upstream: plugins that left nodes out had no part in this rejection.
+        # As upstream: plugins that only excluded nodes are not rejectors of the pod.
         self.plugins.clear()
         return True
 
     def left_out(self) -> Status:
-        """Return the status of the nodes that are not in `names`."""
+        """Return the status of nodes that are not in `names`."""
         plugins = " ".join(sorted(set(self.plugins)))
         return unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
 
@@ -98,7 +98,7 @@ class PreFilterNodes(msgspec.Struct, eq=False):
 def rejected_by_pre_filter(pre_filtered: PreFilterNodes, diagnosis: Diagnosis) -> FitError:
     """Build the error of a pod that PreFilter rejected.
 
-    The last rejection is reported, as upstream does; the options of all of them count.
+    Only the last rejection is reported, as upstream; the options of all rejections are merged.
     """
     status = pre_filtered.rejections[-1]
     diagnosis.pre_filter_message = status.message

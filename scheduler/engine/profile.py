@@ -1,4 +1,4 @@
-"""Makes the plugins of a profile."""
+"""Instantiation of the plugins of a profile."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def instantiate_plugins(
     handle: Handle,
     last_filters: Sequence[Any],
 ) -> dict[str, Any]:
-    """Make each plugin of a profile once, and add `last_filters`, which are made already.
+    """Instantiate each plugin of a profile once; return them with `last_filters`, by name.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError if a constructor raises, or if a name is reserved.
     """
     plugins: dict[str, Any] = {}
     for name in profile.plugins:
@@ -37,8 +37,8 @@ def instantiate_plugins(
 
 
 def _raised(error: Exception) -> str:
-    """Return the text of what a constructor raised, and its line."""
-    # The first frame is the one above.
+    """Return the text of a constructor's exception, with the line where it was raised."""
+    # The first frame is `instantiate_plugins`.
     *_, place = frames(error)
     own = error.__traceback__ is not None and error.__traceback__.tb_next is not None
     return f"{error_text(error)} ({place})" if own else error_text(error)

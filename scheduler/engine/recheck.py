@@ -1,9 +1,9 @@
-"""Filter the chosen node once more, as it is now.
+"""Filter the chosen node again after it has changed.
 
-`filter_changed_node` runs after a suspended cycle, before the pod is assumed; `filter_assumed`
-runs between cycle and bind, when other writers changed the node. Both run PreFilter again and then
-the scalar filters of the one node. Extenders do not filter again, and async PreFilter plugins keep
-their earlier results.
+`filter_changed_node` runs after a suspended cycle, before the pod is assumed; `filter_assumed` runs
+between the cycle and the bind, if another writer has changed the node. Both run PreFilter again,
+and then the scalar filters on this node. Extenders do not filter again, and async PreFilter plugins
+keep their earlier results.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def filter_assumed(
     *,
     keep: bool = False,
 ) -> Status | None:
-    """Return why `assumed` no longer fits where it is, or None. Changes nothing live.
+    """Return why `assumed` no longer fits on its node, or None. The node table does not change.
 
-    `pod` is the same pod without a node, `earlier` the state of its cycle. The pod itself is taken
-    out of the node by RemovePod. Pods nominated to the node do not count, because a chosen pod
-    precedes them. With `keep` the results are left in `earlier` itself. Raises AttemptError when a
-    plugin fails.
+    `pod` is the same pod without a node, and `earlier` the state of its cycle. RemovePod takes the
+    assumed pod out of a copy of the node. Pods nominated to the node do not count, because the pod
+    was chosen before them. With `keep` the results are written to `earlier` instead of a copy.
+    Raises AttemptError if a plugin fails.
     """
     name = assumed.spec.node_name
     row = table.row_of(name)
@@ -64,9 +64,8 @@ def filter_changed_node(
 ) -> None:
     """Filter the chosen node again if it changed since `sequence` of the change log.
 
-    PreFilter writes to `state`, so that later extension points read what is true now. Raises
-    AttemptError when the node no longer exists or the pod does not fit any more; the pod is
-    retried.
+    PreFilter writes to `state`, so that later extension points read current data. Raises
+    AttemptError if the node no longer exists or the pod no longer fits; the pod is then retried.
     """
     name = result.node_name
     row = table.row_of(name)
@@ -88,7 +87,7 @@ def filter_changed_node(
 def _pre_filter(
     framework: Framework, table: NodeTable, pod: Pod, node_name: str, state: CycleState
 ) -> Status | None:
-    """Run synchronous PreFilter plugins; return why they rule the node out, or None."""
+    """Run the synchronous PreFilter plugins; return why they exclude the node, or None."""
     left = run_synchronously(framework.run_pre_filter(state, pod, table, again=True))
     if left.rejections:
         return left.rejections[-1]

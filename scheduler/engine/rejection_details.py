@@ -1,7 +1,7 @@
-"""Details of rejections: the numbers behind a reason, from plugins that know them.
+"""Details of rejections for people: the numbers behind a reason (`ExplainingPlugin`).
 
-For people, and only on demand: by `kubestow explain`, and where an attempt was rejected. A plugin
-gets the nodes that it rejected, and on demand those among them that every other filter passes.
+They are computed on demand: by `kubestow explain`, and after an attempt was rejected. A plugin gets
+the nodes that it rejected, and can find out which of them pass every other filter.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from scheduler.engine.runtime import Framework, call_filter
 from scheduler.framework import CycleState, RejectedNodes, Rows, Status
 
 MAX_LENGTH: Final = 300
-"""Characters of a detail; the rest is cut off."""
+"""Maximum characters of a detail; longer texts are truncated."""
 MAX_SCALAR_NODES: Final = 100
-"""Nodes on which a plugin that is not columnar is run for a detail."""
+"""Maximum number of nodes on which scalar filters run for a detail."""
 
 
 class RejectionDetails:
-    """Asks the plugins of one profile."""
+    """Calls `explain_rejection` of the plugins of one profile."""
 
     def __init__(self, framework: Framework, table: NodeTable) -> None:
         self._framework = framework
@@ -41,7 +41,7 @@ class RejectionDetails:
     def of(self, state: CycleState, pod: Pod, status: Status, rows: Rows) -> str:
         """Return the detail of a rejection of `rows`, possibly empty. Never raises.
 
-        `state` is that of a cycle after PreFilter.
+        `state` is the state of a cycle after PreFilter.
         """
         plugin: Any = self._explaining.get(status.plugin)
         if plugin is None:
@@ -56,7 +56,7 @@ class RejectionDetails:
         return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 4]} ..."
 
     def _otherwise_fit(self, state: CycleState, pod: Pod, plugin: Any, rows: Rows) -> Rows:
-        """Return those of `rows` that all filters pass except `plugin`, which rejected them."""
+        """Return those of `rows`, rejected by `plugin`, that pass all other filters."""
         table, stopwatch, left = self._table, no_stopwatch(), rows
         try:
             for slot in self._slots:

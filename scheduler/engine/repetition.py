@@ -1,13 +1,13 @@
-"""Repetition: attempts at pods that differ in their names only, one right after the other.
+"""Repetition: consecutive attempts at pods that differ only in their names.
 
-Members of a group are such pods, and nothing but the members placed before changes from one to the
-next. So what PreFilter and PreScore found for the first of them holds for all, if the results were
-recorded for the signature, or if the plugins skipped the first pod and say that they would skip the
-others as well (`AlikePlugin`). What is left of an attempt is to evaluate the nodes that changed, to
-choose one, and to assume the pod there.
+Members of a group are such pods; from one to the next nothing changes but the members placed. So
+the results of PreFilter and PreScore for the first pod hold for all, if they are recorded for the
+signature, or if the plugins skipped the first pod and guarantee to skip the others as well
+(`AlikePlugin`). Each further attempt then only evaluates the changed nodes, chooses one, and
+assumes the pod there.
 
-Invariant, proved by a property test: the node is that which an ordinary attempt would choose, with
-the same draws of the random source. Where anything may differ there is no repetition.
+Invariant, proved by a property test: the chosen node is the one that an ordinary attempt would
+choose, with the same draws from the random source. If anything may differ, nothing is repeated.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from scheduler.framework import CycleState, Rows
 
 
 class Repetition:
-    """The findings of one attempt that hold for equal pods."""
+    """The results of one attempt that hold for equal pods."""
 
     def __init__(self, attempt: Attempt, entry: CachedResult, more: int) -> None:
         assert attempt.algorithm is not None
-        #: Members to come, and what is known of them.
+        #: Number of members to come; 0 disables looking ahead.
         self._more = more
         self._ahead: Lookahead | None = None
         self._algorithm = attempt.algorithm
         self._pod = attempt.info.pod
         self._state = attempt.state
         self._entry = entry
-        #: Whether one row was looked at, so that none was scored: then others need one row as well.
+        #: Whether the search was limited to one row, so that PreScore did not run. The same must
+        #: then be true for the other pods.
         self._one_row = _is_one(attempt.state.within)
 
     @classmethod
     def of(cls, attempt: Attempt, more: int) -> Repetition | None:
-        """Return what `more` attempts can repeat of one that found a node; None: nothing."""
+        """Return a repetition of `attempt`, which found a node, for `more` pods, if possible."""
         algorithm, pod, state = attempt.algorithm, attempt.info.pod, attempt.state
         if algorithm is None or attempt.result is None:
             return None
@@ -56,7 +57,7 @@ class Repetition:
         return cls(attempt, entry, more)
 
     def choose(self, attempt: Attempt) -> bool:
-        """Choose a node for an attempt that has just begun; False if an ordinary cycle must."""
+        """Choose a node for an attempt that has just begun; False: an ordinary cycle must run."""
         if (self._one_row and not _is_one(attempt.state.within)) or not self._covers(attempt.pod):
             return False
         first, state = self._state, attempt.state
@@ -85,14 +86,14 @@ class Repetition:
                 ahead.within = state.within
             elif result is not None and self._more >= MIN_MEMBERS and not self._one_row:
                 ahead = self._ahead = algorithm.look_ahead(state, pod, entry, self._more)
-                # What it needs is missing for the others as well.
+                # Looking ahead is impossible for the other pods as well.
                 self._more = 0
         if result is not None and ahead is not None:
             ahead.place(result.row)
         return result
 
     def _covers(self, pod: Pod) -> bool:
-        """Whether a pod differs from the first one in nothing that a plugin may read."""
+        """Whether a pod differs from the first one only in its name and UID."""
         first, own = self._pod.metadata, pod.metadata
         return (
             own.annotations == first.annotations
@@ -109,7 +110,7 @@ def _is_one(within: Rows | None) -> bool:
 def _repeatable(
     plugins: Iterable[Any], recorded: dict[str, Recorded], skipped: set[str], pod: Pod
 ) -> bool:
-    """Whether what these plugins did is recorded, or was to skip the pod and all that are alike."""
+    """Whether each of these plugins has a recorded result, or skips all pods like this one."""
     for plugin in plugins:
         if plugin.name in recorded:
             continue

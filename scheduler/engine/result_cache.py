@@ -1,8 +1,8 @@
-"""Results kept for a pod signature; the next pod with it evaluates changed rows only.
+"""Cached results of a pod signature; the next pod of the signature evaluates changed rows only.
 
-All arrays have the table's capacity. `rejected_by` is, per row: 0 feasible, i+1 rejected first by
-filter i, -1 not a node. The invariant, proved by a property test: after `refresh`, everything
-equals what a fresh evaluation of every row would give.
+All arrays have the table's capacity. `rejected_by` is, per row: 0 if feasible, i+1 if filter i was
+the first to reject it, -1 if it is not a node. Invariant, proved by a property test: after
+`refresh`, all results equal those of a fresh evaluation of every row.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Plugin = TypeVar("Plugin")
 
 NOT_A_NODE = -1
 NarrowCodes = NDArray[np.signedinteger[Any]]
-"""`Codes`, perhaps in a narrower type."""
+"""`Codes`, possibly with a narrower dtype."""
 FinalScores = NDArray[np.int8]
-"""Scores after NormalizeScore, which are 0 to 100."""
+"""Scores after NormalizeScore, from 0 to 100."""
 
 _LIMITS: Final = {1: 127, 2: 32767}
-"""By bytes of a code the largest that is kept in so many; int32 holds them all."""
+"""The largest code that fits in a dtype, by its number of bytes; int32 holds all codes."""
 _UNMEASURED: Final = 15
-"""Attempts after which the size of an entry, which hardly changes any more, is measured again."""
+"""Number of attempts between two measurements of an entry's size, which rarely changes."""
 _DEFAULT_BUDGET = 64 * 1024 * 1024
 _TRIAL_SHARE: Final = 16
 _MAX_DROPPED: Final = 1 << 16
@@ -43,24 +43,24 @@ _MAX_DROPPED: Final = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class CachedResult:
-    """Reusable results of one (profile, signature, variant)."""
+    """Reusable results of one pod signature in one profile."""
 
     capacity: int
     filters: InitVar[int]
     scores: InitVar[int]
-    #: What plugins may have derived from the signature and recorded here.
+    #: Estimated bytes of data that plugins derived from the signature and recorded here.
     recorded_bytes: int = 0
     #: Attempts until the next measurement of `nbytes`.
     unmeasured: int = 0
-    #: Change log position up to which `codes` and `rejected_by` hold; -1: none.
+    #: Change log position up to which `codes` and `rejected_by` are valid; -1: not at all.
     sequence: int = -1
-    #: Per filter plugin: its codes, as narrow as they can be, or None when all pass.
+    #: Per filter plugin: its codes in the narrowest dtype, or None if all rows pass.
     codes: list[NarrowCodes | None] = field(init=False)
-    #: Per filter plugin: whether `codes` holds its result at all.
+    #: Per filter plugin: whether `codes` has its result.
     evaluated: list[bool] = field(init=False)
     filter_versions: list[tuple[int, ...]] = field(init=False)
     rejected_by: np.ndarray = field(init=False)
-    #: Feasible rows, ascending; None when they must be computed again.
+    #: Feasible rows, ascending; None if they must be recomputed.
     feasible: Rows | None = None
     #: The plugins that were skipped when `rejected_by` was computed (None: never), the reusable
     #: filters that were not, and `NodeTable.bumps` at that time.
@@ -71,13 +71,13 @@ class CachedResult:
     pre_filter: RecordedPlugins = field(init=False)
     pre_score: RecordedPlugins = field(init=False)
 
-    #: Names of the plugins that the signature does not concern, as of a revision of the node table.
+    #: Names of plugins that the signature does not concern, as of `absent_revision` of the table.
     absent: frozenset[str] = frozenset()
     absent_revision: int = -1
 
-    #: As `sequence`, of the scores.
+    #: Like `sequence`, for the scores.
     score_sequence: int = -1
-    #: Per score plugin: raw scores, or None when all are 0.
+    #: Per score plugin: raw scores, or None if all are 0.
     raw: list[Int64Column | None] = field(init=False)
     scored: list[bool] = field(init=False)
     score_versions: list[tuple[int, ...]] = field(init=False)
@@ -85,25 +85,24 @@ class CachedResult:
     skipped_scores: AbstractSet[str] | None = None
     scores_run: tuple[ScoreSlot, ...] = ()
     score_bumps: int = -1
-    #: Weighted sum of the scores that need no normalisation.
+    #: Weighted sum of the scores that are not normalised.
     base: Int64Column | None = None
     base_dirty: bool = True
     #: Weighted sum of the normalised scores of each of `normalized_rows`; None: zeros.
     normalized: Int64Column | None = None
-    #: By index of the plugin, the part of each of `normalized_rows`; plugins without an entry gave
-    #: zeros.
+    #: By plugin index: normalised scores of each of `normalized_rows`; missing: all are 0.
     normalized_scores: dict[int, FinalScores] = field(default_factory=dict)
-    #: The feasible rows of the last cycle: scores are normalised over them.
+    #: The feasible rows of the last cycle, over which scores were normalised.
     normalized_rows: Rows | None = None
     normalized_dirty: bool = True
-    #: By index of the plugin, the scores of each of `normalized_rows` by plugins without reuse.
+    #: By plugin index: scores of plugins without reuse, for each of `normalized_rows`.
     followed: dict[int, FollowedScores] = field(default_factory=dict)
     #: base + normalized of `normalized_rows`, and `followed` if `total_follows`; -1 elsewhere.
     total: Int64Column | None = None
     total_follows: bool = False
-    #: Rows with the highest total; None unless totals change by single rows.
+    #: Rows with the highest total; None unless totals are updated row by row.
     ties: Ties | None = None
-    #: The best rows of the `total` they hold, and the lowest total of the best that were asked for.
+    #: The best rows of `leaders.totals`, and the lowest total of the best rows last searched for.
     leaders: Leaders | None = None
     lowest_of_best: int | None = None
 
@@ -117,14 +116,14 @@ class CachedResult:
     def feasible_rows(self) -> Rows:
         """Return the feasible rows, ascending."""
         if self.feasible is None:
-            # `np.flatnonzero` passes five Python functions on the way.
+            # `np.flatnonzero` would add five Python calls.
             self.feasible = (self.rejected_by == 0).nonzero()[0]
-            # Plugins get this very array.
+            # Plugins get this array itself, not a copy.
             self.feasible.flags.writeable = False
         return self.feasible
 
     def feasible_within(self, within: Rows | None) -> Rows:
-        """Return the feasible ones of some rows (None: of all), ascending."""
+        """Return the feasible rows among `within` (None: all rows), ascending."""
         if within is None:
             return self.feasible_rows()
         found: Rows = within[self.rejected_by[within] == 0]
@@ -132,7 +131,7 @@ class CachedResult:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held: by arrays, and by what plugins recorded, as far as the signature tells."""
+        """Bytes of the arrays, plus the estimate for recorded data of plugins."""
         own = (self.rejected_by, self.feasible, self.base, self.normalized, self.total, self.ties)
         kept = (*self.followed.values(), *own)
         held = self.recorded_bytes
@@ -145,9 +144,9 @@ class CachedResult:
 
 
 def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:
-    """Make a column of zeros of the narrowest type that holds `codes`.
+    """Return a column of zeros of the narrowest dtype that holds `codes`.
 
-    Narrow, because thousands of columns may be kept.
+    This saves memory, because thousands of columns may be cached.
     """
     return wide_enough(np.zeros(capacity, dtype=np.int8), codes)
 
@@ -155,15 +154,15 @@ def narrow_zeros(capacity: int, codes: Codes) -> NarrowCodes:
 def wide_enough(
     column: NarrowCodes, codes: Codes, values: Sequence[int] | None = None
 ) -> NarrowCodes:
-    """`column`, or a wider copy if its type cannot hold `codes`, which must not be empty.
+    """Return `column`, or a wider copy if its dtype cannot hold `codes`, which must not be empty.
 
-    `values` are those of `codes`, where the caller has them.
+    `values` is `codes` as a list, if the caller has one.
     """
     limit = _LIMITS.get(column.itemsize)
     if limit is None:
         return column
     if values is None:
-        # `min` and `max` of NumPy take longer to call than to find.
+        # For short arrays this is faster than `min` and `max` of NumPy, because of call overhead.
         values = codes.item(codes.argmin()), codes.item(codes.argmax())
     if min(values) >= 0 and max(values) <= limit:
         return column
@@ -178,32 +177,32 @@ def filter_index_type(filters: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The result of a reusable PreFilter or PreScore, and what it wrote to the cycle state."""
+    """The result of a reusable PreFilter or PreScore, and its writes to the cycle state."""
 
     result: Any
     writes: tuple[tuple[str, Any], ...]
 
 
 class RecordedPlugins(dict[str, Recorded]):
-    """The results of reusable PreFilter or PreScore plugins by name, and their sum when complete.
+    """The recorded results of PreFilter or PreScore plugins by name, with a summary.
 
-    Most plugins skip most pods, so that the next pods need the sum alone.
+    Most plugins skip most pods, so replaying the summary replaces most single replays.
     """
 
     __slots__ = ("left", "skipped", "writes")
 
     def __init__(self) -> None:
         super().__init__()
-        #: The plugins that must run for each pod; None: `sum_up` found no sum, or was not called.
+        #: Plugins that must run for each pod; None: there is no summary (see `sum_up`).
         self.left: tuple[Any, ...] | None = None
-        #: Names of recorded plugins that skipped the pod, and what all recorded ones wrote.
+        #: The summary: names of the plugins that skipped the pod, and the writes of all of them.
         self.skipped: set[str] = set()
         self.writes: dict[str, Any] = {}
 
     def replay(
         self, plugins: tuple[Plugin, ...], skipped: set[str], state: CycleState
     ) -> tuple[Plugin, ...]:
-        """Do for the next pod what the sum says; return those of `plugins` that must run."""
+        """Apply the summary to the next pod; return those of `plugins` that must still run."""
         if self.left is None:
             return plugins
         skipped |= self.skipped
@@ -211,7 +210,7 @@ class RecordedPlugins(dict[str, Recorded]):
         return self.left
 
     def sum_up(self, plugins: Sequence[Any]) -> None:
-        """Add up what is recorded of `plugins`, unless one of them did more than skip the pod."""
+        """Build the summary, unless a recorded result of `plugins` is more than a Skip."""
         if self.left is not None:
             return
         left = []
@@ -232,7 +231,7 @@ class RecordedPlugins(dict[str, Recorded]):
 
 @dataclass(frozen=True, slots=True)
 class ReuseStatistics:
-    """Size of the cache, and counts of its hits, misses and evictions since start."""
+    """Size of the cache, and its hits, misses and evictions since the start."""
 
     entries: int
     bytes: int
@@ -242,20 +241,21 @@ class ReuseStatistics:
 
 
 class ResultCache:
-    """Results by key, within a budget of bytes.
+    """Cached results by key (signature), limited by bytes.
 
-    A signature that only one pod has had is on trial: of pods with a name of their own in them (a
-    claim, a host) no other follows, and they must not push out what is used. On trial is the last
-    of them, and as many before it as a sixteenth of the budget holds. What a second pod needs is
-    kept, least recently used first to go. Of dropped results it is remembered whose they were, so
-    that signatures which come in turn are kept from their second pod on.
+    Entries begin in a probationary segment (as in a segmented LRU cache): the signature of a pod
+    that contains a name of its own (a claim, a host) is never seen again, and must not evict
+    entries that are in use. The segment holds the newest entry, and older ones up to a sixteenth of
+    the budget. An entry that a second pod uses moves to the main segment, from which the least
+    recently used entry is evicted first. The cache also remembers the pods of evicted entries, so
+    that signatures which alternate are kept from their second pod on.
     """
 
     def __init__(self, budget: int = _DEFAULT_BUDGET) -> None:
         self.budget = budget
         self._kept: OrderedDict[Hashable, CachedResult] = OrderedDict()
         self._trial: OrderedDict[Hashable, CachedResult] = OrderedDict()
-        #: Key and pod of results on trial, and of those dropped; the latter oldest first.
+        #: Key to pod UID, of probationary entries and of evicted ones (oldest first).
         self._owners: dict[Hashable, str] = {}
         self._dropped: OrderedDict[Hashable, str] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
@@ -266,7 +266,7 @@ class ResultCache:
         self._evictions = 0
 
     def get(self, key: Hashable, pod: str) -> CachedResult | None:
-        """Return an entry for the pod of UID `pod`, and make it the most recently used one."""
+        """Return the entry for a pod with the UID `pod`, and mark it as most recently used."""
         entry = self._kept.get(key)
         if entry is not None:
             self._kept.move_to_end(key)
@@ -286,7 +286,7 @@ class ResultCache:
         return entry
 
     def put(self, key: Hashable, entry: CachedResult, pod: str) -> None:
-        """Add an entry that `pod` needs; its size is learnt by `settle`."""
+        """Add an entry for the pod with the UID `pod`; `settle` accounts for its size."""
         if self._dropped.pop(key, pod) == pod:
             self._trial[key] = entry
             self._owners[key] = pod
@@ -295,9 +295,9 @@ class ResultCache:
         self._sizes[key] = 0
 
     def settle(self, key: Hashable) -> None:
-        """Account for what an entry has grown to, and drop old entries beyond the budget.
+        """Update the accounted size of an entry, and evict old entries beyond the budget.
 
-        One that is kept is measured now and then.
+        An entry in the main segment is measured only now and then.
         """
         trial = self._trial.get(key)
         entry = self._kept.get(key) if trial is None else trial
@@ -317,7 +317,7 @@ class ResultCache:
             while self._trial_bytes > self.budget // _TRIAL_SHARE and len(self._trial) > 1:
                 self._evict(self._trial)
         while self._bytes > self.budget and len(self._sizes) > 1:
-            # Never the entry just settled, which is the last one of its kind.
+            # This never evicts the entry just settled, which is the newest of its segment.
             self._evict(self._kept if len(self._kept) > (trial is None) else self._trial)
 
     def _evict(self, entries: OrderedDict[Hashable, CachedResult]) -> None:
@@ -333,7 +333,7 @@ class ResultCache:
         if self._kept.pop(key, None) is None:
             del self._trial[key]
             self._trial_bytes -= size
-        # Of no pod in particular, where there were several.
+        # An entry that several pods used has no single owner.
         self._dropped[key] = self._owners.pop(key, "")
         if len(self._dropped) > _MAX_DROPPED:
             self._dropped.popitem(last=False)
@@ -345,7 +345,7 @@ class ResultCache:
         self._bytes = self._trial_bytes = 0
 
     def statistics(self) -> ReuseStatistics:
-        """Counters since start."""
+        """Return the size and the counters since the start."""
         return ReuseStatistics(
             len(self._sizes), self._bytes, self._hits, self._misses, self._evictions
         )

@@ -1,10 +1,10 @@
-"""RowCache: results by kind of pod and row, until something on the row's node changes.
+"""RowCache: results by kind of pod and row, valid until the row's node changes.
 
-Pods come in bursts from one template, and between two of them few nodes change. The caller makes
-sure that a result depends on the pod's kind (the key), on that node and on named versions alone.
+Pods of one template often come in bursts, during which few nodes change. The caller must ensure
+that a result depends only on the pod's kind (the key), on the node and on named versions.
 
-Invariant: results follow the change log of the node table. Nominations are part of a node; their
-owner writes to the log (`NodeTable.note_nominations`).
+Invariant: results are invalidated by the change log of the node table. Nominations count as changes
+of a node; their owner writes to the log (`NodeTable.note_nominations`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from scheduler.cache import NodeTable
 
 MAX_KINDS: Final = 64
-"""Kinds of pods whose results are kept; the least recently used one is dropped first."""
+"""Maximum number of kinds of pods; the least recently used one is evicted."""
 
 
 class RowResults(Protocol):
@@ -36,7 +36,7 @@ class _Entry(Generic[R]):
     results: R
     #: The table's revision and capacity, and named versions.
     revision: tuple[int, ...]
-    #: Position in the change log up to which `results` hold.
+    #: Position in the change log up to which `results` are valid.
     sequence: int
 
 
@@ -46,7 +46,7 @@ class RowCache(Generic[R]):
     __slots__ = ("_kinds", "_make", "_table")
 
     def __init__(self, table: NodeTable, make: Callable[[int], R]) -> None:
-        """`make(capacity)` returns results in which no row is known."""
+        """Create a cache; `make(capacity)` returns results in which no row is known."""
         self._table = table
         self._make = make
         self._kinds: OrderedDict[Hashable, _Entry[R]] = OrderedDict()
@@ -55,9 +55,9 @@ class RowCache(Generic[R]):
         return len(self._kinds)
 
     def recall(self, kind: Hashable, versions: tuple[int, ...] = ()) -> R:
-        """Return the results that still hold for pods of a kind; the caller adds new ones.
+        """Return the results that are still valid for pods of a kind; the caller adds new ones.
 
-        `versions` are those that filters name; they and the table's revision must be as they were.
+        If `versions` (named versions of filters) or the table's revision changed, none are.
         """
         table = self._table
         revision = (table.revision, table.capacity, *versions)

@@ -1,9 +1,9 @@
 """Framework: the plugins of one profile, and how each extension point runs them.
 
-Follows pkg/scheduler/framework/runtime/framework.go. PreFilter and PostFilter are coroutines, for
+Follows pkg/scheduler/framework/runtime/framework.go. PreFilter and PostFilter are coroutines, since
 their plugins may be async; with synchronous plugins they never suspend
 (`plugin_calls.run_synchronously`). Filter and Score over many rows are in `filtering` and
-`scoring`; PreBind, Bind and PostBind, which wait for the API server, in
+`scoring`; PreBind, Bind and PostBind, which wait for the API server, are in
 `scheduler.service.binding_cycle`.
 """
 
@@ -65,7 +65,7 @@ from scheduler.framework.status import status_or_none
 
 
 class Framework:
-    """One profile's plugins. Stateless: what an attempt remembers is in its CycleState."""
+    """The plugins of one profile. It keeps no state of attempts; that is in their CycleState."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Framework:
     ) -> None:
         """Instantiate the profile's plugins.
 
-        `last_filters` have PreFilter and Filter like a plugin's; they run after those of the
-        profile, which knows nothing about them. `measure` returns the object to call in place of a
-        plugin, for those whose calls are measured, otherwise the plugin. Raises ConfigurationError.
+        `last_filters` are objects with PreFilter and Filter that run after the profile's plugins
+        and are not part of the configuration. `measure` wraps a plugin whose calls are to be
+        measured, and returns others unchanged. Raises ConfigurationError.
         """
         self.profile_name = profile.scheduler_name
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
@@ -92,12 +92,12 @@ class Framework:
         self.pre_enqueue = self._at(profile, points.PRE_ENQUEUE)
         self.queue_sort = self._at(profile, points.QUEUE_SORT)[0]
         self.pre_filter = (*self._at(profile, points.PRE_FILTER), *last_filters)
-        #: What-ifs call these for every pod of every node they look at.
+        #: The plugins with AddPod or RemovePod, which what-ifs call for every pod of every node.
         self._following = {
             method: tuple(p for p in self.pre_filter if callable(getattr(p, method, None)))
             for method in ("add_pod", "remove_pod")
         }
-        #: Names of the plugins that keep state which AddPod or RemovePod changes.
+        #: Names of plugins with state that AddPod or RemovePod changes.
         self.pod_followers = frozenset(p.name for each in self._following.values() for p in each)
         self._relaxing = tuple(p for p in self.pre_filter if callable(getattr(p, "relax", None)))
         self._reasoning = tuple(
@@ -112,7 +112,7 @@ class Framework:
         self.pre_bind = self._at(profile, points.PRE_BIND)
         self.bind = self._at(profile, points.BIND)
         self.post_bind = self._at(profile, points.POST_BIND)
-        #: The plugin that puts pods into groups (`GroupingPlugin`), if there is one.
+        #: The `GroupingPlugin` of the profile, if it has one.
         self.grouping = next(filter(_groups_pods, self.plugins.values()), None)
         self.attendance = Attendance(self.plugins.values(), self.pre_filter, self.reserve)
         #: Names of the plugins whose PreFilter is async.
@@ -127,7 +127,7 @@ class Framework:
         return tuple(self._called[name] for name in profile.at(point))
 
     def event_plugins(self) -> Iterable[Any]:
-        """Plugins whose registered events may bring rejected pods back, each once."""
+        """Return the plugins that may register requeueing events, each once."""
         for plugin in self.plugins.values():
             if any(point.implemented_by(plugin) for point in EVENT_POINTS):
                 yield plugin
@@ -146,20 +146,20 @@ class Framework:
         again: bool = False,
         absent: frozenset[str] = NOBODY,
     ) -> PreFilterNodes:
-        """Run the PreFilter plugins (RunPreFilterPlugins), up to one that ends the attempt.
+        """Run the PreFilter plugins (RunPreFilterPlugins), up to one that ends PreFilter.
 
-        Fills `state.skip_filter`. Suspends for async plugins only, and needs a `transport` then.
-        Raises AttemptError when a plugin fails.
+        Sets `state.skip_filter`. Suspends only for async plugins, which need a `transport`. Raises
+        AttemptError if a plugin fails.
 
         Args:
-            state: of the attempt.
+            state: the state of the attempt.
             pod: the incoming pod.
             table: the live node table.
-            recorded: results by plugin for the pod's signature, used and added to; None: no reuse.
+            recorded: cached results of the pod's signature, to use and extend; None: no reuse.
             stopwatch: has the budget of the cycle; None: no budget.
             transport: awaits async plugins within their timeouts.
-            again: leave async plugins out, because what they wrote to `state` before still holds.
-            absent: plugins to leave out, see `Attendance`.
+            again: skip async plugins, because their earlier writes to `state` are still valid.
+            absent: plugins that do not take part, see `Attendance`.
         """
         nodes = PreFilterNodes()
         attendance, state.absent = self.attendance, absent
@@ -180,7 +180,7 @@ class Framework:
                 result = await call_awaited(PRE_FILTER, slot.plugin, transport, state, pod, table)
             worked = result is not SKIP
             if not worked:
-                # The usual result; spares a call for each plugin.
+                # The usual result; handling it here saves a call per plugin.
                 state.skip_filter.add(slot.name)
             elif result is not None and nodes.merge(slot.name, result, state):
                 attendance.skip_before(slot.name, state)
@@ -192,9 +192,9 @@ class Framework:
         return nodes
 
     def relax(self, state: CycleState, pod: Pod) -> bool:
-        """Let every PreFilter plugin relax its demands (`RelaxingPlugin`); True if one does.
+        """Let every `RelaxingPlugin` relax its requirements; return whether any of them did.
 
-        Raises AttemptError when a plugin fails.
+        Raises AttemptError if a plugin fails.
         """
         relaxed = False
         for plugin in self._relaxing:
@@ -229,8 +229,8 @@ class Framework:
     ) -> Status | None:
         """Run the scalar filters on one node, real or hypothetical (RunFilterPlugins).
 
-        `plugins` are some of the profile's, None for all. Returns the first rejection, with its
-        plugin. Raises AttemptError for anything that is neither success nor rejection.
+        `plugins` limits them to some of the profile's plugins; None: all. Returns the first
+        rejection, attributed to its plugin. Raises AttemptError for any other failure.
         """
         skipped = state.skip_filter
         for plugin in self.filter if plugins is None else plugins:
@@ -250,8 +250,8 @@ class Framework:
     ) -> Status | None:
         """Run filters twice: with the pods nominated to the node, then without.
 
-        The pod must fit in either case, for it is not known which of them will come
-        (RunFilterPluginsWithNominatedPods). `state` and `node` are left as they were.
+        The pod must fit in both cases, since nominated pods may end up on another node
+        (RunFilterPluginsWithNominatedPods). Neither `state` nor `node` changes.
         """
         nominees = nominated_pods(self.handle.nominator, node.name, pod.priority, pod.metadata.uid)
         if nominees:
@@ -269,7 +269,7 @@ class Framework:
         node: NodeOverlay,
         plugins: Sequence[Any] | None = None,
     ) -> Status | None:
-        """Run filters with `nominees` added to `node`, which is changed; `state` is not."""
+        """Run filters with `nominees` added to `node`. This changes `node`, but not `state`."""
         clone = state.clone()
         for other in nominees:
             node.add_pod(other)
@@ -289,8 +289,8 @@ class Framework:
     ) -> PostFilterResult:
         """Run the PostFilter plugins and merge their results (RunPostFilterPlugins).
 
-        Suspends for results that are awaitable, if there is a `transport`. An exception of a plugin
-        becomes an Error status. Raises CycleBudgetError.
+        Suspends for awaitable results, which need a `transport`. An exception of a plugin becomes
+        an Error status. Raises CycleBudgetError.
         """
         if state.skip_post_filter:
             return PostFilterResult(
@@ -334,7 +334,7 @@ class Framework:
         recorded: RecordedPlugins | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        """Run the PreScore plugins (RunPreScorePlugins); fills `state.skip_score`.
+        """Run the PreScore plugins (RunPreScorePlugins); sets `state.skip_score`.
 
         `recorded` and `stopwatch` are as in `run_pre_filter`. Raises AttemptError.
         """
@@ -372,7 +372,7 @@ class Framework:
     ) -> None:
         """Run Unreserve of all Reserve plugins, in reverse order (RunReservePluginsUnreserve).
 
-        An exception goes to `on_error(plugin, point, pod, exception)`, and the others still run.
+        Exceptions are passed to `on_error(plugin, point, pod, exception)`; the others still run.
         """
         for plugin in reversed(self.attendance.reserve[state.absent]):
             unreserve: Callable[..., None] | None = getattr(plugin, "unreserve", None)
@@ -387,9 +387,9 @@ class Framework:
     def run_permit(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> tuple[Status | None, dict[str, float]]:
-        """Run the Permit plugins (RunPermitPlugins), up to one that rejects the pod.
+        """Run the Permit plugins (RunPermitPlugins), up to the first rejection.
 
-        Returns the rejection, and the timeout in seconds of each plugin that makes the pod wait.
+        Returns the rejection or None, and by plugin the timeout in seconds for which the pod waits.
         Raises AttemptError.
         """
         timeouts: dict[str, float] = {}
@@ -405,9 +405,9 @@ class Framework:
     # -- what plugins add to texts ---------------------------------------------------------------
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """Return reason and message that PodScheduled gets in place of Unschedulable.
+        """Return the reason and message of the first `UnschedulableReasonPlugin` that has one.
 
-        None if no plugin (`UnschedulableReasonPlugin`) has one. Raises AttemptError if one fails.
+        None if no plugin has one. Raises AttemptError if a plugin fails.
         """
         for plugin in self._reasoning:
             found: tuple[str, str] | None = call(UNSCHEDULABLE_REASON, plugin, pod)
@@ -416,7 +416,7 @@ class Framework:
         return None
 
     def explain(self, pod: Pod) -> dict[str, tuple[str, ...]]:
-        """Return what plugins add to the explanation of a pending pod, by plugin."""
+        """Return the lines of `ExplainingPlugin.explain` about a pending pod, by plugin."""
         explanations: dict[str, tuple[str, ...]] = {}
         for plugin in self.plugins.values():
             explain = getattr(plugin, "explain", None)
@@ -440,10 +440,10 @@ def _itself(plugin: Any) -> Any:
 
 
 def call_filter(plugin: Any, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-    """Call one plugin's scalar Filter: None, or the rejection with its plugin.
+    """Call the scalar Filter of one plugin; return None, or a rejection attributed to the plugin.
 
-    Spells `plugin_calls.call` out, because what-ifs run it for every pod of every node. Raises
-    AttemptError for a status that is neither success nor rejection.
+    It repeats the steps of `plugin_calls.call` inline for speed, because what-ifs run it for every
+    pod of every node. Raises AttemptError for a status that is neither success nor rejection.
     """
     try:
         status = status_or_none(plugin.filter(state, pod, node))
@@ -468,7 +468,7 @@ async def _post_filter(
     statuses: NodeToStatus,
     transport: ExtenderTransport | None,
 ) -> PostFilterResult:
-    """Call one PostFilter plugin; a failure is a result with an Error status."""
+    """Call one PostFilter plugin; if it fails, return a result with an Error status."""
     try:
         result: Any = plugin.post_filter(state, pod, statuses)
         if transport is not None and inspect.isawaitable(result):
@@ -489,7 +489,7 @@ async def _post_filter(
 
 
 def _rejection(method: PluginMethod, plugin: Any, status: Status) -> Status:
-    """Attribute a rejection to its plugin. Raises AttemptError for a status that is none."""
+    """Attribute a rejection to its plugin. Raises AttemptError if `status` is not a rejection."""
     if not status.rejected:
         raise method.failed(plugin.name, status.message)
     return status.by(plugin.name)

@@ -1,10 +1,10 @@
 """The scheduling cycle of one profile: search, PostFilter, score, choose.
 
-Follows schedule_one.go: schedulePod. The cycle is one coroutine. It suspends only
-where an `ExtenderTransport` is awaited: by extenders and by async PreFilter and PostFilter plugins.
-For all other pods nothing suspends between its first and its last line, so the live table needs no
-snapshot, and no event loop is involved (`run_synchronously`). While a cycle is suspended its owner
-keeps all changes of cache, queue and nominations back (docs/decisions/0006).
+Follows schedule_one.go: schedulePod. The cycle is one coroutine. It suspends only where an
+`ExtenderTransport` is awaited: by extenders, and by async PreFilter and PostFilter plugins. For all
+other pods it runs from start to end without suspending, so the live table needs no snapshot, and no
+event loop is involved (`run_synchronously`). While a cycle is suspended, its owner defers all
+changes of cache, queue and nominations (docs/decisions/0006).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ NO_NODES = "no nodes available to schedule pods"
 NOT_HELPFUL: Final = (
     "preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
 )
-"""What upstream's preemption returns for a PreFilter rejection; ours is not run for it."""
+"""The message of upstream's preemption after a PreFilter rejection; ours does not run then."""
 
 
 class NoNodesError(Exception):
-    """Raised when there is no node; the pod is retried with backoff, not after an event."""
+    """Raised if there is no node; the pod is retried after backoff, not after an event."""
 
     def __init__(self, unschedulable_reason: tuple[str, str] | None) -> None:
         super().__init__(NO_NODES)
@@ -68,34 +68,33 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
     node_name: str
     row: int
-    #: Nodes looked at, and those the pod could run on.
+    #: Number of nodes that were evaluated, and number of nodes on which the pod fits.
     evaluated_nodes: int
     feasible_nodes: int
 
 
 @dataclass(slots=True)
 class Unschedulable:
-    """No node fits. `nominating` comes from PostFilter; None leaves the nomination alone."""
+    """No node fits. `nominating` comes from PostFilter; None leaves the nomination unchanged."""
 
     error: FitError
     nominating: NominatingInfo | None
     post_filter: PostFilterOutcome = PostFilterOutcome.NOT_RUN
     #: `namespace/name` of the pods that PostFilter evicts.
     victims: tuple[str, ...] = ()
-    #: What a PostFilter plugin raised.
+    #: The error of a PostFilter plugin that raised.
     raised: AttemptError | None = None
 
 
 ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, "Rows | array[int] | None"]
-"""Nodes with their totals as `score` returns them, the scores of extenders added, and the positions
-of the highest total; those are None where `CachedResult.ties` has them. For the record of the
-decision."""
+"""For the decision record: the nodes, their totals as `score` returns them plus the scores of
+extenders, and the indices of the highest total (None if they are in `CachedResult.ties`)."""
 
 
 class SchedulingAlgorithm:
     """Chooses a node for pods of one profile."""
 
-    def __init__(  # noqa: PLR0913 - what it is wired to
+    def __init__(  # noqa: PLR0913 - all dependencies are injected
         self,
         framework: Framework,
         table: NodeTable,
@@ -113,17 +112,17 @@ class SchedulingAlgorithm:
         """Wire the algorithm; without `extenders` no cycle can be suspended."""
         self.framework = framework
         self._table = table
-        #: Chooses among nodes of equal totals.
+        #: Chooses among nodes with equal totals.
         self.choose_tied = tie_rule(framework.tie_breaking, table, random)
         self._extenders = extenders
         self._transport = None if extenders is None else extenders.transport
-        #: Whether `suspends` can be true of any pod.
+        #: Whether `suspends` may return True for any pod.
         self.may_suspend = extenders is not None and bool(extenders or framework.asynchronous)
         self.stopwatch = Stopwatch(
             clock.monotonic, metrics, framework.profile_name, plugin_time_budget, cycle_budget
         )
         self.scoring = Scoring(framework, table, self.stopwatch)
-        #: The nodes that the last cycle scored; None when it chose without scores.
+        #: The nodes that the last cycle scored; None if it chose without scoring.
         self.scored: ScoredNodes | None = None
         self.search = Search(
             framework,
@@ -137,7 +136,7 @@ class SchedulingAlgorithm:
             or (extenders is not None and extenders.evaluates),
             stopwatch=self.stopwatch,
         )
-        #: Bounds for the groups that wait.
+        #: Upper bounds for waiting groups.
         self.capacities = TemplateCapacities(self.search.filtering.slots, table)
 
     def suspends(self, pod: Pod) -> bool:
@@ -146,9 +145,9 @@ class SchedulingAlgorithm:
         return extenders is not None and (self.framework.asynchronous or extenders.suspends(pod))
 
     async def schedule(self, state: CycleState, pod: Pod) -> ScheduleResult | Unschedulable:
-        """Choose a node for `pod`, or find out why there is none.
+        """Choose a node for `pod`, or return why none fits.
 
-        Raises NoNodesError in an empty cluster, AttemptError when a plugin or an extender failed.
+        Raises NoNodesError in an empty cluster, and AttemptError if a plugin or an extender fails.
         """
         self.scored = None
         if not self._table.node_count:
@@ -160,7 +159,7 @@ class SchedulingAlgorithm:
             try:
                 nodes = await search.find(state, pod, extenders, transport)
             except FitError:
-                # A second pass, if a plugin relaxes its demands after the first.
+                # There is a second pass if a plugin relaxes its requirements after the first.
                 if not self.framework.relax(state, pod):
                     raise
                 state.skip_filter.clear()
@@ -174,7 +173,7 @@ class SchedulingAlgorithm:
             search.settle(pod)
 
     async def pre_filtered(self, pod: Pod, now: float) -> CycleState | None:
-        """Run PreFilter alone, for a bound of how many such pods fit; None if that fails."""
+        """Run PreFilter only, for an upper bound of how many such pods fit; None if it fails."""
         state = CycleState(now)
         try:
             found = await self.framework.run_pre_filter(
@@ -188,9 +187,9 @@ class SchedulingAlgorithm:
     # -- repetition ------------------------------------------------------------------------------
 
     def repeatable(self, pod: Pod, state: CycleState) -> CachedResult | None:
-        """Return the results from which `choose_again` would choose for an equal pod, if it could.
+        """Return the cached results with which `choose_again` can choose for an equal pod.
 
-        None where filters or scores must run anew, or where not all nodes were looked at.
+        None if filters or scores must run for every pod, or if not all nodes were evaluated.
         """
         if self.suspends(pod):
             return None
@@ -210,12 +209,12 @@ class SchedulingAlgorithm:
     def look_ahead(
         self, state: CycleState, pod: Pod, entry: CachedResult, more: int
     ) -> Lookahead | None:
-        """Look ahead to `more` equal pods after `choose_again`; None: these must do without."""
+        """Prepare a `Lookahead` for `more` equal pods after `choose_again`; None: impossible."""
         ahead = Lookahead(self.search.filtering, self.scoring, self._table, entry, state, pod)
         return ahead if ahead.begin(more) else None
 
     def choose_ahead(self, entry: CachedResult, ahead: Lookahead) -> ScheduleResult | None:
-        """Do as `choose_again` does, if the results to come are known; None if not."""
+        """Like `choose_again`, with the results of `ahead`; None if these are unknown."""
         if not ahead.follow():
             return None
         rows, totals, ties = entry.normalized_rows, entry.total, entry.ties
@@ -224,7 +223,7 @@ class SchedulingAlgorithm:
         assert ties is not None
         feasible = len(rows)
         if feasible <= 1:
-            # The only one is taken without scores.
+            # A single node is chosen without scores.
             return None
         count = self._table.node_count if ahead.within is None else len(ahead.within)
         nodes = FeasibleNodes(rows, entry, True, count - feasible)
@@ -234,7 +233,7 @@ class SchedulingAlgorithm:
     def choose_again(
         self, state: CycleState, pod: Pod, entry: CachedResult
     ) -> ScheduleResult | None:
-        """Choose a node by kept results, after PreFilter and PreScore; None if there is none."""
+        """Choose a node with cached results of PreFilter and PreScore; None if no node fits."""
         self.scored = None
         self.search.filtering.refresh(entry, state, pod)
         within = state.within
@@ -263,7 +262,7 @@ class SchedulingAlgorithm:
         if where is None and nodes.entry is not None:
             ties = self.scoring.ties(nodes.entry, totals)
         if ties is not None:
-            # What the recorder keeps about a signature has no scores of plugins without reuse.
+            # The recorder's data of a signature exclude scores of plugins without reuse.
             self.scored = nodes, totals, where, ties.rows if self.scoring.fresh else None
             row = self._choose_one(ties.rows)
         else:
@@ -294,10 +293,10 @@ class SchedulingAlgorithm:
     def score(
         self, state: CycleState, pod: Pod, nodes: FeasibleNodes, *, prepared: bool = False
     ) -> tuple[Int64Column, Rows | None]:
-        """Run PreScore, unless all is `prepared`, and all Score plugins on the feasible rows.
+        """Run PreScore (unless `prepared`) and the Score plugins on the feasible rows.
 
-        Returns totals per entry of the rows returned with them; when those are None, per row of the
-        whole table, `INFEASIBLE` where the pod does not fit. Do not modify the result.
+        Returns (totals, rows) with one total for each of `rows`. If `rows` is None, the totals are
+        a column of the whole table, `INFEASIBLE` where the pod does not fit. Do not modify them.
         """
         stopwatch, rows, entry, scoring = self.stopwatch, nodes.rows, nodes.entry, self.scoring
         if not prepared:
@@ -356,7 +355,7 @@ class SchedulingAlgorithm:
 
 
 def _outcome(status: Status) -> PostFilterOutcome:
-    """Derive how PostFilter ended, for plugins that do not set it."""
+    """Derive the outcome from the status of PostFilter, for plugins that do not set one."""
     if status.success:
         return PostFilterOutcome.NOMINATED
     return PostFilterOutcome.FAILED if status.rejected else PostFilterOutcome.NOT_RUN

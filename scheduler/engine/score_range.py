@@ -1,4 +1,4 @@
-"""The range of final scores, which NormalizeScore and Score without it must keep to."""
+"""Checks that final scores are within the allowed range, 0 to 100."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def are_final(scores: Int64Column) -> bool:
 
 
 def highest_score(plugin: str, scores: Int64Column) -> int:
-    """Return the highest final score, 0 for none.
+    """Return the highest of the final scores; 0 if there are none.
 
-    Raises AttemptError when the score of a feasible node is outside 0 to 100.
+    Raises AttemptError if a score is outside 0 to 100.
     """
     if not len(scores):
         return 0
@@ -33,5 +33,5 @@ def highest_score(plugin: str, scores: Int64Column) -> int:
 
 
 def _range(scores: Int64Column) -> tuple[int, int]:
-    """Return the lowest and the highest of scores; `min` and `max` of NumPy take much longer."""
+    """Return the lowest and the highest score; much faster than `min` and `max` of NumPy."""
     return scores.item(scores.argmin()), scores.item(scores.argmax())

@@ -1,9 +1,9 @@
-"""Scoring: from feasible rows to totals, reusing raw scores of the pod's signature.
+"""Scoring: the totals of feasible rows, reusing cached raw scores of the pod's signature.
 
-Order of work as upstream: PreScore with the feasible nodes, Score, NormalizeScore per plugin over
+The steps are upstream's: PreScore with the feasible nodes, Score, NormalizeScore per plugin over
 the feasible nodes, weights, sum (runtime/framework.go: RunScorePlugins). Raw scores of reusable
-plugins are kept for every row; what needs normalising is normalised again whenever the feasible set
-or a raw score changed.
+plugins are cached for every row; scores are normalised again whenever the feasible rows or a raw
+score changed.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Scoring:
         self._table = table
         self._stopwatch = stopwatch or no_stopwatch()
         self.slots = score_slots(framework)
-        #: Plugins whose raw scores are kept for the signature.
+        #: Plugins whose raw scores are cached by signature.
         self.reusable = tuple(slot for slot in self.slots if slot.reusable)
         self._uncacheable = tuple(slot for slot in self.slots if not slot.reusable)
         self._uncacheable_names = frozenset(slot.name for slot in self._uncacheable)
-        #: (plugin, raw, normalised) of each of the rows scored last, for plugins without reuse.
+        #: (plugin, raw, normalised) scores of the rows scored last, for plugins without reuse.
         self.fresh: Sequence[tuple[ScoreSlot, Int64Column, Int64Column]] = ()
         self.all_columnar = all(slot.columnar for slot in self.slots)
 
     def has_uncacheable(self, state: CycleState) -> bool:
-        """Whether scores of a plugin that is not skipped are computed for every pod."""
+        """Whether any plugin that is not skipped must score for every pod."""
         return any(slot.name not in state.skip_score for slot in self._uncacheable)
 
     # -- totals with reuse -----------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Scoring:
     def totals(
         self, state: CycleState, pod: Pod, entry: CachedResult, feasible: Rows
     ) -> tuple[Int64Column, Rows | None]:
-        """Return totals as `SchedulingAlgorithm.score` does; do not modify them."""
+        """Return totals like `SchedulingAlgorithm.score`; do not modify them."""
         slots = self._uncacheable_of(state)
         following = not any([slot.normalizer for slot in slots])  # noqa: C419 - a generator takes longer
         keep_ties = following and (entry.total_follows or not slots)
@@ -88,14 +88,14 @@ class Scoring:
         return total[rows_index(feasible)] + uncacheable, feasible
 
     def _uncacheable_of(self, state: CycleState) -> tuple[ScoreSlot, ...]:
-        """Return the plugins without reuse that score the pod."""
+        """Return the plugins without reuse that are not skipped for the pod."""
         slots, skipped = self._uncacheable, state.skip_score
         if self._uncacheable_names <= skipped:
             return ()
         return tuple([slot for slot in slots if slot.name not in skipped])
 
     def _reusable_total(self, entry: CachedResult, feasible: Rows) -> Int64Column:
-        """Return totals of reusable scores alone."""
+        """Return the totals of reusable scores only."""
         if entry.total_follows:
             entry.total, entry.total_follows = None, False
         if entry.total is None:
@@ -111,10 +111,10 @@ class Scoring:
         slots: tuple[ScoreSlot, ...],
         feasible: Rows,
     ) -> tuple[Int64Column, Rows | None]:
-        """Return the totals, those of plugins without reuse included.
+        """Return the totals, including the scores of plugins without reuse.
 
-        They must run for every pod, but most of their scores are those of the pod before. The
-        totals are kept and changed by single rows as long as only few scores differ.
+        These run for every pod, but most of their scores equal those for the previous pod. As long
+        as only few scores differ, the cached totals are updated row by row.
         """
         if [*entry.followed] != [slot.index for slot in slots]:
             entry.followed = {slot.index: FollowedScores() for slot in slots}
@@ -134,7 +134,7 @@ class Scoring:
         for slot, scores, _ in fresh:
             sums = sums + weighted(slot.weight, scores)
         if not settled:
-            # The scores will differ for the next pod as well: no total includes them.
+            # The scores will probably differ for the next pod as well, so no total is cached.
             return sums, feasible
         total = spread(sums, feasible, entry.capacity)
         entry.total, entry.ties, entry.total_follows = total, None, True
@@ -143,13 +143,13 @@ class Scoring:
     def _follow(
         self, entry: CachedResult, slot: ScoreSlot, scores: Int64Column, feasible: Rows
     ) -> bool:
-        """Bring `followed` and `total` up to date; False when too many scores differ."""
+        """Update `followed` and `total`; return False if too many scores differ."""
         followed = entry.followed[slot.index]
         places = followed.differing(scores)
         if places is None:
             highest_score(slot.name, scores)
             followed.replace(scores)
-            # What the total includes of this plugin can no longer be told.
+            # The part of this plugin in the total is no longer known.
             if entry.total_follows:
                 entry.total = None
             return False
@@ -172,7 +172,7 @@ class Scoring:
         return True
 
     def ties(self, entry: CachedResult, totals: Int64Column) -> Ties | None:
-        """Return the rows with the highest of `totals`, None where they are not known."""
+        """Return the rows with the highest of `totals`; None if they are unknown."""
         return entry.ties if entry.total is totals else None
 
     def subset_totals(
@@ -189,17 +189,17 @@ class Scoring:
     def _refresh(
         self, entry: CachedResult, state: CycleState, pod: Pod, rows: Rows, *, keep_ties: bool
     ) -> None:
-        """Bring everything kept up to date; `rows` are those that are feasible."""
+        """Bring all cached scores up to date; `rows` are the feasible rows."""
         changed = self._refresh_raw(entry, state, pod)
         self._check_doubtful(entry, rows)
         renew = entry.normalized_dirty or not _are_equal(entry.normalized_rows, rows)
         if renew:
-            # The totals are summed again afterwards.
+            # The totals are recomputed afterwards.
             entry.total = None
         if entry.base is None or changed is None or len(changed[0]) > FEW_ROWS:
             self._sum_base(entry)
         elif entry.total is None:
-            # No totals follow `base`, and so neither ties nor leaders.
+            # No totals are updated from `base`, so ties and leaders are invalid.
             entry.ties = entry.leaders = None
             entry.base[changed[1]] = sums_of(changed[1], self._base_parts(entry))
         else:
@@ -208,10 +208,10 @@ class Scoring:
             self._normalize(entry, state, pod, rows)
 
     def _refresh_raw(self, entry: CachedResult, state: CycleState, pod: Pod) -> PickedRows | None:
-        """Bring raw scores up to date; returns the rows of `base` that changed, None for all."""
+        """Bring raw scores up to date; return the rows of `base` that changed, None for all."""
         table = self._table
         changes, bumps = changed_rows(table, entry.score_sequence), table.bumps
-        # A plugin that raises leaves the entry half renewed: until the end nothing in it is valid.
+        # A plugin that raises leaves the entry half updated, so it is invalid until the end.
         entry.score_sequence = -1
         if state.skip_score != entry.skipped_scores:
             self._skip(entry, frozenset(state.skip_score))
@@ -231,7 +231,7 @@ class Scoring:
         return changes.picked(changes.anywhere, table.valid)
 
     def _skip(self, entry: CachedResult, skipped: frozenset[str]) -> None:
-        """Drop the scores of skipped plugins: they do not follow the change log."""
+        """Drop the scores of skipped plugins, since these are not kept up to date."""
         entry.skipped_scores = skipped
         entry.scores_run = tuple(slot for slot in self.reusable if slot.name not in skipped)
         for slot in self.reusable:
@@ -280,7 +280,7 @@ class Scoring:
             if not scores.any():
                 return
             column = add_column(entry, slot)
-        # With many templates many rows change between two pods of one.
+        # If there are many templates, many rows change between two pods of the same one.
         if slot.normalizer is not None and not np.array_equal(column[rows], scores):
             entry.normalized_dirty = True
         column[rows] = scores
@@ -288,7 +288,7 @@ class Scoring:
     def _take_scores(
         self, entry: CachedResult, slot: ScoreSlot, rows: list[int], scores: list[int]
     ) -> None:
-        """Write the scores of a few rows: for these, plain Python is quicker than NumPy."""
+        """Write the scores of a few rows; for so few, a loop is faster than NumPy."""
         column = entry.raw[slot.index]
         if column is None:
             if not any(scores):
@@ -304,10 +304,10 @@ class Scoring:
                     entry.normalized_dirty = True
 
     def _check_doubtful(self, entry: CachedResult, rows: Rows) -> None:
-        """Raise AttemptError when a final raw score of one of `rows` is out of range.
+        """Raise AttemptError if a raw score that is final is out of range on one of `rows`.
 
-        A column that holds such a score anywhere is scored again next time: its row may be feasible
-        then.
+        A column with such a score on any other row is computed again next time, because that row
+        may be feasible then.
         """
         for slot in entry.scores_run:
             if entry.scored[slot.index]:
@@ -327,10 +327,10 @@ class Scoring:
     def _change_base(
         self, entry: CachedResult, base: Int64Column, changed: PickedRows, *, keep_ties: bool
     ) -> None:
-        """Compute some rows of `base` again, and change their totals by the difference.
+        """Recompute some rows of `base`, and add the differences to their totals.
 
-        What was infeasible when `total` was summed stays so: `rejected_by` may be newer, and name
-        rows that this cycle is not about.
+        Rows that were infeasible when `total` was computed stay infeasible; `rejected_by` may be
+        newer, and include rows outside this cycle.
         """
         parts, total = self._base_parts(entry), entry.total
         assert total is not None
@@ -381,14 +381,14 @@ class Scoring:
     # -- without reuse ---------------------------------------------------------------------------
 
     def totals_of(self, state: CycleState, pod: Pod, rows: Rows) -> Int64Column:
-        """Return the total of each of `rows`, without reuse."""
+        """Return the total of each of `rows`, without caches."""
         total = self._summed(self.slots, state, pod, rows)
         return np.zeros(len(rows), dtype=np.int64) if total is None else total
 
     def _summed(
         self, slots: Sequence[ScoreSlot], state: CycleState, pod: Pod, rows: Rows
     ) -> Int64Column | None:
-        """Return the weighted sum of new scores of each of `rows`, None for zeros."""
+        """Compute scores, and return the weighted sum for each of `rows`; None if all are 0."""
         total: Int64Column | None = None
         fresh = []
         for slot in slots:
@@ -431,16 +431,16 @@ class Scoring:
         rows: Rows,
         amounts: NodeAmounts | None = None,
     ) -> Int64Column:
-        """Call one columnar plugin; of `amounts` that are not in the table only `amounts_only`."""
+        """Call `score_rows`; with hypothetical `amounts` only of plugins with `amounts_only`."""
         table = self._table if amounts is None else amounts
         scores = call_rows(SCORE_ROWS, slot.plugin, state, pod, table, rows, self._stopwatch)
-        # Of another integer type, a weighted sum could wrap around.
+        # In a narrower integer type a weighted sum could overflow.
         return scores.astype(np.int64, copy=False)
 
     def _normalized(
         self, slot: ScoreSlot, state: CycleState, pod: Pod, rows: Rows, raw: Int64Column
     ) -> tuple[Int64Column, int]:
-        """Return the final scores and the highest of them."""
+        """Return the final scores, and the highest of them."""
         scores: Int64Column = raw
         if slot.normalizer is not None:
             normalized = call(NORMALIZE_SCORES, slot.normalizer, state, pod, self._table, rows, raw)
@@ -453,15 +453,15 @@ class Scoring:
 
 
 def add_column(entry: CachedResult, slot: ScoreSlot) -> Int64Column:
-    """Add a column of zeros for a plugin that gave only zeros so far."""
+    """Add a column for a plugin that has returned only zeros so far."""
     column = entry.raw[slot.index] = np.zeros(entry.capacity, dtype=np.int64)
-    # What the leaders hold was derived from the other columns.
+    # The leaders' cached data were derived without this column.
     entry.leaders = None
     return column
 
 
 def _reusable_sum(entry: CachedResult, rows: Rows) -> Int64Column:
-    """Return the sum of reusable scores of each of `rows`, which are `normalized_rows`."""
+    """Return the sum of reusable scores for each of `rows`, which equal `normalized_rows`."""
     assert entry.base is not None
     part = rows_index(rows)
     total = entry.base[part].copy() if isinstance(part, slice) else entry.base[part]
@@ -477,7 +477,7 @@ def _are_equal(known: Rows | None, rows: Rows) -> bool:
 
 
 def _mark_dirty(entry: CachedResult, slot: ScoreSlot) -> None:
-    """Have the sum that the slot's scores are part of computed again."""
+    """Invalidate the sum that includes the scores of this slot."""
     if slot.normalizer is None:
         entry.base_dirty = True
     else:
@@ -485,7 +485,7 @@ def _mark_dirty(entry: CachedResult, slot: ScoreSlot) -> None:
 
 
 def _may_be_kept(slot: ScoreSlot, scores: Int64Column) -> bool:
-    """Whether raw scores need no check later: they are in range, or will be normalised."""
+    """Whether raw scores need no later range check: they are in range, or will be normalised."""
     return slot.normalizer is not None or are_final(scores)
 
 

@@ -1,7 +1,7 @@
 """Search: PreFilter, Filter and the set of feasible rows for one pod.
 
-Follows schedule_one.go: findNodesThatFitPod. One coroutine for all pods; it suspends only where an
-async PreFilter plugin or an extender is awaited.
+Follows schedule_one.go: findNodesThatFitPod. It is one coroutine for all pods, which suspends only
+to await an async PreFilter plugin or an extender.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class FeasibleNodes(msgspec.Struct, eq=False):
 
     #: Feasible rows.
     rows: Rows
-    #: The signature's results, when `rows` are its feasible rows or its raw scores may be reused.
+    #: The signature's cached results, if `rows` are its feasible rows or its scores can be reused.
     entry: CachedResult | None
     #: Whether `rows` is the signature's own feasible set.
     shared: bool
-    #: Nodes that were rejected with a status, for `EvaluatedNodes`.
+    #: Number of rejected nodes, for `evaluated_nodes`.
     rejected: int
-    #: The nominated node passed: it is taken without scoring.
+    #: Whether this is the nominated node, which is chosen without scoring.
     nominated: bool = False
-    #: The outcome of the nodes looked at; None when `entry` has it.
+    #: The outcome of the evaluated nodes; None if `entry` has it.
     statuses: NodeStatuses | None = None
 
 
 class Search:
-    """Finds feasible rows for pods of one profile. Owns its rotation index and result cache."""
+    """Finds feasible rows for pods of one profile; has its own rotation index and result cache."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Search:
         self._reuse = reuse
         self._percentage = percentage or 0
         self._scores_anything = scores_anything
-        #: Every node is looked at: nothing scalar in the profile and no explicit percentage.
+        #: Whether every node is evaluated, since all plugins are columnar and no percentage is set.
         self._complete = (
             not self.filtering.scalar
             and all_columnar_scores
@@ -91,7 +91,7 @@ class Search:
 
     @property
     def nodes_to_find(self) -> int | None:
-        """Return how many feasible nodes end the search; None when every node is looked at."""
+        """The number of feasible nodes that ends a search; None: every node is evaluated."""
         return None if self._complete else self._feasible_to_find(self._table.node_count)
 
     # -- entry point -----------------------------------------------------------------------------
@@ -105,9 +105,9 @@ class Search:
     ) -> FeasibleNodes:
         """Find the feasible rows.
 
-        Suspends where one of the `extenders` filters, and for async PreFilter plugins, which need a
-        `transport`. Raises FitError with the diagnosis when there is no feasible row, AttemptError
-        when a plugin or an extender fails.
+        Suspends for `extenders` that filter, and for async PreFilter plugins, which need a
+        `transport`. Raises FitError with the diagnosis if no row is feasible, and AttemptError if a
+        plugin or an extender fails.
         """
         entry, framework = self._entry(pod), self._framework
         with self._stopwatch.points["PreFilter"] as point:
@@ -152,7 +152,7 @@ class Search:
         *,
         complete: bool,
     ) -> FeasibleNodes:
-        """Filter the nodes that PreFilter left; all of them if `complete`, else enough of them."""
+        """Filter the nodes that PreFilter left: all if `complete`, else until enough fit."""
         if pre_filtered.names is not None:
             rows = self._rows_of(pre_filtered.names, state.within)
         elif entry is not None:
@@ -182,22 +182,20 @@ class Search:
         return entry
 
     def cached_feasible_rows(self, pod: Pod, since: int, within: Rows | None = None) -> Rows | None:
-        """Return the rows that reusable filters passed in the last search for the pod's signature.
+        """Return the rows (among `within`) that passed in the last search for the signature.
 
-        Of all rows, or of those `within`.
-
-        None if no search has looked at all rows since that entry of the change log: a pod that fits
-        on the node to which it is nominated is not looked up any further.
+        Only reusable filters count. None if no search has evaluated all rows since the entry
+        `since` of the change log; a pod that fits on its nominated node needs no such search.
         """
         entry = self.results.get(pod.signature.id, pod.uid) if self._reusable(pod) else None
         return None if entry is None or entry.sequence < since else entry.feasible_within(within)
 
     def repeatable(self, state: CycleState) -> bool:
-        """Whether the rows of `_filter_cached` are those of the reusable filters."""
+        """Whether the reusable filters alone determine the feasible rows."""
         return self._complete and not self.filtering.has_uncacheable(state)
 
     def holds(self, entry: CachedResult, pod: Pod) -> bool:
-        """Whether `entry` is that of the pod's signature, and no nominated pod counts for it."""
+        """Whether `entry` is valid for the pod, and no nominated pods have to be considered."""
         return (
             self._reusable(pod)
             and entry.capacity == self._table.capacity
@@ -206,17 +204,17 @@ class Search:
         )
 
     def settle(self, pod: Pod) -> None:
-        """Account for the memory the pod's signature now holds; call once per attempt."""
+        """Account for the memory of the signature's cached results; call once per attempt."""
         if self._reusable(pod):
             self.results.settle(pod.signature.id)
 
     def forget(self, pod: Pod) -> None:
-        """Drop the results of the pod's signature."""
+        """Drop the cached results of the pod's signature."""
         if self._reusable(pod):
             self.results.discard(pod.signature.id)
 
     def _reusable(self, pod: Pod) -> bool:
-        """Whether results of the signature hold for this pod: not with a pin or a node name."""
+        """Whether results of the signature are valid for this pod: it has no pin or node name."""
         return self._reuse and not pod.pin and not pod.spec.node_name
 
     def _filter_cached(
@@ -228,7 +226,7 @@ class Search:
         *,
         complete: bool,
     ) -> FeasibleNodes:
-        """Filter all nodes, reusing the results of the signature."""
+        """Filter all nodes, reusing the cached results of the signature."""
         filtering = self.filtering
         filtering.refresh(entry, state, pod)
         nominated = self._nominated_rows(pod)
@@ -257,7 +255,7 @@ class Search:
         *,
         complete: bool,
     ) -> FeasibleNodes:
-        """Apply nominated pods, scalar plugins and sampling to columnar results."""
+        """Apply nominated pods, scalar plugins and sampling to the columnar results."""
         rejected_by = statuses.rejected_by
         others = nominated = nominated[rejected_by[nominated] != NOT_A_NODE]
         if len(nominated):
@@ -272,13 +270,13 @@ class Search:
         if len(rows):
             statuses.rows = visited
             return FeasibleNodes(rows, entry, False, len(visited) - len(rows), statuses=statuses)
-        # Upstream's first pass counts the nominated pods, so its reason is the one to report.
+        # Upstream filters with nominated pods first, so the rejection of that pass is reported.
         reported = others[rejected_by[others] > self.filtering.first_pod_dependent]
         self._filter_beside_nominated(state, pod, reported, statuses)
         raise self._fit_error(state, pod, statuses, self._diagnosis(state, pre_filtered))
 
     def _sample(self, state: CycleState, pod: Pod, statuses: NodeStatuses) -> tuple[Rows, Rows]:
-        """Return the first feasible rows in rotating order, and the rows looked at."""
+        """Return the first feasible rows in rotating order, and all evaluated rows."""
         start = self.rotation % len(statuses.rows) if len(statuses.rows) else 0
         order = np.concatenate((statuses.rows[start:], statuses.rows[:start]))
         enough = self._feasible_to_find(len(order))
@@ -316,7 +314,7 @@ class Search:
         return found if within is None else np.intersect1d(found, within, assume_unique=True)
 
     def _candidates(self, state: CycleState) -> int:
-        """Return the number of nodes that the search is about."""
+        """Return the number of candidate nodes of the search."""
         return self._table.node_count if state.within is None else len(state.within)
 
     # -- extenders -------------------------------------------------------------------------------
@@ -331,7 +329,7 @@ class Search:
     ) -> FeasibleNodes:
         """Filter with plugins, then extenders (schedule_one.go: findNodesThatPassExtenders)."""
         names = self._table.names
-        # No more nodes than upstream would find; an explicit percentage of 100 is honoured.
+        # Extenders get no more nodes than from upstream; an explicit percentage of 100 counts.
         complete = self._complete and bool(self._percentage)
         nodes = self._filter_nodes(state, pod, entry, pre_filtered, complete=complete)
         candidates = [names[row] for row in nodes.rows.tolist()]
@@ -353,7 +351,7 @@ class Search:
         rejected: Mapping[str, Status],
         diagnosis: Diagnosis,
     ) -> FeasibleNodes:
-        """Keep the nodes that extenders passed; raises FitError when there is none."""
+        """Keep the nodes that passed the extenders; raises FitError if there are none."""
         names = self._table.names
         rows: Rows = np.array(
             [row for row in nodes.rows.tolist() if names[row] in passing], dtype=np.intp
@@ -379,7 +377,7 @@ class Search:
         return self._nominated.at_least(pod.priority, pod.metadata.uid)
 
     def _fitting_nominated_row(self, state: CycleState, pod: Pod) -> int | None:
-        """Return the row that the pod is nominated to, if it fits there.
+        """Return the row to which the pod is nominated, if the pod fits there.
 
         See schedule_one.go: evaluateNominatedNode.
         """
@@ -391,12 +389,12 @@ class Search:
             node = self._table.node_info(row)
             status = self._framework.run_filters_with_nominated_pods(state, pod, node, self._table)
         except AttemptError:
-            # Upstream only logs an error here and goes on with all nodes; a real one comes back.
+            # As upstream, go on with all nodes; a persistent error will occur there again.
             return None
         return row if status is None else None
 
     def filter_beside_nominated(self, state: CycleState, pod: Pod, row: int) -> Status | None:
-        """Filter a row with its nominated pods added; None also where there are none."""
+        """Filter a row with its nominated pods added; None if it passes, or has no such pods."""
         nominees = self._nominated.pods(row, pod.priority, pod.metadata.uid)
         if not nominees:
             return None
@@ -417,7 +415,7 @@ class Search:
             return
         own = self._nominated.own_row(pod.metadata.uid)
         if own is not None and own in rows:
-            # The pod itself does not count there, as it would for all others.
+            # The pod itself does not count there, but it would in the cached result.
             self._reject_beside_nominated(state, pod, own, statuses)
             rows = rows[rows != own]
         for row in fits.unknown(rows):
@@ -432,7 +430,7 @@ class Search:
             )
 
     def _nominated_pods_fit(self, state: CycleState, pod: Pod) -> NominatedPodsFit | None:
-        """Return earlier results; None where signature and node do not determine them."""
+        """Return cached results; None if signature and node do not determine the result."""
         skipped = state.skip_filter
         if (
             not self._reusable(pod)
@@ -462,7 +460,7 @@ class Search:
         return statuses.rejected(partial(self.filtering.status_of, state, pod))
 
     def _diagnosis(self, state: CycleState, pre_filtered: PreFilterNodes) -> Diagnosis:
-        """Begin the diagnosis of a pod that fits none of the nodes that PreFilter left."""
+        """Create the diagnosis of a pod that fits on none of the nodes that PreFilter left."""
         plugins = pre_filtered.plugins
         diagnosis = Diagnosis(self._candidates(state), unschedulable_plugins=set(plugins))
         if pre_filtered.names is not None:
@@ -479,7 +477,7 @@ class Search:
             diagnosis.add(status)
         diagnosis.add_rejectors(distinct)
         if len(rejected.rows) < diagnosis.node_count:
-            # The nodes that PreFilter left out have no status, and so no reason of their own.
+            # The nodes that PreFilter excluded have no status, so not all reasons agree.
             diagnosis.condition_reason = ""
         diagnosis.rejected = rejected
         diagnosis.statuses = TableStatuses(rejected, self._table, diagnosis.statuses.absent)
@@ -495,6 +493,6 @@ async def _passes(extenders: ExtenderRound, node_name: str) -> bool:
     try:
         passing, _ = await extenders.filter([node_name])
     except ExtenderError:
-        # Upstream only logs an error here; a real one comes back with all nodes.
+        # As upstream, ignore the error; a persistent one will occur again with all nodes.
         return False
     return bool(passing)

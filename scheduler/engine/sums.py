@@ -1,4 +1,4 @@
-"""Sums of weighted scores, of the rows whose scores changed."""
+"""Weighted sums of scores, for rows whose scores changed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from scheduler.engine.plugin_calls import FEW_VALUES
 from scheduler.framework import Int64Column, Rows
 
 Parts = Sequence[tuple[int, Int64Column]]
-"""Weights and columns of scores."""
+"""(weight, column of scores) pairs."""
 
 
 def weighted(weight: int, scores: Int64Column) -> Int64Column:
-    """Return scores times `weight`, which may be the same array."""
+    """Return `scores` times `weight`; the result may be the same array."""
     return scores if weight == 1 else weight * scores
 
 
 def sums_of(rows: Rows, parts: Parts) -> Int64Column | int:
-    """Return the weighted sum of each of `rows`; 0 without `parts`."""
+    """Return the weighted sum for each of `rows`; 0 if there are no `parts`."""
     total: Int64Column | int = 0
     for position, (weight, column) in enumerate(parts):
         part = weighted(weight, column[rows])
@@ -29,7 +29,7 @@ def sums_of(rows: Rows, parts: Parts) -> Int64Column | int:
 def replace_sums(
     base: Int64Column, changed: PickedRows, parts: Parts
 ) -> list[tuple[int, int, int]]:
-    """Write the weighted sums of some rows; return (row, before, after) where they differ."""
+    """Update `base` with the weighted sums of some rows; return (row, before, after) of changes."""
     listed, rows = changed
     if len(listed) > FEW_VALUES:
         old, base[rows] = base[rows], sums_of(rows, parts)

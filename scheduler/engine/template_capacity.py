@@ -1,17 +1,16 @@
 """Upper bounds of how many pods of a template fit, kept up to date while groups of such pods wait.
 
-A *template* is what all pods of one signature have in common. Each node takes at most as many of
-them as the filters that know say (`CapacityFilterPlugin`), and none if a filter rejects the node
-for its own sake, whatever pods are there. Filters that depend on other pods count as passing: pods
-that are placed or end may open a node to them. So the sum over all nodes is an upper bound, and a
-group that needs more cannot be placed, whatever is tried.
+A *template* stands for all pods of one signature. A `CapacityFilterPlugin` limits how many of them
+each node takes; a node takes none if a filter that depends on the node alone rejects it. Other
+filters that depend on pods count as passing, since pods that are placed or end may open a node. So
+the sum over all nodes is an upper bound, and a group that needs more cannot be placed.
 
-An event changes a few nodes, and hundreds of groups may wait. So a change is first taken from free
-resources alone, for all templates in one array operation; the result is never too low. Only where
-that is not below what a group needs, the filters of its template are asked about changed nodes.
+An event changes few nodes, but hundreds of groups may wait. So capacities are first estimated from
+free resources only, for all templates in one array operation; an estimate is never too low. The
+filters of a template evaluate the changed nodes only if the estimate does not rule the group out.
 
-Invariant, after `refresh`: `_most[template, row]` is never below what an evaluation of the row
-would give, and equal to that where `_loose` is False.
+Invariant, after `refresh`: `_most[template, row]` is never below the result of evaluating the row,
+and equal to it where `_loose` is False.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from scheduler.framework import CycleState, Int64Column, Rows
 from scheduler.pages.wording import counted
 
 MAX_TEMPLATES: Final = 512
-"""Templates of waiting groups; of any more, a group counts as one that may fit."""
+"""Maximum number of templates; groups with other templates count as groups that may fit."""
 
 MAX_LABELS: Final = 4
-"""Labels whose domains are summed up; beyond that, those of one are dropped for another."""
+"""Maximum number of labels with sums by domain; the sums of one label are dropped for a new one."""
 
 MAX_SHORT: Final = 3
-"""Resources, and filters, that a text names."""
+"""Maximum number of resources, and of filters, that a message names."""
 
 _NO_LIMIT: Final = int(np.iinfo(np.int32).max)
 _NOTHING: Final[Mapping[Template, int]] = MappingProxyType({})
 _ROWS_AT_ONCE: Final = 1024
-"""Bounds the memory of an estimate, which has as many numbers for every template."""
+"""Rows per estimate. It limits memory, since an estimate has a number per row and template."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,13 +51,13 @@ class Template:
     """The pods of one signature."""
 
     key: Hashable
-    #: One of them, what its PreFilter plugins wrote, and the filters that have nothing to do.
+    #: One of the pods, the data of its PreFilter plugins, and its skipped filters.
     pod: Pod
     state: CycleState
     skipped: frozenset[str]
-    #: Its row in the arrays.
+    #: Row of the template in the arrays.
     index: int
-    #: The sum over all nodes, and whether some of it is an estimate.
+    #: The sum over all nodes, and whether part of it is only an estimate.
     total: int = 0
     loose: bool = True
     #: Number of waiting groups with such pods.
@@ -69,14 +68,14 @@ class Template:
 class Shortage:
     """Reasons why some nodes take no more pods of a template."""
 
-    #: What limits them, in words, and on how many nodes; the most nodes first.
+    #: Limiting factors, in words, and the number of nodes of each; most nodes first.
     short: Sequence[tuple[str, int]]
-    #: Filters, and how many nodes each excludes, whatever pods are there.
+    #: Filters, and how many nodes each of them excludes regardless of the pods there.
     excluded: Sequence[tuple[str, int]]
 
     @property
     def text(self) -> str:
-        """Sentence for people; empty if nothing is known."""
+        """The reasons as a sentence for people; empty if none is known."""
         limits = [f"{name} on {counted(each, 'node')}" for name, each in self.short[:MAX_SHORT]]
         parts = [f"short of {', '.join(limits)}"] if limits else []
         if self.excluded:
@@ -94,7 +93,7 @@ class TemplateCapacities:
         self._limiting = [
             slot for slot in slots if callable(getattr(slot.plugin, "capacity_rows", None))
         ]
-        #: Names of filters that depend on other pods and do not tell how many fit.
+        #: Names of filters that depend on other pods and are no `CapacityFilterPlugin`.
         self._uncounted = frozenset(
             slot.name for slot in slots if slot.depends_on_pods and slot not in self._limiting
         )
@@ -103,7 +102,7 @@ class TemplateCapacities:
             for slot in slots
             if slot.columnar and not slot.depends_on_pods and slot not in self._limiting
         ]
-        #: Those that limit several templates at once.
+        #: Filters that compute the capacities of all templates at once.
         self._estimators = [
             slot.plugin
             for slot in self._limiting
@@ -116,7 +115,7 @@ class TemplateCapacities:
         self._loose: NDArray[np.bool_] = np.zeros((0, table.capacity), dtype=np.bool_)
         #: By label key, for groups that must be in one domain.
         self._by_label: dict[str, DomainSums] = {}
-        #: Until when changes of nodes are included, and the versions that filters depend on.
+        #: Change log position up to which changes are included, and the named versions of filters.
         self._sequence = 0
         self._versions: tuple[int, ...] = ()
 
@@ -131,10 +130,10 @@ class TemplateCapacities:
         return None if key is None else self._templates.get(key)
 
     def add(self, pod: Pod, state: CycleState, room: Int64Column | None = None) -> Template | None:
-        """Return the template of a pod; None where nothing limits it, or there are too many.
+        """Add and return the template of a pod; None if nothing limits it, or there are too many.
 
-        `state` is that of a cycle in which PreFilter passed the pod, `room` what `by_row` returns
-        for it now, if that is known.
+        `state` is the state of a cycle in which the pod passed PreFilter; `room` is the current
+        result of `by_row`, if known.
         """
         key = _key(pod)
         if key is None or not self._limiting:
@@ -165,7 +164,7 @@ class TemplateCapacities:
         self._arrange(order)
 
     def _arrange(self, order: Sequence[int]) -> None:
-        """Give the arrays the rows of `order`; -1 is a new one, of which nothing is known."""
+        """Reorder the rows of the arrays by `order`, in which -1 stands for a new, unknown row."""
         capacity = self._table.capacity
         most = np.zeros((len(order), capacity), dtype=np.int32)
         loose = np.zeros((len(order), capacity), dtype=np.bool_)
@@ -182,7 +181,7 @@ class TemplateCapacities:
         self._add(most.sum(axis=1, dtype=np.int64), anew=True)
 
     def _add(self, totals: Int64Column, *, anew: bool = False) -> None:
-        """Add to the total of each template, after an estimate."""
+        """Add to the totals of all templates, after an estimate."""
         templates = self._templates.values()
         for template, total in zip(templates, totals.tolist(), strict=True):
             if total or anew:
@@ -192,19 +191,19 @@ class TemplateCapacities:
     # -- bounds ----------------------------------------------------------------------------------
 
     def total(self, template: Template, *, exact: bool) -> int:
-        """Return how many pods of a template fit at most; call `refresh` before.
+        """Return an upper bound of the pods of a template that fit; call `refresh` first.
 
-        Not `exact`: perhaps more than a look at the filters would give.
+        Without `exact` it may be an estimate, which is higher than the filters' own bound.
         """
         if exact and template.loose:
             self._evaluate(template)
         return template.total
 
     def by_row(self, pod: Pod, state: CycleState | None) -> Int64Column | None:
-        """Return int64[table capacity]: how many pods like one each row takes at most.
+        """Return int64[table capacity]: an upper bound of pods like `pod` on each row.
 
-        `state` is that of a cycle in which PreFilter passed the pod; None: there is none. Returns
-        None where nothing is known.
+        `state` is the state of a cycle in which the pod passed PreFilter, if there is one. Returns
+        None if nothing is known.
         """
         template = self.of(pod)
         if template is not None:
@@ -223,7 +222,7 @@ class TemplateCapacities:
         return found
 
     def exactly_by_row(self, pod: Pod, state: CycleState | None) -> Int64Column | None:
-        """Return `by_row` of a pod that no further filter keeps from a node; None of any other."""
+        """Return `by_row` if no other filter may reject a node, so that it is exact; else None."""
         template = self.of(pod)
         skipped: Collection[str] = () if state is None else state.skip_filter
         if template is not None:
@@ -231,19 +230,19 @@ class TemplateCapacities:
         return self.by_row(pod, state) if self._uncounted.issubset(skipped) else None
 
     def rows_of(self, template: Template, *, exact: bool) -> Int64Column:
-        """Return int64[table capacity]: what `total` sums up."""
+        """Return int64[table capacity]: the capacities of which `total` is the sum."""
         self.total(template, exact=exact)
         found: Int64Column = self._most[template.index].astype(np.int64)
         return found
 
     def by_domain(self, template: Template, key: str, *, exact: bool) -> Int64Column:
-        """Return int64[values of a label]: how many pods of a template each domain takes."""
+        """Return int64[values of a label]: an upper bound of a template's pods in each domain."""
         self.total(template, exact=exact)
         found = self._sums(key).by_domain(self._most)[:, template.index]
         return found.astype(np.int64)
 
     def most_in_one(self, template: Template, key: str, *, exact: bool) -> int:
-        """Return how many pods of a template the domain takes that takes most of them."""
+        """Return the highest of the bounds that `by_domain` returns."""
         self.total(template, exact=exact)
         return int(self._sums(key).most(self._most)[template.index])
 
@@ -256,7 +255,7 @@ class TemplateCapacities:
         return found
 
     def limiting(self, pod: Pod, state: CycleState | None) -> frozenset[str]:
-        """Return the names of the filters that limit pods like one; `state` as in `by_row`."""
+        """Return the names of the filters that limit pods like `pod`; `state` as in `by_row`."""
         template = self.of(pod)
         skipped: Collection[str] = () if state is None else state.skip_filter
         if template is not None:
@@ -264,9 +263,9 @@ class TemplateCapacities:
         return frozenset(slot.name for slot in self._limiting if slot.name not in skipped)
 
     def shortage(self, pod: Pod, state: CycleState | None, rows: Rows) -> Shortage | None:
-        """Return why no more pods like one fit on some rows; None: not known.
+        """Return why no more pods like `pod` fit on `rows`, for people; None if unknown.
 
-        `state` as in `by_row`. Looks at each row once for each filter, so it is for people.
+        `state` is as in `by_row`. It costs an evaluation of each row by each filter.
         """
         template = self.of(pod)
         if template is None:
@@ -284,7 +283,7 @@ class TemplateCapacities:
         return Shortage(short, tuple(excluded.items()))
 
     def _tightest(self, template: Template, rows: Rows) -> Any:
-        """Return the plugin that leaves room for the fewest pods of a template on some rows."""
+        """Return the plugin with the lowest capacity for pods of a template on these rows."""
         limiting = [slot.plugin for slot in self._limiting if slot.name not in template.skipped]
         if len(limiting) == 1 or not len(rows):
             return limiting[0] if limiting and len(rows) else None
@@ -327,7 +326,7 @@ class TemplateCapacities:
         self._loose[:, rows] = True
 
     def _estimate(self, rows: Rows) -> NDArray[np.int32]:
-        """Return int32[templates, rows]: what free resources leave, whatever filters say."""
+        """Return int32[templates, rows]: capacities by free resources only."""
         most = np.full((len(self._pods), len(rows)), _NO_LIMIT, dtype=np.int64)
         for plugin in self._estimators:
             np.minimum(most, plugin.capacity_matrix(self._pods, self._table, rows), out=most)
@@ -335,7 +334,7 @@ class TemplateCapacities:
         return most.astype(np.int32)
 
     def _evaluate(self, template: Template) -> None:
-        """Ask the filters of a template about the nodes of which only an estimate is known."""
+        """Run the filters of a template on the nodes for which only an estimate is known."""
         index, template.loose = template.index, False
         rows = np.flatnonzero(self._loose[index])
         some = rows[self._most[index, rows] > 0]
@@ -355,9 +354,9 @@ class TemplateCapacities:
     def passing(
         self, template: Template, rows: Rows, excluded: MutableMapping[str, int] | None = None
     ) -> Rows:
-        """Return those of the rows that no filter rejects for their own sake.
+        """Return those of `rows` that no filter rejects regardless of the pods there.
 
-        Adds to `excluded` how many rows each filter rejects of those that come to it.
+        Adds to `excluded` the number of rows that each filter rejects first.
         """
         skipped, pod, table = template.skipped, template.pod, self._table
         for slot in self._filters:
@@ -369,9 +368,9 @@ class TemplateCapacities:
         return rows
 
     def passing_rows(self, pod: Pod, state: CycleState) -> Rows:
-        """Return the rows that no filter rejects for their own sake.
+        """Return the rows that no filter rejects regardless of the pods there.
 
-        `state` is that of a cycle in which PreFilter passed the pod.
+        `state` is the state of a cycle in which the pod passed PreFilter.
         """
         skipped = frozenset(state.skip_filter)
         try:
@@ -380,7 +379,7 @@ class TemplateCapacities:
             return self._table.rows
 
     def _limits(self, template: Template, rows: Rows) -> tuple[Rows, Int64Column]:
-        """Return those of the rows that no filter rejects, with how many pods each takes."""
+        """Return those of `rows` that no filter rejects, and the capacity of each."""
         skipped, pod, table = template.skipped, template.pod, self._table
         rows = self.passing(template, rows)
         limit = np.full(len(rows), _NO_LIMIT, dtype=np.int64)
@@ -397,21 +396,21 @@ def _key(pod: Pod) -> Hashable | None:
 
 @dataclass(frozen=True, slots=True)
 class GroupBound:
-    """The need of a group, and the templates that tell whether it can fit."""
+    """An upper bound of the members of a group that fit, from the capacities of its templates."""
 
-    #: Members that must be placed at once.
+    #: Number of members that must be placed at once.
     need: int
     #: The templates, and the number of members of each.
     parts: Sequence[tuple[TemplateCapacities, Template, int]]
-    #: Members without a template: all of them may fit.
+    #: Number of members without a template, which count as fitting.
     unlimited: int = 0
-    #: Set if all of them must be in one domain.
+    #: Set if all members must be in one domain.
     within: OneDomain | None = None
 
     def possible(self, *, exact: bool, promised: Mapping[Template, int] = _NOTHING) -> int:
-        """Return how many members fit at most, beside pods of a template that were `promised` room.
+        """Return an upper bound of the members that fit, besides pods that were `promised` room.
 
-        Not `exact`: perhaps more than a look at the filters would give.
+        Without `exact` it may be an estimate, which is higher than the filters' own bound.
         """
         found = self.unlimited
         for capacities, template, count in self.parts:
@@ -424,10 +423,7 @@ class GroupBound:
     def _possible_in_one(
         self, one: OneDomain, *, exact: bool, promised: Mapping[Template, int]
     ) -> int:
-        """Return how many fit into the domain with the most room.
-
-        What others were promised may be in that domain.
-        """
+        """Return the bound of the domain with the most room; promised pods may be in it."""
         if len(self.parts) == 1 and one.value is None:
             ((capacities, template, count),) = self.parts
             room = capacities.most_in_one(template, one.key, exact=exact)
@@ -445,7 +441,7 @@ class GroupBound:
         return self.unlimited + int(found.max(initial=0))
 
     def refresh(self) -> None:
-        """Include the changes of nodes until now."""
+        """Bring the capacities of all templates up to date."""
         for capacities, _, _ in self.parts:
             capacities.refresh()
 

@@ -1,8 +1,8 @@
 """Tie rules: the choice among nodes whose totals are equal.
 
-A profile has one (`kubestow.tieBreaking`). It decides wherever nothing else does: among the nodes
-with the highest total, and among all that fit where nothing is scored. It does not decide between
-the candidates of preemption, which have criteria of their own.
+Each profile has one (`kubestow.tieBreaking`). It chooses among the nodes with the highest total,
+and among all feasible nodes if the profile has no Score plugins. It is not used for candidates of
+preemption, which have their own criteria.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler.cache import NodeTable
 from scheduler.framework import RandomSource, Rows
 
 TieRule = Callable[[Sequence[int] | Rows], int]
-"""`rule(rows)` returns one of at least two rows, which are ascending."""
+"""`rule(rows)` returns one of `rows`: at least two rows in ascending order."""
 
 RANDOM: Final = "Random"
 NODE_NAME: Final = "NodeName"
@@ -32,18 +32,18 @@ def _at_random(random: RandomSource) -> TieRule:
 
 
 class FirstByName:
-    """Chooses the node with the smallest name, in the order of code points."""
+    """Chooses the node with the smallest name, comparing code points."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        #: The nodes that were ranked last, and the rank of each by row.
+        #: The node rows for which ranks were computed last, and the ranks by row.
         self._rows: Rows | None = None
         self._ranks = np.zeros(0, dtype=np.int64)
 
     def __call__(self, rows: Sequence[int] | Rows) -> int:
         """Return the row of the smallest name."""
         table = self._table
-        if self._rows is not table.rows:  # Another array whenever nodes come or go.
+        if self._rows is not table.rows:  # A new array whenever nodes are added or deleted.
             self._rank()
         return int(rows[int(self._ranks[rows].argmin())])
 

@@ -1,8 +1,8 @@
-"""Ties: the rows that share the highest total of a signature, kept up while single rows change.
+"""Ties: the rows that share the highest total of a signature, updated as single rows change.
 
-One pod after the other changes one row, and a search of all rows for the maximum was the most
-expensive step of a plain cycle. Rows are in ascending order, so that a random choice among them is
-the same as among the rows that a fresh search finds.
+Each pod changes a single row, and searching all rows for the maximum was the most expensive step of
+a simple cycle. Rows are in ascending order, so that a random choice among them is the same as among
+the rows that a new search finds.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Ties:
         Args:
             totals: int64[capacity], not empty.
         """
-        #: The maximum, as long as `rows` is not empty.
+        #: The maximum; valid only if `rows` is not empty.
         self.highest = totals.item(totals.argmax())
-        #: Ascending, in 4 bytes each: half of them are moved when one comes or goes. Empty after
-        #: the last of them decreased: the maximum is unknown then.
+        #: Ascending; 4 bytes each, since an insertion or deletion moves half of them. Empty after
+        #: the last of these totals has decreased, since the maximum is then unknown.
         rows = (totals == self.highest).nonzero()[0]
         self.rows = array("i", rows.astype(np.intc).tobytes())
 
     def change(self, row: int, before: int, after: int) -> None:
-        """Follow a change of the total of one row."""
+        """Update the rows after the total of one row has changed."""
         rows, highest = self.rows, self.highest
         if after > highest:
             self.highest = after

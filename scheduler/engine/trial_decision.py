@@ -1,9 +1,9 @@
-"""Decisions in trials: the real algorithm, without anything that a real attempt leaves behind.
+"""Decisions in trials: the scheduling algorithm without the side effects of a real attempt.
 
-A trial uses the plugins, the node table and the preemption search of the engine as they are. It has
-result caches of its own, measures nothing, awaits nobody (so extenders are not called), and plugins
-see no queue record (`CycleState.info`), so that they leave no trace. PostFilter runs in dry form:
-`DryRunPostFilterPlugin.find_victims` reports who would be evicted, and nobody is.
+A trial uses the engine's plugins, node table and preemption search. It has its own result caches,
+records no metrics and never suspends, so extenders are not called. Plugins see no queue record
+(`CycleState.info` is None), so that they change only the cycle state. PostFilter is a dry run:
+`DryRunPostFilterPlugin.find_victims` returns the victims, and no pod is evicted.
 
 The caller restores the random source and whatever it changed (`scheduler.service.trial`).
 """
@@ -29,7 +29,7 @@ from scheduler.engine.schedule_one import (
 from scheduler.framework import CycleState, Status
 
 CUT: Final = "the search took longer than a slice of a question may; there is no answer"
-"""The error of a decision that used up its budget."""
+"""The error of a decision that exceeded its time budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +37,34 @@ class TrialDecision:
     """The outcome of one decision: a node, or why there is none."""
 
     node: str = ""
-    """The chosen node; empty: none fits."""
+    """The chosen node; empty if none fits."""
     feasible: int = 0
-    """Nodes that were found to fit."""
+    """Number of nodes found feasible."""
     message: str = ""
-    """Why no node fits, as in the event FailedScheduling, without the part of PostFilter."""
+    """Why no node fits: the text of the Event FailedScheduling without the part of PostFilter."""
     plugins: tuple[str, ...] = ()
     """The plugins that rejected the pod, by name."""
     preemption_node: str = ""
-    """The node on which victims would make room."""
+    """The node on which evictions would make room; empty if there is none."""
     victims: tuple[str, ...] = ()
-    """The pods that would be evicted there, `namespace/name`."""
+    """The pods that would be evicted there, as `namespace/name`."""
     error: str = ""
     """The error of a plugin that ended the decision, or `CUT`."""
     raised: bool = False
-    """Whether `error` is an exception, of a plugin or of the scheduler, and so no decision."""
+    """Whether `error` is an exception of a plugin or of the scheduler."""
     diagnosis: Diagnosis | None = field(default=None, repr=False, compare=False)
-    """The statuses of all nodes, valid until the trial goes on; None if a node fits."""
+    """The statuses of all nodes, valid until the next step of the trial; None if a node fits."""
 
     def __bool__(self) -> bool:
         return bool(self.node)
 
     @property
     def cut(self) -> bool:
-        """Whether the decision used up its budget."""
+        """Whether the decision exceeded its time budget."""
         return self.error == CUT
 
     def status_of(self, node: str) -> Status | None:
-        """Return why one node was rejected; None if it was not."""
+        """Return the status with which `node` was rejected; None if it was not rejected."""
         if self.diagnosis is None:
             return None
         status = self.diagnosis.statuses.get(node)
@@ -72,7 +72,7 @@ class TrialDecision:
 
 
 class TrialDecisions:
-    """Decides about pods of all profiles of an engine. Its caches serve one question."""
+    """Makes trial decisions for pods of all profiles of an engine; use a new one per question."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -87,17 +87,17 @@ class TrialDecisions:
         preempt: bool = True,
         granted: frozenset[str] = frozenset(),
     ) -> TrialDecision:
-        """Decide about a pod on the node table as it is.
+        """Decide about a pod on the current node table.
 
         Args:
             pod: an interned pod of one of the profiles.
-            now: wall clock of the decision.
-            seconds: CPU time after which the decision is cut.
-            preempt: look for victims if no node fits.
+            now: wall clock time of the decision.
+            seconds: limit of the CPU time.
+            preempt: whether to search for victims if no node fits.
             granted: plugins whose demands count as met.
         """
         state = CycleState(now, granted=granted)
-        # Its plugins would evict; `_victims` calls their dry form instead.
+        # PostFilter would evict pods; `_victims` calls `find_victims` instead.
         state.skip_post_filter = True
         with self._engine.trial_budget(seconds) as state.check_time:
             try:

@@ -20,13 +20,16 @@ from scheduler.framework import Clock, Code, CycleState, PluginError, Status
 MAX_TIMEOUT = 15 * 60.0
 
 PermitCall = Callable[[Pod], tuple[Status | None, float]]
-"""Permit of one plugin for the newest object of a pod; raises AttemptError."""
+"""Runs Permit of one plugin for the given version of a pod; raises AttemptError."""
 
 
 def permit_again(
     plugins: Iterable[Any], waiting: Collection[str], state: CycleState, node_name: str
 ) -> dict[str, PermitCall]:
-    """Return the calls that events repeat, of those of `plugins` that are named in `waiting`."""
+    """Return the Permit calls to repeat after events, by plugin.
+
+    They are those of `plugins` with `permit_on_events` whose names are in `waiting`.
+    """
 
     def permit(plugin: Any, pod: Pod) -> tuple[Status | None, float]:
         found: tuple[Status | None, float] = call(PERMIT, plugin, state, pod, node_name)
@@ -40,7 +43,7 @@ def permit_again(
 
 
 class WaitingPod:
-    """One waiting pod. `result` is None until the wait is over, then a Status, also for Success."""
+    """One waiting pod. `result` is None until the wait is over, then a Status (even of Success)."""
 
     def __init__(
         self,
@@ -49,9 +52,12 @@ class WaitingPod:
         clock: Clock,
         permit_again: Mapping[str, PermitCall] | None = None,
     ) -> None:
-        """`timeouts`, in seconds, by plugin; `permit_again`: those that events may release."""
+        """Begin the wait; `timeouts` has the seconds that each plugin waits.
+
+        `permit_again` has the calls to repeat after events, see the function `permit_again`.
+        """
         self.pod = pod
-        #: The object as it was updated last; `pod` is the one that was assumed.
+        #: The newest version of the pod; `pod` is the version that was assumed.
         self.newest = pod
         self._permit_again = permit_again or {}
         now = clock.monotonic()
@@ -59,7 +65,7 @@ class WaitingPod:
         self._deadlines = {plugin: now + t for plugin, t in self._timeouts.items()}
         self._waiting = set(timeouts)
         self.result: Status | None = None
-        #: What a plugin raised that was to decide again.
+        #: The error of a plugin that raised when Permit ran again.
         self.raised: AttemptError | None = None
         #: Called once with the result; the service wakes the binding task with it.
         self.on_result: Callable[[Status], None] | None = None
@@ -69,11 +75,11 @@ class WaitingPod:
         return sorted(self._waiting)
 
     def deadline(self) -> float:
-        """Return the monotonic time at which the earliest timeout of a plugin ends."""
+        """Return the monotonic time at which the earliest timeout expires."""
         return min(self._deadlines[plugin] for plugin in self._waiting)
 
     def allow(self, plugin: str) -> None:
-        """Note that `plugin` allows the pod; the last of the plugins ends the wait with success."""
+        """Allow the pod on behalf of `plugin`; the last pending plugin ends the wait."""
         if self.result is not None:
             return
         self._waiting.discard(plugin)
@@ -81,11 +87,11 @@ class WaitingPod:
             self._finish(Status(Code.SUCCESS))
 
     def reject(self, plugin: str, message: str) -> bool:
-        """End the wait with a rejection; False when it was over already."""
+        """End the wait with a rejection; return False if it was already over."""
         return self._finish(Status(Code.UNSCHEDULABLE, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, in favour of another pod; False when it was over already."""
+        """End the wait with an error in favour of another pod; return False if it was over."""
         return self._finish(Status(Code.ERROR, (), plugin, PluginError(message)))
 
     @property
@@ -94,9 +100,9 @@ class WaitingPod:
         return bool(self._permit_again)
 
     def reconsider(self, helps: Callable[[str, Pod], bool]) -> None:
-        """Run Permit again of those plugins for which `helps(plugin, pod)` is true of an event.
+        """After an event, run Permit again for each plugin with `helps(plugin, pod)`.
 
-        The timeout of a plugin that still returns WAIT is that of its first call.
+        If a plugin still returns WAIT, the timeout of its first call stays in force.
         """
         for plugin in self.pending_plugins():
             permit = self._permit_again.get(plugin)
@@ -114,7 +120,7 @@ class WaitingPod:
                 self._finish(status.by(plugin))
 
     def expire(self, now: float) -> bool:
-        """Reject if a timeout has passed at monotonic time `now`."""
+        """Reject the pod if a timeout has expired at monotonic time `now`; return whether so."""
         if self.result is not None:
             return False
         for plugin in sorted(self._waiting, key=lambda name: self._deadlines[name]):
@@ -147,7 +153,7 @@ class WaitingPods:
         return len(self._pods)
 
     def add(self, pod: WaitingPod) -> None:
-        """Begin to track a waiting pod."""
+        """Start tracking a waiting pod."""
         self._pods[pod.pod.metadata.uid] = pod
 
     def get(self, uid: str) -> WaitingPod | None:
@@ -155,16 +161,16 @@ class WaitingPods:
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
-        """Stop tracking; nothing when unknown."""
+        """Stop tracking a pod; does nothing if it is unknown."""
         self._pods.pop(uid, None)
 
     def reconsider(self, helps: Callable[[str, Pod], bool]) -> None:
-        """Let the plugins that an event helps decide again; see `WaitingPod.reconsider`."""
+        """Run `WaitingPod.reconsider` for all waiting pods after an event."""
         for waiting in self:
             if waiting.released_by_events:
                 waiting.reconsider(helps)
 
     def reject(self, uid: str) -> bool:
-        """Reject a pod that is going away; False when it is not waiting."""
+        """Reject a pod that is being deleted; return False if it is not waiting."""
         waiting = self._pods.get(uid)
         return waiting is not None and waiting.reject("", "removed")

@@ -1,4 +1,4 @@
-"""WhatIf: plugins of one profile run its filters on hypothetical nodes."""
+"""WhatIf: runs the filters of one profile on hypothetical nodes, on behalf of plugins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FrameworkWhatIf:
         return NodeOverlay(self._table, row)
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Add `added` to the overlay `node`, and to the state of the plugins."""
+        """Add `added` to the overlay `node`, and run AddPod."""
         try:
             _overlay(node).add_pod(added)
             self._framework.add_pod(state, pod, added, node)
@@ -32,7 +32,7 @@ class FrameworkWhatIf:
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo
     ) -> Status | None:
-        """Remove `removed` from the overlay `node`, and from the state of the plugins."""
+        """Remove `removed` from the overlay `node`, and run RemovePod."""
         try:
             _overlay(node).remove_pod(removed)
             self._framework.remove_pod(state, pod, removed, node)

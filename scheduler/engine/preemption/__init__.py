@@ -1,1 +1,1 @@
-"""Preemption: which pods to evict, and from which node, so that a pod of higher priority fits."""
+"""Preemption: chooses a node and victims there, so that a pod of higher priority fits."""

@@ -1,7 +1,7 @@
 """Victim order, and the choice of the candidate node.
 
-Follows preemption.go: pickOneNodeForPreemption, and utils.go: MoreImportantPod for the order. Ties
-that the criteria leave are broken at random.
+Follows preemption.go: pickOneNodeForPreemption, and utils.go: MoreImportantPod for the order.
+Remaining ties are broken at random.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from scheduler.api.pod import Pod
 from scheduler.framework import RandomSource
 from scheduler.framework.preemption import Candidate
 
-# Priorities may be negative; so that more victims are never a smaller sum.
+# Added to each priority, which may be negative, so that more victims never make a smaller sum.
 _SUM_OFFSET: Final = 1 << 31
 
 CandidateRank = tuple[int, int, int, int]
-"""Violated budgets, highest priority, sum of priorities and number of the victims."""
+"""Number of violated budgets, then highest priority, sum of priorities and number of victims."""
 LatestStart = tuple[bool, str]
-"""Of the victims of the highest priority: whether one has not started, and the earliest start."""
+"""For the victims of highest priority: whether one has not started, and the earliest start."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidate(Candidate):
-    """A candidate with its rank: in a burst the same ones are compared many times."""
+    """A candidate with its rank, which is cached since bursts compare the same ones many times."""
 
     rank: CandidateRank
     latest_start: LatestStart
@@ -53,7 +53,7 @@ def ranked(candidate: Candidate) -> RankedCandidate:
 
 
 def pick_one_node(candidates: Sequence[Candidate], random: RandomSource) -> Candidate:
-    """Return the candidate with the lowest rank; there must be one at least."""
+    """Return the candidate with the lowest rank; there must be at least one candidate."""
     finalists = [ranked(each) for each in candidates]
     least = min([each.rank for each in finalists])
     finalists = [each for each in finalists if each.rank == least]
@@ -65,6 +65,6 @@ def pick_one_node(candidates: Sequence[Candidate], random: RandomSource) -> Cand
 
 
 def importance(pod: Pod) -> tuple[int, bool, str]:
-    """Return a sort key, the most important pod first: high priority, then long running."""
+    """Return a sort key that puts the most important pod first: by priority, then start time."""
     start = pod.status.start_time
     return -pod.priority, start is None, start or ""

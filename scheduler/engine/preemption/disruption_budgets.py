@@ -2,14 +2,14 @@
 
 Follows default_preemption.go: filterPodsWithPDBViolation.
 
-Every node's dry run starts from the present budgets: evictions on other nodes do not count. Each
-eviction changes the status of a budget, which matters to few of the nodes looked at before: those
-with more pods under the budget than it allows, before or after.
+The dry run of each node starts from the current budgets; evictions on other nodes do not count. An
+eviction changes the status of a budget, but that invalidates the results of only a few nodes: those
+with more pods under the budget than it allows, before or after the change.
 
-A user may create 10,000 budgets with 500 expressions each. A selector is compiled once, when the
-first victim of its namespace is looked at, and kept when other budgets or the status change; only
-those that may select a pod are matched, once for all pods with its labels. Where very many select
-one pod, victims are charged to all of them in one array operation.
+A user may create 10,000 budgets with 500 expressions each. So a selector is compiled only when the
+first victim in its namespace is examined, and kept when other budgets or the status change. Only
+budgets that may select a pod are matched, once for all pods with the same labels. If very many
+budgets select one pod, victims are charged to all of them in one array operation.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BudgetKey = tuple[str, str]
 """Namespace and name."""
 
 UNLIMITED: Final = int(np.iinfo(np.int64).max)
-"""More claims than there can be."""
+"""A limit of claims that is never reached."""
 
 _MAX_ALLOWED: Final = 1 << 31
-"""The API server takes 32 bits; a number beyond must not overflow an array."""
+"""Limit for `disruptionsAllowed`, 32 bits at the API server; larger numbers might overflow."""
 _MAX_REMEMBERED: Final = 4096
-"""Sets of labels whose budgets are remembered."""
+"""Maximum number of label sets whose budgets are cached."""
 _MANY_BUDGETS: Final = 32
-"""Where more select one pod, array operations are cheaper than a loop."""
+"""If more budgets than this select one pod, array operations are faster than a loop."""
 
 
 class Selection:
@@ -51,14 +51,14 @@ class Selection:
 
 
 Claims = Mapping[Selection, int]
-"""How many of some pods each selection of budgets is about."""
+"""The number of pods that each selection of budgets applies to."""
 
 NO_CLAIMS: Final[Claims] = {}
 
 _Selecting = tuple[int, CompiledLabelSelector]
 """The index of a budget, and its selector."""
 _ByLabel = dict[tuple[str, str] | None, list[_Selecting]]
-"""By labels of which every selected pod has one; None: no such labels are known."""
+"""Budgets by a label that every selected pod has; None: budgets without such a label."""
 _Compiled = dict[BudgetKey, tuple[LabelSelector, CompiledLabelSelector]]
 
 
@@ -68,7 +68,7 @@ class DisruptionBudgets:
     def __init__(
         self, budgets: Iterable[PodDisruptionBudget] = (), before: DisruptionBudgets | None = None
     ) -> None:
-        """`before` are the earlier budgets, whose compiled selectors are kept."""
+        """Index `budgets`; the compiled selectors of the earlier budgets `before` are reused."""
         self._listed = tuple(budgets)
         self._keys = [(b.metadata.namespace, b.metadata.name) for b in self._listed]
         self._by_namespace: dict[str, list[int]] = {}
@@ -80,13 +80,13 @@ class DisruptionBudgets:
         self._selecting: dict[tuple[str, Hashable], Selection] = {}
         if before is not None:
             self._keep(before)
-        #: (budgets,): the disruptions that each allows; None until they are needed.
+        #: (budgets,): the disruptions that each budget allows; None until first used.
         self._allowed: Int64Column | None = None
         self._disrupted: dict[tuple[str, str], list[int]] | None = None
         self._forbidding: dict[Selection, bool] = {}
 
     def renewed(self, budgets: Iterable[PodDisruptionBudget]) -> DisruptionBudgets:
-        """Return the present budgets; the same object when none changed."""
+        """Return an object for the current budgets; this one if none has changed."""
         listed = tuple(budgets)
         return self if listed == self._listed else DisruptionBudgets(listed, self)
 
@@ -97,17 +97,17 @@ class DisruptionBudgets:
             self._by_label, self._selecting = before._by_label, before._selecting
 
     def _select_as(self, before: DisruptionBudgets) -> bool:
-        """Whether the budgets differ in nothing but their status, and have the same indices."""
+        """Whether the budgets differ only in their status, and have the same indices."""
         return self._keys == before._keys and all(
             new is old or new.spec == old.spec
             for new, old in zip(self._listed, before._listed, strict=True)
         )
 
     def limits_since(self, before: DisruptionBudgets) -> Int64Column | None:
-        """Return int64[budgets]: up to how many claims on each have the same result as before.
+        """Return int64[budgets]: the maximum number of claims with the same result as `before`.
 
-        `UNLIMITED` for those that did not change. None: the budgets are others, or select
-        otherwise.
+        `UNLIMITED` for budgets that did not change. None if other budgets exist, or if a selector
+        changed.
         """
         if not self._select_as(before):
             return None
@@ -122,9 +122,9 @@ class DisruptionBudgets:
         return limits
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod], Claims]:
-        """Split `pods`, most important first, into those that violate a budget and others.
+        """Split `pods`, most important first, into those that violate a budget and the others.
 
-        Also returns their claims.
+        Also returns the claims of all `pods`.
         """
         if not self._by_namespace:
             return [], list(pods), NO_CLAIMS
@@ -145,9 +145,9 @@ class DisruptionBudgets:
         return violating, others, claims
 
     def forbid_all(self, pods: Iterable[Pod]) -> bool:
-        """Whether evicting any single one of `pods` overdraws a budget that allows nothing.
+        """Whether evicting any single one of `pods` violates a budget that allows no disruption.
 
-        False where that depends on whose eviction is under way.
+        False if that depends on which evictions are already under way.
         """
         return bool(self._by_namespace) and all(
             selection is not None and self._forbids(selection)
@@ -166,7 +166,7 @@ class DisruptionBudgets:
     def _charge(
         self, pods: Sequence[Pod], selections: Sequence[Selection | None]
     ) -> Iterable[bool]:
-        """For each pod, whether evicting it after those before it overdraws a budget."""
+        """Return for each pod whether evicting it after the previous ones violates a budget."""
         left: dict[int, int] = {}
         for pod, selection in zip(pods, selections, strict=True):
             violates = False
@@ -181,7 +181,7 @@ class DisruptionBudgets:
     def _charge_arrays(
         self, pods: Sequence[Pod], selections: Sequence[Selection | None]
     ) -> Iterable[bool]:
-        """Do the work of `_charge` for thousands of budgets."""
+        """Like `_charge`, but faster if thousands of budgets select a pod."""
         if self._allowed is None or self._disrupted is None:
             self._allowed = np.array([_allowed(budget) for budget in self._listed], dtype=np.int64)
             self._disrupted = {}
@@ -202,7 +202,7 @@ class DisruptionBudgets:
             yield bool((left[indices] < 0).any())
 
     def _selection(self, pod: Pod) -> Selection | None:
-        """Return the budgets that select a pod, None if none does."""
+        """Return the budgets that select a pod; None if there are none."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         if not labels or namespace not in self._by_namespace:
             return None
@@ -214,7 +214,7 @@ class DisruptionBudgets:
                 by_label = self._by_label[namespace] = self._labelled(namespace)
             if len(self._selecting) >= _MAX_REMEMBERED:
                 self._selecting.clear()
-            # A budget may be kept under several values of one label, of which a pod has one.
+            # A budget may be indexed under several values of a label, but a pod has only one.
             found = self._selecting[key] = Selection(
                 [
                     index
@@ -244,7 +244,7 @@ class DisruptionBudgets:
         try:
             selector = compile_label_selector(written)
         except SelectorError:
-            return None  # As upstream: it protects nothing. The API server rejects such budgets.
+            return None  # As upstream, it protects no pod. The API server rejects such budgets.
         if written is not None:
             self._compiled[key] = written, selector
         return selector

@@ -1,8 +1,8 @@
-"""DisruptionUnits: pods that must be evicted together, as the members of a gang.
+"""DisruptionUnits: pods that must be evicted together, such as the members of a gang.
 
-A pod that preempts one member of a group that is disrupted as a whole evicts all of them; otherwise
-the rest would run on in vain. So a node is preferred on which no such group is broken, and a group
-with a member of the same or a higher priority is no victim.
+Preempting one member of such a group evicts all of them, because the rest could not do any useful
+work. So nodes are preferred where no group is disrupted, and a group with any member of the same or
+a higher priority is not eligible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.framework.preemption import Candidate
 
 
 class DisruptionUnits:
-    """The units of one profile, as its grouping plugin tells them."""
+    """The units of one profile, as defined by its grouping plugin (`evicted_with`)."""
 
     def __init__(self, framework: Framework, table: NodeTable) -> None:
         self._evicted_with = getattr(framework.grouping, "evicted_with", None)
@@ -26,13 +26,13 @@ class DisruptionUnits:
 
     @property
     def exist(self) -> bool:
-        """Whether there may be any."""
+        """Whether there may be any units."""
         return self._evicted_with is not None
 
     def others(self, pod: Pod, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates without a victim of the pod's own group.
+        """Return the candidates whose victims are not of the pod's own group.
 
-        A group that evicted its own members would not come nearer to being whole.
+        Evicting its own members would not bring a group closer to its minimum.
         """
         name = None if self._name_of is None else self._name_of(pod)
         if name is None:
@@ -49,7 +49,7 @@ class DisruptionUnits:
         ]
 
     def least_harmful(self, pod: Pod, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Complete the victims of each candidate, and return those with the fewest added."""
+        """Add the rest of each victim's unit; return the candidates with the fewest additions."""
         completed: list[tuple[int, Candidate]] = []
         for each in candidates:
             victims = self._complete(each.victims)
@@ -70,7 +70,7 @@ class DisruptionUnits:
         return sorted(found.values(), key=importance) if len(found) > len(victims) else [*victims]
 
     def _placed(self, uids: Iterable[str]) -> Iterable[Pod]:
-        """Yield the placed pods of these UIDs."""
+        """Yield the placed pods with these UIDs."""
         wanted = set(uids)
         for pods in self._table.pods:
             for uid in wanted & pods.keys() if pods else ():

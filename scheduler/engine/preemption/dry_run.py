@@ -1,7 +1,7 @@
-"""Dry runs: the smallest set of victims on one node, in scalar form.
+"""Dry runs: a minimal set of victims on one node, found with scalar filters.
 
-Everything happens on overlays and on clones of the cycle state. See preemption.go: DryRunPreemption
-and default_preemption.go: SelectVictimsOnNode.
+They change only overlays of nodes and clones of the cycle state. See preemption.go:
+DryRunPreemption and default_preemption.go: SelectVictimsOnNode.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from scheduler.framework.preemption import Candidate
 
 
 class DryRunner:
-    """Runs the dry runs of one profile, and keeps their results while they hold."""
+    """Performs the dry runs of one profile, and caches their results while they are valid."""
 
     def __init__(self, framework: Framework, table: NodeTable, check: Callable[[], None]) -> None:
-        """`check` raises CycleBudgetError when the search has taken too long."""
+        """Create a runner; `check` raises CycleBudgetError if the search has taken too long."""
         self._framework = framework
         self._table = table
         self._check = check
@@ -52,10 +52,10 @@ class DryRunner:
         *,
         remember: bool = True,
     ) -> None:
-        """Dry-run the rows that screening left, until there are enough candidates.
+        """Dry-run the rows that screening left, until there are `enough` candidates.
 
-        Results that hold for the next pod of the signature are kept if `remember`. `outcome` gets
-        candidates, rejections and errors.
+        With `remember`, results that are valid for other pods of the signature are cached.
+        Candidates, rejections and errors are added to `outcome`.
         """
         without_followers = self._without_followers(full)
         outcomes = self._earlier_outcomes(without_followers, remember=remember)
@@ -86,7 +86,7 @@ class DryRunner:
             if result is None:
                 self._check()
                 if len(violating) >= enough and self._must_violate(trial, row):
-                    continue  # Only a node without violations would still be of use.
+                    continue  # Only a candidate without violations could still be preferred.
                 result = self._try_node(trial, row, plugins, outcomes if lasts else None, outcome)
                 if result is None:
                     continue
@@ -116,7 +116,7 @@ class DryRunner:
         outcomes: Outcomes | None,
         outcome: SearchOutcome,
     ) -> Candidate | Status | None:
-        """Dry-run one node, and add the result to `outcomes`; None after an error."""
+        """Dry-run one node, and cache the result in `outcomes`; return None after an error."""
         try:
             result, claims = self._without_victims(trial, row, plugins)
         except AttemptError as error:
@@ -127,7 +127,7 @@ class DryRunner:
         return result
 
     def _must_violate(self, trial: Trial, row: int) -> bool:
-        """Whether any victim on a node would overdraw a disruption budget."""
+        """Whether every choice of victims on a node violates a disruption budget."""
         pods, victims = self._table.pods[row].values(), trial.victims
         return trial.budgets.forbid_all(
             pod for pod in pods if victims.includes(pod.priority, pod.spec.scheduler_name)
@@ -136,9 +136,9 @@ class DryRunner:
     def _without_victims(
         self, trial: Trial, row: int, plugins: Sequence[Any]
     ) -> tuple[Candidate | Status, Claims]:
-        """Find the smallest set of victims on one node, or why removing them all does not help.
+        """Find a minimal set of victims on one node, or why evicting all of them does not help.
 
-        Also returns the claims of all possible victims on disruption budgets, where those matter.
+        Also returns the claims of all potential victims on disruption budgets, if these matter.
         """
         node, victims = NodeOverlay(self._table, row), trial.victims
         potential = [
@@ -160,7 +160,7 @@ class DryRunner:
         if violating and others:
             evicted.sort(key=importance)
         found = Candidate(node.name, tuple(evicted), violations)
-        # Ranked once, compared in every search that reuses it.
+        # Ranked here once, since every search that reuses the result compares it.
         return (ranked(found) if evicted else found), claims
 
     def _reprieved(
@@ -171,7 +171,7 @@ class DryRunner:
         node: NodeOverlay,
         plugins: Sequence[Any],
     ) -> bool:
-        """Put a pod back if the incoming one still fits then; return whether it does."""
+        """Reprieve `pod` if the incoming pod still fits with it; return whether it does."""
         self._check()
         node.add_pod(pod)
         if trial.followed:
@@ -194,7 +194,7 @@ class DryRunner:
         )
 
     def _without_followers(self, trial: Trial) -> Trial:
-        """Return the same search without the plugins that follow removals."""
+        """Return the same search without the plugins that have AddPod and RemovePod."""
         if not trial.followed:
             return trial
         ignored = self._framework.pod_followers
@@ -206,7 +206,7 @@ class DryRunner:
         )
 
     def _earlier_outcomes(self, trial: Trial, *, remember: bool) -> Outcomes:
-        """Return results of earlier dry runs, if they depend on signature and node alone."""
+        """Return cached results of earlier dry runs, if they depend on signature and node only."""
         state, pod = trial.state, trial.pod
         if (
             not remember
@@ -225,7 +225,7 @@ class DryRunner:
 
 
 def _candidate(result: Candidate | Status, node: str, outcome: SearchOutcome) -> Candidate | None:
-    """Return the result if it is a candidate; otherwise record why the node is not one."""
+    """Return the result if it is a candidate; otherwise record the rejection in `outcome`."""
     if isinstance(result, Status):
         outcome.reject(node, result)
         return None

@@ -1,15 +1,14 @@
 """Preemption: the search for a node where the pod would fit without pods of lower priority.
 
-Follows preemption.go: Evaluator. Nothing live is changed. Three steps, each on the nodes that the
-one before left:
+Follows preemption.go: Evaluator. The node table does not change. There are three steps:
 
-1. `screening` rules out nodes by columns, all at once;
-2. `dry_run` tries the others one by one, with the filters that removals can affect;
-3. `candidates` compares what was found.
+1. `screening` rules out nodes, all at once, with columnar filters;
+2. `dry_run` tries the remaining nodes one by one, with the filters that removals can affect;
+3. `candidates` chooses the best candidate.
 
-The result of a search without a candidate is kept per signature until the node table changes; the
-result of a dry run that depends on its node and on disruption budgets alone, until a change of one
-of these affects it.
+If a search finds no candidate, this result is cached by signature until the node table changes. The
+result of a dry run that depends only on its node and on disruption budgets is cached until a change
+of one of these affects it.
 """
 
 from __future__ import annotations
@@ -65,13 +64,13 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _MAX_REMEMBERED: Final = 512
 
 CandidateReview = Callable[[Pod, Sequence[Candidate]], Coroutine[Any, Any, list[Candidate]] | None]
-"""Lets extenders drop candidates; None when no extender is interested."""
+"""Lets extenders drop candidates; returns None if no extender is interested in the pod."""
 
 
 class Evaluator:
     """Implements `framework.PreemptionSearch` for one profile."""
 
-    def __init__(  # noqa: PLR0913 - what it is wired to
+    def __init__(  # noqa: PLR0913 - all dependencies are injected
         self,
         framework: Framework,
         table: NodeTable,
@@ -86,9 +85,9 @@ class Evaluator:
     ) -> None:
         """Wire the search.
 
-        `observe` gets the number of victims of every attempt. `check` is called often, and raises
-        CycleBudgetError when the search has taken too long. `review` lets extenders drop
-        candidates; its coroutine raises ExtenderError when one fails.
+        `observe` is called with the number of victims of every attempt. `check` is called often,
+        and raises CycleBudgetError if the search has taken too long. `review` lets extenders drop
+        candidates; its coroutine raises ExtenderError if an extender fails.
         """
         self._review = review
         self._table = table
@@ -102,13 +101,13 @@ class Evaluator:
         self._followers = framework.pod_followers
         self._screening = Screening(framework, table)
         self._dry_runner = DryRunner(framework, table, check)
-        #: (signature, pin, rules, variant) to (stamp, finding) of searches that found nothing.
+        #: (signature, pin, rules, variant) to (stamp, finding) of searches without a candidate.
         self._negative_cache: dict[Any, tuple[tuple[object, ...], PreemptionFinding]] = {}
         self._budgets = DisruptionBudgets()
         self._units = DisruptionUnits(framework, table)
 
     def observe(self, victims: int) -> None:
-        """Count one attempt."""
+        """Record a preemption attempt and its number of victims."""
         self._observe(victims)
 
     def own(self, pod: Pod) -> bool:
@@ -123,7 +122,7 @@ class Evaluator:
         rules: PreemptionRules,
         harm: Harm | None = None,
     ) -> PreemptionFinding:
-        """Dry-run preemption where it may help, and choose a node."""
+        """Find candidates among the nodes where preemption may help, and choose one."""
         if not self._table.node_count:
             return PreemptionFinding(error=NO_NODES)
         key, stamp = self._cache_key(state, pod, rules)
@@ -176,7 +175,7 @@ class Evaluator:
         return PreemptionFinding(chosen=pick_one_node(candidates, self._random))
 
     async def _reviewed(self, reviewed: Coroutine[Any, Any, list[Candidate]]) -> PreemptionFinding:
-        """Choose among the candidates that extenders left."""
+        """Choose among the candidates that the extenders left."""
         try:
             candidates = await reviewed
         except ExtenderError as error:
@@ -192,7 +191,7 @@ class Evaluator:
     def dry_run(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus, rules: PreemptionRules
     ) -> SearchOutcome:
-        """Return all candidates and, by node, why the others are not; for inspection."""
+        """Return all candidates, and for other nodes why they are none; for inspection."""
         rows, outcome = rows_for_code(statuses, self._table, Code.UNSCHEDULABLE), SearchOutcome()
         trial = self._trial(state, pod, rules)
         screen = ScreenedRows(
@@ -223,7 +222,7 @@ class Evaluator:
         )
 
     def _affected(self, slot: FilterSlot) -> bool:
-        """Whether pods on a node can matter to a filter."""
+        """Whether the result of a filter may depend on the pods of a node."""
         return not slot.reusable or bool(slot.columns & POD_COLUMNS) or slot.name in self._followers
 
     # -- step 1: numbers -------------------------------------------------------------------------
@@ -242,16 +241,16 @@ class Evaluator:
     def _cache_key(
         self, state: CycleState, pod: Pod, rules: PreemptionRules
     ) -> tuple[Any, tuple[object, ...]]:
-        """Return key and stamp of the negative cache; no key: the result is not kept.
+        """Return the key and the stamp for the negative cache; without a key nothing is cached.
 
-        It is kept only if every filter depends on pod and node table alone.
+        A result is cached only if every filter depends only on the pod and the node table.
         """
         table = self._table
         stamp = table.sequence, table.revision, named_versions(self._table_only, table)
         if (
             # Ephemeral claims are named after their pod.
             pod.signature.volumes
-            # A pod does not count against itself.
+            # A nominated pod does not count against itself, so its result differs from others'.
             or self._nominated.own_row(pod.metadata.uid) is not None
             or not all(
                 _depends_only_on_table(slot) or slot.name in state.skip_filter

@@ -1,8 +1,8 @@
-"""Outcomes: results of dry runs on single nodes, kept in a `RowCache`.
+"""Outcomes: results of dry runs on single nodes, cached in a `RowCache`.
 
-Preemptors come in bursts from one template, and between two of them one node changes, and the
-status of a disruption budget. An outcome depends on the pod's kind, on its node, on named versions
-and on disruption budgets.
+Preemptors often come in bursts of one template; from one to the next only one node and the status
+of a disruption budget change. An outcome depends on the kind of pod, the node, named versions and
+disruption budgets.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from scheduler.framework.preemption import Candidate
 
 
 class Outcomes:
-    """Result of the dry run by row. Victims may be older objects of the same pods."""
+    """Results of dry runs by row. Victims may be older versions of the same pods."""
 
     __slots__ = ("_budgets", "_by_row", "_claimed", "_claims", "rejected")
 
     def __init__(self, capacity: int) -> None:
         self._by_row: dict[int, Candidate | Status] = {}
-        #: Of rows whose outcome depends on a budget: the claims of the possible victims.
+        #: By row whose outcome depends on budgets: the claims of its potential victims.
         self._claims: dict[int, Claims] = {}
-        #: The same by selection of budgets.
+        #: The number of claims by selection of budgets, then by row.
         self._claimed: dict[Selection, dict[int, int]] = {}
-        #: By row: whether it is known that removing victims does not help. To be read only.
+        #: By row: whether evicting all victims is known not to help. Read-only for callers.
         self.rejected: BoolColumn = np.zeros(capacity, dtype=np.bool_)
         self._budgets: DisruptionBudgets | None = None
 
     def get(self, row: int) -> Candidate | Status | None:
-        """Return the outcome, if known."""
+        """Return the outcome of a row; None if unknown."""
         return self._by_row.get(row)
 
     def note(self, row: int, outcome: Candidate | Status, claims: Claims = NO_CLAIMS) -> None:
-        """Remember an outcome, and what the possible victims claimed of budgets."""
+        """Store an outcome, and the claims of the row's potential victims on budgets."""
         self._by_row[row] = outcome
         if claims:
             self._claims[row] = claims
@@ -51,7 +51,7 @@ class Outcomes:
         self.rejected[row] = isinstance(outcome, Status)
 
     def follow(self, budgets: DisruptionBudgets) -> None:
-        """Drop the outcomes that no longer hold with the present budgets."""
+        """Drop the outcomes that are no longer valid with these budgets."""
         if budgets is not self._budgets:
             limits = None if self._budgets is None else budgets.limits_since(self._budgets)
             self.forget(list(self._by_row) if limits is None else self.claiming_more(limits))
@@ -69,10 +69,10 @@ class Outcomes:
                         del self._claimed[selection]
 
     def claiming_more(self, limits: Int64Column) -> list[int]:
-        """Return rows that may have more claims on a budget than its entry of `limits`.
+        """Return the rows that may have more claims on a budget than its entry in `limits`.
 
-        Where pods of one row are under different selections, a row is returned as soon as their
-        sum exceeds the lowest limit, whichever of the pods that budget selects.
+        If pods of a row have different selections, the sum of their claims is compared with the
+        lowest limit, so some rows may be returned needlessly.
         """
         claims: dict[int, int] = {}
         lowest: dict[int, int] = {}

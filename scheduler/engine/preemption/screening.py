@@ -1,7 +1,7 @@
-"""Screening: rule out nodes for preemption by columns, before any dry run.
+"""Screening: rules out nodes for preemption with columnar filters, before any dry run.
 
-A node is ruled out that has no possible victim, or on which the pod would not fit even without all
-of them, as far as columnar filters can tell.
+It rules out nodes without potential victims, and nodes on which a columnar filter rejects the pod
+even without all potential victims.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Screening:
     def _unfollowed(
         self, trial: Trial, table: Any, rows: Rows, rejected_by: np.ndarray
     ) -> BoolColumn:
-        """Find surviving rows on which the plugins that follow removals have nothing to follow.
+        """Find remaining rows where RemovePod of every plugin would change nothing.
 
-        What they return for the node without victims then holds whichever of the victims stay.
+        Their results for the node without victims are then valid for any subset of the victims.
         """
         unfollowed: BoolColumn = rejected_by == AFFECTED_FILTERS
         following = self._framework.pod_followers - trial.state.skip_filter
@@ -102,7 +102,7 @@ class Screening:
         return codes if len(codes) == len(rows) else None
 
     def _tells_by_columns(self, slot: FilterSlot) -> bool:
-        """Whether a filter can run on the columns of many nodes without victims at once."""
+        """Whether a filter can evaluate many nodes without their victims at once."""
         return (
             slot.reusable
             and not slot.columns & _UNKNOWABLE
@@ -111,7 +111,7 @@ class Screening:
 
 
 def ruled_out(screen: ScreenedRows) -> Iterator[tuple[int, int, int]]:
-    """(rejected_by, code, number of rows) of what the numbers ruled out."""
+    """Yield (rejected_by, code, number of rows) for the rows that screening ruled out."""
     out = (screen.rejected_by > 0) | (screen.rejected_by == VICTIMLESS)
     if not out.any():
         return

@@ -26,8 +26,8 @@ from scheduler.framework.preemption import Candidate, PreemptionRules
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
 AFFECTED_FILTERS, ALL_FILTERS, VICTIMLESS = 0, -1, -2
-"""Values of `ScreenedRows.rejected_by` that are no filter. A dry run is necessary, with the filters
-that removals can affect or with all filters; or the node has no potential victim."""
+"""Values of `ScreenedRows.rejected_by` that are not filters: the node needs a dry run, with the
+filters that removals can affect or with all filters; or the node has no potential victim."""
 
 
 @dataclass(slots=True)
@@ -39,16 +39,16 @@ class Trial:
     rules: PreemptionRules
     #: Filters that are not skipped.
     slots: tuple[FilterSlot, ...]
-    #: Those among them whose result removals can change.
+    #: Those of `slots` whose result removals of pods can change.
     affected: tuple[FilterSlot, ...]
-    #: Whether some plugin keeps state that AddPod and RemovePod change.
+    #: Whether any plugin has state that AddPod and RemovePod change.
     followed: bool
-    #: The pods that may be removed.
+    #: The pods that may be evicted.
     victims: PotentialVictims
     budgets: DisruptionBudgets
     #: Rows with nominated pods that count.
     nominated: Rows
-    #: The row that the pod itself is nominated to; its result there holds for no other pod.
+    #: The row to which the pod itself is nominated; its result there is not valid for other pods.
     own_row: int | None
 
 
@@ -57,34 +57,34 @@ class SearchOutcome:
     """The results of the nodes of one search."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    #: By node name; only nodes that were dry-run.
+    #: Rejections by node name, of nodes that were dry-run.
     rejected: dict[str, Status] = field(default_factory=dict)
     errors: dict[str, None] = field(default_factory=dict)
     #: Reason to number of nodes.
     counts: dict[str, int] = field(default_factory=dict)
-    #: Plugins that rejected nodes without the victims.
+    #: Plugins that rejected nodes even without the victims.
     rejectors: set[str] = field(default_factory=set)
 
     def reject(self, node_name: str, status: Status) -> None:
-        """Note that the pod would not fit on a node even without the victims."""
+        """Record that the pod would not fit on a node even without the victims."""
         self.rejected[node_name] = status
         self.rejectors.add(status.plugin)
         self.count(status_reasons(status), 1)
 
     def count(self, reasons: Iterable[str], nodes: int) -> None:
-        """Count `nodes` more for each of the reasons."""
+        """Add `nodes` to the count of each of the reasons."""
         for reason in reasons:
             self.counts[reason] = self.counts.get(reason, 0) + nodes
 
 
 @dataclass(slots=True)
 class ScreenedRows:
-    """The result of screening, per entry of `rows`."""
+    """The result of screening; all arrays have an entry per entry of `rows`."""
 
     rows: Rows
     #: int32: `AFFECTED_FILTERS`, `ALL_FILTERS`, `VICTIMLESS`, or filter index + 1.
     rejected_by: np.ndarray
-    #: The rejecting filter's code.
+    #: The code of the rejecting filter.
     codes: Codes
-    #: Whether plugins that follow removals have nothing to follow on this row.
+    #: Whether RemovePod would change nothing for this row.
     unfollowed: BoolColumn

@@ -1,7 +1,7 @@
-"""The node table without all possible victims, for columnar filters.
+"""The node table without all potential victims, for columnar filters.
 
-Only usage is hypothetical. Columns that would be ambiguous, because each row is hypothetical on its
-own, raise, so that a filter which reads them runs node by node instead.
+Only the usage is hypothetical. Each row is a hypothesis of its own, so some columns would be
+ambiguous. Reading these raises an error, and the filter then runs node by node instead.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _AMBIGUOUS: Final = frozenset(
 
 
 class UnknownColumnError(LookupError):
-    """The column is not known for the hypothetical cluster."""
+    """The column is not defined for the hypothetical nodes."""
 
 
 class WithoutPotentialVictims:
-    """A `TableWithoutVictims`; everything but usage is the live table's."""
+    """Implements `TableWithoutVictims`; everything but usage is read from the live table."""
 
     def __init__(self, table: NodeTable, victims: PotentialVictims) -> None:
         self._table = table
         self._victims = victims
         amounts, victim_counts = table.priorities.total_of(victims)
-        #: As `NodeTable.requested` and `pod_count`, without the victims.
+        #: Like `NodeTable.requested` and `pod_count`, without the victims.
         self.requested = table.requested - amounts
         self.pod_count = table.pod_count - victim_counts
-        #: (capacity,): possible victims by row.
+        #: (capacity,): number of potential victims by row.
         self.potential_victims = victim_counts
 
     def node_info(self, row: int) -> NodeInfo:
-        """Return an overlay without the victims."""
+        """Return an overlay of the node without its victims."""
         node = NodeOverlay(self._table, row)
         for pod in list(node.pods):
             if self._victims.includes(pod.priority, pod.spec.scheduler_name):
@@ -59,12 +59,12 @@ class WithoutPotentialVictims:
         return allocatable, requested - freed
 
     def scalar_amounts_at(self, name: str, row: int) -> tuple[int, int]:
-        """Return `scalar_amounts` of one row."""
+        """Return the result of `scalar_amounts` for one row."""
         allocatable, requested = self.scalar_amounts(name, slice(row, row + 1))
         return allocatable.item(0), requested.item(0)
 
     def victim_counts(self, terms: Sequence[PodTerm]) -> Int32Column:
-        """Return the number of matching victims per row."""
+        """Return the number of victims per row that match all `terms`."""
         return self._table.selector_counts.counts(terms, terminating=True, among=self._victims)
 
     def summed_victims(self, terms: ManyTerms) -> tuple[Int64Column, Int64Column]:
@@ -78,11 +78,11 @@ class WithoutPotentialVictims:
         return self._table.terms.matching_terms(namespace, labels, namespace_labels, self._victims)
 
     def remaining_ports(self, protocol: str, port: int) -> Mapping[str, BoolColumn]:
-        """Return the rows where the port stays taken, by address."""
+        """Return by host IP the rows where a remaining pod holds the port."""
         return self._table.ports.remaining(protocol, port, self._victims, self._table.capacity)
 
     def __getattr__(self, name: str) -> Any:
-        """Read the live table. Raises UnknownColumnError for columns that would be ambiguous."""
+        """Read an attribute of the live table; UnknownColumnError if it would be ambiguous."""
         if name in _AMBIGUOUS:
             raise UnknownColumnError(f"{name} is not known for a cluster without the victims")
         return getattr(self._table, name)
