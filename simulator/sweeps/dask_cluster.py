@@ -7,7 +7,7 @@ kubestow, the module of the function, and the files that the parameters name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from simulator.sweeps.runs import Function, SweepError, Task, attempt, failed
 
@@ -26,7 +26,7 @@ def on_dask(
             lost.
     """
     try:
-        from distributed import Client, as_completed  # noqa: PLC0415 - an optional dependency
+        from distributed import Client  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise SweepError("Dask is not installed: pip install 'kubestow[sweep]'") from error
     try:
@@ -41,18 +41,36 @@ def on_dask(
                 f"Dask cluster {address}: no worker in {WORKERS_SECONDS:g} s; start one with "
                 f"`dask worker {address} --nthreads 1`"
             ) from error
-        futures = {client.submit(attempt, function, task, pure=False): task for task in tasks}
-        for future in as_completed(futures, loop=client.loop):
-            task = futures.pop(future)
-            if future.status == "finished":
-                yield task, future.result()
-            elif future.status == "error":
-                yield (
-                    task,
-                    failed(task, f"{type(future.exception()).__name__}: {future.exception()}"),
-                )
+        yield from _ended(client, function, tasks, address)
+
+
+def _ended(
+    client: Any, function: Function, tasks: Sequence[Task], address: str
+) -> Iterator[tuple[Task, bytes]]:
+    """Run tasks; see `on_dask`. Those whose workers died again and again run once more, alone."""
+    from distributed import KilledWorker, as_completed  # noqa: PLC0415 - an optional dependency
+
+    lost: list[tuple[Task, bytes]] = []
+    futures = {client.submit(attempt, function, task, pure=False): task for task in tasks}
+    for future in as_completed(futures, loop=client.loop):
+        task = futures.pop(future)
+        if future.status == "finished":
+            yield task, future.result()
+        elif future.status == "error":
+            error = future.exception()
+            ended = task, failed(task, f"{type(error).__name__}: {error}")
+            if isinstance(error, KilledWorker):
+                lost.append(ended)
             else:
-                raise SweepError(
-                    f"Dask cluster {address}: the connection was lost; finished runs are kept, "
-                    "and the same sweep goes on with the others"
-                )
+                yield ended
+        else:
+            raise SweepError(
+                f"Dask cluster {address}: the connection was lost; finished runs are kept, "
+                "and the same sweep goes on with the others"
+            )
+    # Dask counts the end of a worker against all runs that it had, also those that had not begun.
+    if len(lost) == len(tasks) == 1:
+        yield from lost
+        return
+    for task, _ in lost:
+        yield from _ended(client, function, [task], address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,14 +22,21 @@ pytestmark = pytest.mark.slow
 LOOPBACK: Final[Mapping[str, Any]] = {"host": "127.0.0.1", "dashboard_address": ":0"}
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The address of a cluster with two workers; a process that is killed begins anew."""
+@contextmanager
+def workers(count: int, allowed_failures: int = 1) -> Iterator[str]:
+    """The address of a cluster; a process of a worker that is killed begins anew."""
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),  # 3 take longer
-        LocalCluster(n_workers=2, threads_per_worker=1, **LOOPBACK) as cluster,
+        # 3, the default, take longer.
+        dask.config.set({"distributed.scheduler.allowed-failures": allowed_failures}),
+        LocalCluster(n_workers=count, threads_per_worker=1, **LOOPBACK) as cluster,
     ):
         yield cluster.scheduler_address
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with workers(2) as found:
+        yield found
 
 
 def test_runs_on_dask_write_the_same_bytes_though_a_worker_is_killed(
@@ -57,6 +65,14 @@ def test_a_run_that_raises_or_kills_every_worker_fails_and_the_others_finish(
     here = tmp_path / "here"
     sweeps.sweep(functions.double, numbers, here, processes=0)
     assert {name: contents(tmp_path)[name] for name in contents(here)} == contents(here)
+
+
+def test_a_run_that_waits_for_the_worker_that_another_kills_finishes(tmp_path: Path) -> None:
+    runs = [sweeps.Run("fatal", {"killed": True}), sweeps.Run("waits")]
+    with workers(1, allowed_failures=0) as address:
+        done = sweeps.sweep(functions.always_killed, runs, tmp_path, dask=address)
+    assert done.failed == ("fatal",)
+    assert results(tmp_path)["waits"] == "finished"
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"])
