@@ -20,7 +20,7 @@ from typing import Any, Final
 import aiohttp
 
 PROGRAM: Final = "chromium"
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 
 FLAGS: Final = (
     "--headless=new",

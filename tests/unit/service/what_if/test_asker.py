@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.pages import Remedies, WhatIfResult
 from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
+from scheduler.service.what_if import questions
 from scheduler.service.what_if.asker import (
     MAX_QUESTIONS,
     MAX_QUESTIONS_OF_USER,
@@ -21,6 +22,12 @@ from scheduler.service.what_if.asker import (
 )
 from scheduler.service.what_if.changes import ChangeError
 from simulator import offline
+
+
+@pytest.fixture(autouse=True)
+def no_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no slice end early because a collection of garbage took its CPU time."""
+    monkeypatch.setattr(questions, "thread_time", lambda: 0.0)
 
 
 class Gate:
