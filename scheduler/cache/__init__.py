@@ -1,4 +1,4 @@
-"""The live cache: nodes in columns, their pods, and assumed pods."""
+"""The live cache: nodes in columns, and their pods, bound or assumed."""
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import NodeOverlay

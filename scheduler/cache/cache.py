@@ -1,9 +1,9 @@
-"""Cache: the node of every pod, assumed pods included (upstream: `cache.go: cacheImpl`).
+"""Cache: the node of every pod, bound or assumed (upstream: `cache.go: cacheImpl`).
 
-State of a pod: unknown -> assumed -> added, or unknown -> added. Assumed pods leave only by
-confirmation (`add_pod`), `forget_pod` or `remove_pod`; assumptions do not expire. Late, repeated
-and out-of-order events never raise: the cache takes over the state of the newest object and counts
-the anomaly in `statistics()`.
+States of a pod: unknown -> assumed -> added, or unknown -> added. An assumption ends only by
+confirmation (`add_pod`), `forget_pod` or `remove_pod`; it does not expire. Late, repeated and
+out-of-order events never raise: the cache adopts the state of the newest object, and counts the
+anomaly in `statistics()`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.cache.node_table import NodeTable
 
 
 class CacheError(RuntimeError):
-    """A call that the caller's own bookkeeping should have prevented."""
+    """An invalid call, such as assuming a pod twice, or a broken invariant (`validate`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class CacheStatistics:
     assumed_pods: int
     change_log_sequence: int
     column_bytes: int
-    #: Count by kind: confirmed on another node than assumed, update of an unknown pod, ...
+    #: Number of anomalies by kind: confirmed on another node than assumed, unknown pod updated, ...
     anomalies: dict[str, int] = field(default_factory=dict)
 
 
@@ -44,7 +44,7 @@ class _Placed:
 
 
 class Cache:
-    """Owns the node table and the node of every pod. Touched only from the scheduling loop."""
+    """Owns the node table and the node of every pod. Used only from the scheduling loop."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
@@ -53,9 +53,9 @@ class Cache:
         self._anomalies: dict[str, int] = {}
         #: Number of changes that no scheduling cycle of this process caused.
         self.external_changes = 0
-        #: Value of `external_changes` at the last one of each row.
+        #: By row: value of `external_changes` at its last external change.
         self._last_external: dict[int, int] = {}
-        #: Pods that are set aside, and the order of the pods of their rows before.
+        #: UIDs of pods that are set aside; then the original order of the pods of their rows.
         self._aside: set[str] = set()
         self._orders: dict[int, tuple[str, ...]] = {}
 
@@ -82,15 +82,15 @@ class Cache:
     def last_external_change(self, row: int) -> int:
         """Return the value of `external_changes` at the last external change of a row; 0: none.
 
-        External are changes of the node, and pods that appear, change or disappear without having
-        been assumed here. Later cycles have already taken into account what earlier ones assumed.
+        External changes are changes of the node, and pods that appear, change or disappear without
+        having been assumed here. Assumed pods do not count, since later cycles already see them.
         """
         return self._last_external.get(row, 0)
 
     def external_changes_kept(self) -> Callable[[], None]:
-        """Return a function that takes back the record of external changes made from now on.
+        """Return a function that restores the present record of external changes.
 
-        For trials, which take back the changes themselves (`scheduler.service.trial`).
+        For trials, which undo the changes themselves (`scheduler.service.trial`).
         """
         changes, last, anomalies = (
             self.external_changes,
@@ -154,7 +154,7 @@ class Cache:
         return True
 
     def put_back(self, uid: str) -> None:
-        """Undo `set_aside`; with the last one the pods of each row are in their order again."""
+        """Undo `set_aside`; the last call restores the order of the pods of each row."""
         placed = self._pods[uid]
         self.table.add_pod(placed.pod, placed.row)
         self._aside.discard(uid)

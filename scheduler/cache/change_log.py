@@ -12,7 +12,7 @@ from scheduler.framework.nodes import BoolColumn, Rows
 
 DEFAULT_SIZE = 1 << 14
 _MAX_SPANS = 4
-"""Results that are kept for the next reader."""
+"""Maximum number of results of `since` that are cached for other readers."""
 _NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 _NO_ROWS.flags.writeable = False
 
@@ -21,24 +21,24 @@ PickedRows = tuple[list[int], Rows]
 
 
 class Changes(dict[int, int]):
-    """The rows that changed in a span of the log, to the union of their changed groups.
+    """Maps each row that changed in a span of the log to the union of its changed groups.
 
-    Shared between its readers: it must not be modified.
+    Readers share it, so it must not be modified.
     """
 
     __slots__ = ("_picked", "anywhere", "everywhere")
 
     def __init__(self, masks: dict[int, int], anywhere: int, everywhere: int) -> None:
         super().__init__(masks)
-        #: The groups in which any row changed, and those in which every row did.
+        #: The groups in which any row changed, and those in which every row of the span changed.
         self.anywhere, self.everywhere = anywhere, everywhere
-        #: Results of `picked`, by those of the groups that are in `anywhere`.
+        #: Cached results of `picked`, by the requested groups that are in `anywhere`.
         self._picked: dict[int, PickedRows] = {}
 
     def picked(self, columns: int, valid: BoolColumn) -> PickedRows:
         """Return the rows that are nodes and changed in one of the groups.
 
-        Filters and scores mostly read the same groups, and each of them asks. `valid` does not
+        The result is cached, since most filters and scores read the same groups. `valid` must not
         change within a span.
         """
         columns &= self.anywhere
@@ -55,7 +55,7 @@ class Changes(dict[int, int]):
             if len(nodes.nonzero()[0]) != len(rows):
                 index = index[nodes]
                 rows = index.tolist()
-            # Plugins get this very array.
+            # Plugins get this array itself, not a copy.
             index.flags.writeable = False
             known = self._picked[columns] = rows, index
         return known
@@ -74,8 +74,8 @@ class ChangeLog:
         self._masks = [0] * size
         #: Number of entries ever written.
         self.sequence = 0
-        #: Results by their first entry, all up to `_read_to`: the filters and the scores of a cycle
-        #: read the same span, and what plugins keep for all pods reads another one between them.
+        #: Cached results by first entry, all up to `_read_to`. Filters and scores of a cycle read
+        #: the same span, and caches of plugins read another one in between.
         self._spans: dict[int, Changes] = {}
         self._read_to = 0
 
@@ -88,16 +88,16 @@ class ChangeLog:
 
     @property
     def newest(self) -> tuple[int, int]:
-        """Row and column groups of the newest entry, of which there must be one."""
+        """Row and column groups of the newest entry; the log must not be empty."""
         slot = (self.sequence - 1) & self._mask
         return self._rows[slot], self._masks[slot]
 
     def since(self, sequence: int, most: int = 1 << 62) -> Changes | None:
         """Map each row changed after entry `sequence` to the union of its changed groups.
 
-        None if the log does not reach back so far, or if there are more than `most` entries: a
-        caller that would then evaluate all rows anyway saves the walk. The result is shared between
-        callers; do not modify it.
+        None if the log does not reach back that far, or if there are more than `most` entries: a
+        caller that would then evaluate all rows anyway need not have them read. Callers share the
+        result; do not modify it.
         """
         if self._read_to != self.sequence or len(self._spans) > _MAX_SPANS:
             self._read_to = self.sequence
@@ -115,7 +115,7 @@ class ChangeLog:
             rows = self._rows[first:] + self._rows[:last]
             masks = self._masks[first:] + self._masks[:last]
         if behind and masks.count(masks[0]) == behind:
-            # As where pods come and go: no union is needed. A set is filled faster than a dict.
+            # The usual case, when only pods come and go: all masks are equal, so a set suffices.
             mask = masks[0]
             found = Changes(dict.fromkeys(set(rows), mask), mask, mask)
         else:

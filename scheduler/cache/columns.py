@@ -97,7 +97,7 @@ class NodeColumns:
         return arrays + self.scalar_allocatable.nbytes + self.scalar_requested.nbytes
 
     def _clear_node(self, row: int) -> None:
-        """Reset what the node contributes to a row; usage stays, it belongs to the pods."""
+        """Reset the columns of the node; usage stays, since it belongs to the pods."""
         self._write_allocatable(row, NO_RESOURCES, 0)
         self.valid[row] = False
         self.unschedulable[row] = False

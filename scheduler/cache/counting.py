@@ -1,4 +1,4 @@
-"""Bookkeeping that several indexes of the cache share: counts and sets that vanish when empty."""
+"""Helpers for the indexes of the cache: counts and sets that are removed when empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 def add_count(counts: dict[K, int], key: K, by: int) -> int:
-    """Add `by` to a count, which vanishes at zero; return what is left."""
+    """Add `by` to a count, and remove it if it becomes zero; return the new count."""
     left = counts.get(key, 0) + by
     if left:
         counts[key] = left
@@ -20,7 +20,7 @@ def add_count(counts: dict[K, int], key: K, by: int) -> int:
 
 
 def remove_member(index: dict[K, dict[M, Any]], key: K, member: M) -> None:
-    """Remove `member` from the group `key` of an inverted index; an empty group vanishes."""
+    """Remove `member` from the group `key` of an inverted index, and the group if it is empty."""
     group = index[key]
     del group[member]
     if not group:

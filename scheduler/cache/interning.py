@@ -9,7 +9,7 @@ from scheduler.api.selectors import parse_label_integer
 from scheduler.framework.nodes import BoolColumn, Int32Column, Int64Column
 
 COMPACTION_THRESHOLD = 2
-"""Dictionary entries per row beyond which a label column is compacted."""
+"""A label column with more dictionary entries per row than this is compacted."""
 
 
 class TaintSets:
@@ -36,7 +36,7 @@ class TaintSets:
         return found
 
     def release(self, taint_set: int) -> None:
-        """Give one reference back."""
+        """Release one reference."""
         self._holders[taint_set] -= 1
         if taint_set and not self._holders[taint_set]:
             del self._ids[_taint_key(self.lists[taint_set])]
@@ -52,10 +52,10 @@ def _taint_key(taints: tuple[Taint, ...]) -> tuple[tuple[str, str, str], ...]:
 class LabelColumn:
     """One label key over all rows: value ids (-1 missing) and the dictionary of values.
 
-    An id stands for the same value during the life of the object, and values that no node has any
-    more stay, which adds up for host names. So the table replaces a column with `needs_compaction`
-    by its `compacted` form, and drops columns that are long unused. Both happen when a node is
-    written, never within a cycle; ids and values of a replaced column still match each other.
+    An id stands for the same value for the lifetime of the object, and values that are no longer in
+    use are kept, which adds up for host names. So the table replaces a column with
+    `needs_compaction` by its `compacted` form, and drops columns that are long unused. Both happen
+    when a node is written, never within a cycle; ids and values of a replaced column still match.
     """
 
     __slots__ = ("_arrays", "_integers", "_numeric", "column", "ids", "values")
@@ -71,7 +71,7 @@ class LabelColumn:
 
     @property
     def integers(self) -> Int64Column:
-        """(values,): the value as int64 by id; 0 if it is no integer."""
+        """(values,): the value as int64 by id; 0 if it is not an integer."""
         return self._numbers()[0]
 
     @property
@@ -89,7 +89,7 @@ class LabelColumn:
 
     @property
     def needs_compaction(self) -> bool:
-        """Whether more than half of the values are certain to be unused."""
+        """Whether certainly more than half of the values are unused."""
         # At most one value per row is in use.
         return len(self.values) > COMPACTION_THRESHOLD * len(self.column)
 

@@ -1,7 +1,7 @@
 """LabelColumns: the label keys of nodes as columns, built on first use.
 
-Keys that no node has share one empty column: a pod may mention any number of them, and a column
-costs memory per node and a walk over all nodes.
+Keys that no node has share one empty column, because a pod may mention any number of keys, and a
+column costs memory per node and a pass over all nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LabelColumns:
         self._columns: OrderedDict[str, LabelColumn] = OrderedDict()
         #: Label key to the number of nodes that have it.
         self._holders: dict[str, int] = {}
-        #: The column of every key that no node has.
+        #: The column that all keys share that no node has.
         self._absent = LabelColumn(capacity)
         #: Changes whenever a key appears on its first node or disappears with its last.
         self.version = 0
@@ -37,7 +37,7 @@ class LabelColumns:
         return iter(self._columns)
 
     def has(self, key: str) -> bool:
-        """Whether some node has a key."""
+        """Whether any node has the label key."""
         return key in self._holders
 
     def of(self, key: str, nodes: Sequence[Node | None]) -> LabelColumn:

@@ -6,7 +6,7 @@ from scheduler.api.node import Node
 from scheduler.framework.nodes import Columns
 
 UNGROUPED = int(Columns.ALL & ~Columns.EXISTENCE)
-"""A change that no column shows: results that depend on any group are evaluated again."""
+"""Mask for a change outside all columns: results that depend on any group are evaluated again."""
 
 
 def changed_groups(old: Node, new: Node) -> int:

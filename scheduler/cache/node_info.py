@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NodeView:
-    """Scalar access to one row of the live table. Nothing is copied: valid within a call only."""
+    """Scalar access to one row of the live table, without copies; valid only during a call."""
 
     __slots__ = ("_row", "_table")
 
@@ -116,7 +116,7 @@ class NodeView:
 
 
 class NodeOverlay(NodeView):
-    """A private copy of a node's pods; pods are added and removed without touching the table."""
+    """A private copy of a node's pods; adding and removing pods does not change the table."""
 
     __slots__ = ("_freed_ports", "_pods", "_requested")
 
@@ -146,7 +146,7 @@ class NodeOverlay(NodeView):
             self._freed_ports = self._freed_ports.difference(pod.signature.host_ports)
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove `pod` from the overlay, as upstream's RemovePod: its ports become free."""
+        """Remove `pod` from the overlay like upstream's RemovePod, which frees its ports."""
         known = self.leave_out(pod)
         if known is not None and known.signature.host_ports:
             self._freed_ports = self._freed_ports.union(known.signature.host_ports)

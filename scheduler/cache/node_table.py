@@ -6,7 +6,7 @@ Invariants, checked by `validate()`:
 - a row is a node (`valid`), a placeholder (pods whose node is not known), or free;
 - every change visible to a plugin is in the change log.
 
-Touched only by its owner, the scheduling loop; a cycle reads it live, without a snapshot.
+Used only by its owner, the scheduling loop; a cycle reads it live, without a snapshot.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class NodeTable(NodeColumns):
         self.host_ports: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]
         self.host_ports = self.ports.holders
         self.selector_counts = SelectorCounts(self.capacity)
-        #: Grows with every named version on which results may depend without naming it.
+        #: Grows with each change of a named version that results may depend on without naming it.
         self.revision = 0
-        #: Grows with every named version.
+        #: Grows with each change of any named version.
         self.bumps = 0
         self.node_count = 0
         self._labels = LabelColumns(self.capacity)
         self.terms = TermIndex(self.capacity, self._labels)
-        # Documented by `NodeTableView`. Not wrapped in methods: every cycle calls some of them.
+        # Documented in `NodeTableView`. Not wrapped in methods for speed; every cycle calls some.
         self.pod_counts = self.selector_counts.counts
         self.summed_pods = self.selector_counts.summed
         self.existing_pod_terms = self.terms.matching_terms
@@ -87,7 +87,7 @@ class NodeTable(NodeColumns):
         """Rows that are nodes, ascending."""
         if self._rows is None:
             self._rows = np.flatnonzero(self.valid)
-            # Plugins get this very array.
+            # Plugins get this array itself, not a copy.
             self._rows.flags.writeable = False
         return self._rows
 
@@ -151,7 +151,7 @@ class NodeTable(NodeColumns):
         milli_cpu, memory, ephemeral_storage = self.requested[:, row].tolist()
         scalars: dict[str, int] = {}
         if self.scalar_requested:
-            # Summed over pods: the table may have thousands of names, this row few of them.
+            # Summed over the pods, since the table may have thousands of names, but the row few.
             for pod in self.pods[row].values():
                 for name, amount in pod.signature.assigned.scalars:
                     scalars[name] = scalars.get(name, 0) + amount
@@ -174,8 +174,8 @@ class NodeTable(NodeColumns):
         known = self._row_by_name.get(node.name)
         old = None if known is None else self.nodes[known]
         changed = _EVERYTHING if old is None else changed_groups(old, node)
-        # Whatever can raise comes first: a node written by half would stay so, because its next
-        # update is compared with the object stored here.
+        # All that can raise comes first: a half-written node would stay so, because its next update
+        # is compared with the object stored here.
         amounts = node_allocatable(node) if changed & Columns.ALLOCATABLE else None
         row = self._take_row(node.name) if known is None else known
         self.nodes[row] = node
@@ -235,7 +235,7 @@ class NodeTable(NodeColumns):
         self.terms.add(pod, row)
 
     def remove_pod(self, pod: Pod, row: int) -> None:
-        """Stop counting a pod; `pod` is the very object that was counted."""
+        """Stop counting a pod; `pod` must be the same object that was counted."""
         del self.pods[row][pod.metadata.uid]
         self._account(pod, row, -1)
         self.selector_counts.remove(pod, row)
@@ -270,7 +270,7 @@ class NodeTable(NodeColumns):
         self._account(new, row, 1)
 
     def reorder_pods(self, row: int, uids: Sequence[str]) -> None:
-        """Put the pods of a row into this order, in which victims of equal rank are taken."""
+        """Put the pods of a row into this order, which matters for victims of equal rank."""
         pods = self.pods[row]
         for uid in uids:
             pods[uid] = pods.pop(uid)
@@ -286,15 +286,15 @@ class NodeTable(NodeColumns):
     def layout(self) -> tuple[list[str], list[int]]:
         """Return the name of each row, empty for a free one, and the free rows in order of reuse.
 
-        Rows decide which of several equal nodes is taken: a copy of the table needs the same ones.
+        The choice among equal nodes depends on their rows, so a copy of the table needs the same.
         """
         return self.names[: self._used_rows], self._free[::-1]
 
     def reserve_layout(self, names: Sequence[str], free: Sequence[int]) -> None:
-        """Give nodes to come the rows of another table's `layout`; the table must be empty.
+        """Reserve the rows of another table's `layout` for nodes; this table must be empty.
 
         Raises:
-            ValueError: it is not empty, or the layout contradicts itself.
+            ValueError: the table is not empty, or the layout is inconsistent.
         """
         vacant = {row for row, name in enumerate(names) if not name}
         taken = [name for name in names if name]
@@ -306,7 +306,7 @@ class NodeTable(NodeColumns):
             self._release_if_empty(row)
 
     def release_reserved(self) -> None:
-        """Free the rows that were reserved for nodes that did not come."""
+        """Free the reserved rows whose nodes were not added."""
         for row in list(self._row_by_name.values()):
             self._release_if_empty(row)
 

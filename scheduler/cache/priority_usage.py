@@ -1,4 +1,4 @@
-"""PriorityUsage: usage per row and priority, for preemption to rule out rows numerically.
+"""PriorityUsage: usage per row and priority, by which preemption rules out rows.
 
 Invariant: for every row, the bands plus `unbanded` count each pod on it exactly once, with the
 amounts of its signature. Bounded: beyond `MAX_BANDS` distinct (priority, schedulerName) pairs, pods
@@ -34,7 +34,7 @@ class _Usage:
         self.amounts: Int64Column = np.zeros((NATIVE_RESOURCES, capacity), dtype=np.int64)
         self.scalars = ScalarAmounts(capacity)
         self.pods: Int64Column = np.zeros(capacity, dtype=np.int64)
-        #: Pods on all rows; the band is dropped when none is left.
+        #: Number of pods on all rows; at 0 the band is dropped.
         self.total = 0
 
 
@@ -45,7 +45,7 @@ class PriorityUsage:
         self._columns = columns
         self._bands: dict[Band, _Usage] = {}
         self._overflow: dict[Band, int] = {}
-        #: (capacity,): pods in no band.
+        #: (capacity,): number of pods in no band.
         self.unbanded: Int64Column = np.zeros(columns.capacity, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class PriorityUsage:
     def below(self, priority: int) -> BoolColumn:
         """Return the rows with a pod of lower priority: bool[capacity].
 
-        Rows with pods in no band are among them, as those may have a lower priority.
+        These include rows with pods in no band, whose priority may be lower.
         """
         found: BoolColumn = self.unbanded > 0
         for (own, _), usage in self._bands.items():

@@ -1,8 +1,8 @@
 """ScalarAmounts: extended and other scalar resources per row, sparse where few rows have them.
 
 A cluster may have thousands of such names (one per device or network card), most of them on one
-node. A name that few rows have is a dictionary of these rows, any other a column. Both forms read
-alike; a row without an entry has 0.
+node. The amounts of a name are a dictionary if few rows have it, else a column. Both forms have the
+same interface; a row without an entry has 0.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ScalarAmounts:
             if sign > 0 and amount >= 0 and name in dense:
                 dense[name][row] += amount
             elif may_be_sparse and amount and name not in sparse and name not in dense:
-                # The quick path for pods with thousands of names that no other pod has.
+                # The fast path for pods with thousands of names that no other pod has.
                 sparse[name] = {row: sign * amount}
             else:
                 self.add(name, row, sign * amount)

@@ -8,8 +8,8 @@ Requirements that no present pod, or every present pod, satisfies are removed fr
 before it gets a column. The terms of a pod with very many are summed in one walk over the groups,
 without columns.
 
-Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. Columns
-are evicted least recently used first. Rows are those of the node table; nodes are not known here.
+Invariant, checked by `validate`: groups and columns equal a recount over all placed pods. The least
+recently used columns are evicted. Rows are those of the node table; this module knows no nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ColumnKey = tuple[tuple[PodTerm, ...], bool, PotentialVictims | None]
 
 
 class _Group:
-    """Pods that no selector and no `PotentialVictims` distinguishes."""
+    """Pods that neither selectors nor `PotentialVictims` can distinguish."""
 
     __slots__ = (
         "columns", "key", "labels", "namespace", "priority", "rows", "scheduler_name",
@@ -154,7 +154,7 @@ class SelectorCounts:
             column.counts[row] += 1
 
     def remove(self, pod: Pod, row: int) -> None:
-        """Stop counting a pod, given with the labels it was counted with."""
+        """Stop counting a pod; it must have the labels with which it was counted."""
         group = self._groups[_key_of(pod)]
         # The key object of the group: dicts compare it by identity, an equal one byte by byte.
         key = group.key
@@ -250,7 +250,7 @@ class SelectorCounts:
         return tuple(reduced)
 
     def _is_selective(self, requirement: Requirement) -> bool | None:
-        """Whether present pods may differ in it; False: all satisfy it, None: none does."""
+        """Whether present pods may differ in a requirement; False: all satisfy it, None: no pod."""
         key, operator = requirement.key, requirement.operator
         if operator in _ABOUT_VALUES:
             labels = self._by_label
@@ -322,7 +322,7 @@ class SelectorCounts:
         ]
 
     def _drop_beyond_limit(self) -> None:
-        # The newest column stays whatever its size: the caller is about to read it.
+        # The newest column is kept regardless of its size, since the caller is about to read it.
         while len(self._columns) > 1 and self._nbytes > self._max_bytes:
             _, dropped = self._columns.popitem(last=False)
             self._selector_bytes -= dropped.selector_bytes

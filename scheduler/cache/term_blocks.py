@@ -22,9 +22,9 @@ from scheduler.cache.term_block import ClassMatch, HashedPod, TermBlock, TermCla
 from scheduler.framework.nodes import BoolColumn, Int64Column, PotentialVictims, TermKind
 
 MAX_BLOCK_TERMS: Final = 4096
-"""Terms in a block of several owners; all are matched again when an owner is added or removed."""
+"""Maximum terms of a block with several owners; adding or removing an owner matches all again."""
 MAX_BLOCK_OWNERS: Final = 256
-"""Owners in a block; the cost of rebuilding it grows with them."""
+"""Maximum owners of a block; the cost of rebuilding it grows with their number."""
 
 _MAX_CACHE_BYTES: Final = 256 << 10
 """Bytes of cached matches per block."""
@@ -32,7 +32,7 @@ _BYTES_PER_RESULT: Final = 300
 _BYTES_PER_MATCH: Final = 200
 _BYTES_PER_OWNER: Final = 400
 _MIN_ENTRIES: Final = 1024
-"""Entries below which those of the same owner and row are not merged."""
+"""Entries of the same owner and row are merged only from this number of entries on."""
 
 _Entries = NDArray[np.int32]
 """(3, n): owner, row, and the change of its number of pods."""
@@ -110,7 +110,7 @@ class _Block:
         self._index.version += 1
 
     def entries(self) -> _Entries:
-        """Return the entries; those of the same owner and row are to be summed."""
+        """Return the entries; the reader must sum those of the same owner and row."""
         if self._pending:
             pending = np.array(self._pending, dtype=np.int32).T
             self._pending.clear()

@@ -1,10 +1,10 @@
-"""TermIndex: the affinity terms of placed pods, identical ones counted together.
+"""TermIndex: the affinity terms of placed pods; identical terms are counted together.
 
-A cycle looks up the terms that match its pod. The lookup costs time per distinct term, never per
+A cycle looks up the terms that match its pod. The cost of a lookup is per distinct term, never per
 pod, and its result is cached until a distinct term is added or removed. A term whose counts are
 read gets a column of pods per row, which is then kept up to date. This suits terms that are few and
-selective. Terms of pods that have very many, and terms that share their index entry with very many
-others, are kept in blocks: see `term_blocks`.
+selective. The terms of pods with very many of them, and terms that share their index entry with
+very many others, are kept in blocks: see `term_blocks`.
 
 Invariant, checked by `validate`: terms and their counts equal a recount over all placed pods.
 """
@@ -31,7 +31,7 @@ from scheduler.cache.term_blocks import BlockOwner, TermBlocks
 from scheduler.framework.nodes import ExistingPodTerm, Int32Column, PotentialVictims, TermKind
 
 MAX_COLUMNS: Final = 512
-"""Columns of counts; the least recently read is dropped."""
+"""Maximum number of columns of counts; the least recently read is dropped."""
 _MAX_CACHE_BYTES: Final = 8 << 20
 _BYTES_PER_RESULT: Final = 1000
 _BYTES_PER_MATCH: Final = 100
@@ -172,7 +172,7 @@ class TermIndex:
         owner.change(row, 1)
 
     def remove(self, pod: Pod, row: int) -> None:
-        """Stop counting the terms of a pod, which has the signature it was counted with."""
+        """Stop counting the terms of a pod; its signature must be that of when it was counted."""
         if not self._owners:
             return
         key = (pod.signature, pod.metadata.namespace)
@@ -269,7 +269,7 @@ class TermIndex:
                     yield from found.values()
 
     def used(self, term: _Term) -> None:
-        """Note that a column was read; drop the least recently read beyond `MAX_COLUMNS`."""
+        """Mark a column as read; drop the least recently read column beyond `MAX_COLUMNS`."""
         columns = self._columns
         columns[id(term)] = term
         columns.move_to_end(id(term))
