@@ -1,4 +1,4 @@
-"""The scheduling queue: pending pods wait at no cost, wake on change, and are never lost."""
+"""The scheduling queue: pending pods wait without polling, are requeued by events, never lost."""
 
 from scheduler.pages import PodView, QueueState, QueueStatistics
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events

@@ -1,4 +1,4 @@
-"""CPU time that each namespace has used lately beyond an ordinary share.
+"""Accounts of the CPU time that each namespace has recently used beyond an ordinary share.
 
 Pods are popped in QueueSort order, so a hundred pods that take a quarter of a second each would
 delay everything behind them. Their namespace therefore gets an account, a leaky bucket: expensive
@@ -9,11 +9,10 @@ popped first, whatever their priority, because every tenant may use a high prior
 - All namespaces with debt share limit and drain, so that many expensive namespaces together take no
   more than one would. If all namespaces are expensive, all are over the limit, and the order is
   QueueSort's again.
-- A debt is capped at what time pays back within `MAX_DEFERRAL`.
+- A debt is capped at the amount that is paid back within `MAX_DEFERRAL`.
 
-Cycles of pod groups are long whatever they cost a member, so pods in groups have an account of
-their own beside those of namespaces: after a cycle they are deferred for a time in proportion to
-its length.
+Cycles of pod groups are long even if each member is cheap. So pods in groups have a separate
+account: after a group cycle they are deferred for a time in proportion to its length.
 
 Bounded: a namespace without debt has no account, and beyond `MAX_ACCOUNTS` the smallest debt is
 dropped. Times are monotonic seconds; the clock is injected.
@@ -29,15 +28,15 @@ FREE_SHARE: Final = 0.02
 """Share of the cycle budget (10 ms of 500 ms) that every attempt may use without a charge."""
 LIMIT_SHARE: Final = 0.5
 """Share of the cycle budget (250 ms of 500 ms): a namespace with more debt is deferred. Its
-attempts until then, the one that exceeds the limit included, take less than a second."""
+attempts until then, including the one that exceeds the limit, take less than a second."""
 DRAIN: Final = 0.1
 """Seconds of debt paid back each second: the share of one CPU that expensive pods keep."""
 MAX_DEFERRAL: Final = 30.0
-"""Seconds for which a namespace is deferred at most, unless it is charged again."""
+"""Maximum seconds for which a namespace is deferred, unless it is charged again."""
 MAX_ACCOUNTS: Final = 256
 
 GROUPS: Final = "/groups"
-"""The account of pods in groups; no namespace has a slash."""
+"""Name of the account of pods in groups; a namespace cannot contain a slash."""
 
 
 class NamespaceAccounts:
@@ -52,7 +51,7 @@ class NamespaceAccounts:
         self._settled = -math.inf
         #: Namespaces over the limit -> when each no longer is.
         self._over: dict[str, float] = {}
-        #: Until when pods in groups are deferred.
+        #: Monotonic time until which pods in groups are deferred.
         self._groups_until = -math.inf
 
     def __len__(self) -> int:
@@ -61,7 +60,7 @@ class NamespaceAccounts:
     def charge(self, namespace: str, seconds: float, free: float | None = None) -> bool:
         """Charge seconds of work to the namespace; return whether that put it over the limit.
 
-        `free` seconds are not charged; None: those of an attempt.
+        The first `free` seconds are not charged; None: the free share of an attempt.
         """
         if self._limit == math.inf:
             return False
@@ -84,7 +83,7 @@ class NamespaceAccounts:
         return namespace in self._over and not before
 
     def defer_groups(self, seconds: float) -> None:
-        """Have other pods go before those in groups for so long from now on."""
+        """Defer pods in groups for `seconds` from now on."""
         self._groups_until = max(self._groups_until, self._monotonic() + seconds)
 
     def over_limit(self) -> Collection[str]:

@@ -21,7 +21,7 @@ from scheduler.queue.backoff_queue import SortKey
 from scheduler.queue.heap import ITEM, Entry, KeyedHeap
 
 MAX_MOVES: Final = 2000
-"""Pods that one `pop` sets aside at most, about 10 ms of work; the next `pop` continues."""
+"""Maximum number of pods that one `pop` sets aside, about 10 ms of work; the next one continues."""
 
 
 class ActiveQueue:
@@ -34,10 +34,10 @@ class ActiveQueue:
         self._sort_key = sort_key
         self._over_limit = over_limit
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        #: Pods by account that reached the top while their account was deferred. They keep their
-        #: turn, so that the first of all heads is the first of all pods.
+        #: Pods that reached the top while their account was deferred, by account. They keep their
+        #: sort key and turn, so that the first of all heads is the first of all pods.
         self._deferred: dict[str, KeyedHeap[QueuedPodInfo]] = {}
-        #: The last `pop` returned None because it has set `MAX_MOVES` pods aside: call it again.
+        #: Whether the last `pop` returned None only because it set `MAX_MOVES` pods aside.
         self.pop_again = False
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class ActiveQueue:
             del self._deferred[account]
 
     def _deferred_account(self, entry: Entry, over: Collection[str]) -> str | None:
-        """Return the account because of which a pod is popped after others; None if it is not."""
+        """Return the deferred account of a pod, which is then popped after others; None if none."""
         pod: Pod = entry[ITEM].pod
         if pod.metadata.namespace in over:
             return pod.metadata.namespace

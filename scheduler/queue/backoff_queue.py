@@ -22,7 +22,7 @@ from scheduler.queue.retry_suppressor import RetrySuppressor, pod_signature
 
 SortKey = Callable[[QueuedPodInfo], Any]
 
-#: In the past of every clock: a pod that never failed is never backing off.
+#: Expiry of a pod that never failed: earlier than any time of any clock.
 NO_BACKOFF = -math.inf
 
 
@@ -30,7 +30,7 @@ NO_BACKOFF = -math.inf
 class BackoffPolicy:
     """Backoff arithmetic. Pure, except that it caches the expiry in the pod's record.
 
-    Other durations may be set at any time; they apply to failures from then on.
+    The durations may be changed at any time; new ones apply to failures from then on.
     """
 
     initial: float
@@ -45,7 +45,7 @@ class BackoffPolicy:
         """Return seconds to wait: `initial`, doubled with each further failure, up to `maximum`."""
         if count <= 0:
             return 0.0
-        # 2**63 exceeds any real `maximum`, and keeps the float finite for absurd counts.
+        # The exponent is capped to keep the float finite; 2**63 exceeds any real `maximum`.
         return min(self.initial * 2.0 ** min(count - 1, 63), self.maximum)
 
     def expiry(self, info: QueuedPodInfo) -> float:
@@ -59,7 +59,7 @@ class BackoffPolicy:
         return info.backoff_expiration
 
     def shift(self, info: QueuedPodInfo, jump: float) -> None:
-        """Move all times in a pod's record by `jump` seconds, after the wall clock was set."""
+        """Shift all times in a pod's record by `jump` seconds, after the wall clock was set."""
         info.timestamp += jump
         if info.backoff_expiration is not None:
             info.backoff_expiration = self.align(info.backoff_expiration + jump)
@@ -90,7 +90,7 @@ class BackoffQueue:
         self._normal: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         #: Pods whose attempt ended in an error.
         self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        #: The pods of the normal heap that may be popped early, and the others by signature.
+        #: The pods of the normal heap that may be popped early; then the others, by signature.
         self._candidates: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._suppressed: dict[Hashable, KeyedHeap[QueuedPodInfo]] = {}
         self._suppressed_signature: dict[str, Hashable] = {}
@@ -198,7 +198,7 @@ class BackoffQueue:
         return (self._normal.ordered(limit) + self.errors.ordered(limit))[:limit]
 
     def rank(self, uid: str) -> int | None:
-        """Count the pods of its heap that leave before this one; None when it is not here."""
+        """Count the pods that leave the same heap before this one; None when it is not here."""
         rank = self._normal.rank(uid)
         return self.errors.rank(uid) if rank is None else rank
 

@@ -1,8 +1,8 @@
 """Fine-grained cluster events of an object's update.
 
-Pure functions of the old and the new object, as events.go: NodeSchedulingPropertiesChange and
-PodSchedulingPropertiesChange. An update that no fine-grained event covers gives no event for a node
-and the general Update for a pod.
+Pure functions of the old and the new object, like events.go: NodeSchedulingPropertiesChange and
+PodSchedulingPropertiesChange. If no fine-grained event covers an update, a node gets no event, and
+a pod the general Update.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ POD_SCHEDULED: Final = "PodScheduled"
 
 @dataclass(frozen=True, slots=True)
 class EventFeatures:
-    """Feature gates that decide which updates count as events of their own."""
+    """Feature gates that decide which updates count as separate events."""
 
     #: NodeDeclaredFeatures: compare a node's `status.declaredFeatures`.
     node_declared_features: bool = True
     #: DynamicResourceAllocation: compare a pod's claim statuses.
     dynamic_resource_allocation: bool = True
-    #: Pod annotations whose change gives UpdatePodAnnotation; others are ignored.
+    #: Pod annotations whose change emits UpdatePodAnnotation; others are ignored.
     pod_annotations: frozenset[str] = frozenset(("kubestow.io/topology-spread-fallback",))
 
 
@@ -48,7 +48,7 @@ def node_events(
 ) -> list[ClusterEvent]:
     """Return the events of a node's update, in upstream's order; empty if none applies.
 
-    Unlike upstream, uncordoning a node and removing a taint at once gives one UpdateNodeTaint.
+    Unlike upstream, uncordoning a node and removing a taint in one update is one UpdateNodeTaint.
     """
     actions: list[ActionType] = []
     if old.spec.unschedulable and not new.spec.unschedulable:

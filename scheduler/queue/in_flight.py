@@ -1,14 +1,14 @@
 """Pods in flight, and the events since they were popped.
 
 A popped pod is in no sub-queue, so events cannot move it. They are recorded here instead, and
-evaluated when the pod comes back: otherwise a pod that was rejected for the state before an event
-would miss the event (KEP-4247: Track Pods being processed in the scheduling queue).
+evaluated when the pod returns: otherwise a pod that was rejected because of the state before an
+event would miss the event (KEP-4247: Track Pods being processed in the scheduling queue).
 
-Invariant: an event is kept exactly as long as some pod that was popped before it is in flight. Pods
+Invariant: an event is kept exactly as long as a pod that was popped before it is in flight. Pods
 and events share one numbering, so that "before" is a comparison of two integers.
 
 Bounded: beyond `limit` the oldest events are dropped, and `events_for` returns None for pods popped
-before them; the caller then assumes that an event concerned the pod.
+before them; the caller must then assume that some event concerned the pod.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class InFlightEvent:
     old: Any
     new: Any
     label: str
-    #: The event does not concern pods for which this is false.
+    #: If given, the event concerns only pods for which this returns True.
     pre_check: PreCheck | None = None
-    #: The only pods concerned, by UID; None for all.
+    #: UIDs of the only pods that the event concerns; None: all pods.
     only: frozenset[str] | None = None
-    #: Set when a plugin itself requests the retry: no hint is evaluated, it counts as Queue.
+    #: The plugin that requested the retry itself: no hint is evaluated, the result is Queue.
     plugin: str = ""
     #: Results of per-signature hints, by registration and pod identity.
     hint_results: dict[Any, QueueingHint] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class InFlightEvent:
         return next((each.uid for each in owners if each.controller), "")
 
     def narrowed(self, uids: Collection[str]) -> InFlightEvent:
-        """Return the event for these pods only; results of hints are shared."""
+        """Return a copy of the event for these pods only; both share the results of hints."""
         return replace(self, only=frozenset(uids))
 
     def concerns(self, info: QueuedPodInfo) -> bool:

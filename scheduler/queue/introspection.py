@@ -21,13 +21,13 @@ from scheduler.queue.unschedulable_pods import Group
 
 _DEFERRED: Final = "waiting behind other namespaces: pods of this one used much CPU time lately"
 _OLDEST_STEP: Final = 5_000
-"""Pods that one step of `oldest` looks at."""
+"""Number of pods that one step of `oldest` examines."""
 _OLDEST_SPARE: Final = 1_000
-"""Pods that `oldest` keeps beside those asked for, in the place of some that leave meanwhile."""
+"""Number of further pods that `oldest` keeps, to replace some that leave meanwhile."""
 
 
 class QueueInvariantError(AssertionError):
-    """The queue is inconsistent; `violations` lists how. A bug: please report it."""
+    """An invariant of the queue is broken, see `violations`. This is a bug: please report it."""
 
     def __init__(self, violations: list[str]) -> None:
         self.violations = tuple(violations)
@@ -116,9 +116,9 @@ class QueueIntrospection(QueueParts):
         return found
 
     def awaited(self, view: PodView, pod: Pod) -> tuple[Awaited, ...]:
-        """Return the events on which the plugins that hold a pod are asked again, by plugin.
+        """Return, by plugin that rejected or gates a pod, the events that may requeue the pod.
 
-        Events that cannot help the pod are left out.
+        Events that cannot help this pod are omitted.
         """
         if view.place in {QueueState.ACTIVE, QueueState.IN_FLIGHT}:
             return ()
@@ -133,8 +133,8 @@ class QueueIntrospection(QueueParts):
     def oldest(self, limit: int) -> Generator[None, None, list[PodView]]:
         """Find the `limit` pods of all sub-queues that have waited longest, longest first.
 
-        Each step of the generator takes about a millisecond, and the queue may change between two:
-        pods that leave meanwhile are left out, pods that come are not considered.
+        Each step of the generator takes about a millisecond, and the queue may change between
+        steps: pods that leave meanwhile are omitted, and new pods are not considered.
         """
         infos = list(self._sub_queues)
         yield
@@ -222,7 +222,7 @@ class QueueIntrospection(QueueParts):
 
 
 def _waiting_since(info: QueuedPodInfo) -> float:
-    """Return when a pod became active for the first time; of a gated pod when it was added."""
+    """Return when a pod first became active, or for a gated pod when it was added."""
     first = info.initial_attempt_timestamp
     return info.timestamp if first is None else first
 
@@ -237,7 +237,7 @@ def _labels(registered: Iterable[Registration], plugin: str) -> Iterator[str]:
 
 
 def _single_actions(mask: ActionType) -> Iterator[ActionType]:
-    """Yield the parts of a mask that have a name; all updates together have one."""
+    """Yield the named actions in a mask; all updates together count as one action, Update."""
     if mask & ActionType.UPDATE == ActionType.UPDATE:
         yield from (each for each in (ActionType.ADD, ActionType.DELETE) if mask & each)
         yield ActionType.UPDATE

@@ -1,7 +1,7 @@
 """Metrics that the queue reports; the service implements them with Prometheus.
 
-Names follow upstream's metrics. Counts are always reported; durations only when the queue was given
-a timer, because measuring costs more than most of what would be measured.
+Names follow upstream's metrics. Counts are always reported, durations only if the queue was given a
+timer, because measuring costs more than most of the measured calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class QueueMetrics:
 
     __slots__ = ()
 
-    #: Whether anybody wants durations; without, a queue should be given no timer.
+    #: Whether durations are recorded; if not, the queue should get no timer.
     measures: ClassVar[bool] = False
 
     def incoming_pods(self, queue: str, event: str) -> None:

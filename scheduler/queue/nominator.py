@@ -1,12 +1,12 @@
-"""Nominations: pending pods expected on a node, most often because victims are leaving it.
+"""Nominations: nodes on which pending pods expect room, usually because victims are leaving.
 
-The nominator is ahead of the API server: it knows a nomination, or its end, before the watch shows
-the status patch. It therefore follows a pod's `status.nominatedNodeName` only when that changes,
-and ignores a value that was cleared here until the object shows another one.
+The nominator is ahead of the API server: it knows about a nomination, or its end, before the watch
+shows the status patch. So it applies a pod's `status.nominatedNodeName` only when the field
+changes, and ignores a value that was cleared here until the object has another one.
 
-The watch shows written values late, perhaps after they were replaced. The status writer reports
-each write (`writing`) and its result (`written`); until the watch has shown the last write, no
-written value changes anything here.
+The watch may show a written value after it was replaced by a newer one. The status writer reports
+each write (`writing`) and its result (`written`); until the watch has shown the last write, values
+that were written here are ignored.
 
 Invariant: a pod (by UID) is nominated to at most one node, never to the empty name.
 """
@@ -20,7 +20,7 @@ from scheduler.api.pod import Pod
 from scheduler.framework.plugin import NominatingInfo
 
 PodLister = Callable[[str, str], Pod | None]
-"""`lister(namespace, name)`: the newest pod that the informer knows; None when it was deleted."""
+"""`lister(namespace, name)` returns the newest pod that the informer knows; None if deleted."""
 
 NominationListener = Callable[[Pod, str], None]
 """`listener(pod, node_name)`; the empty name means that the nomination ended."""
@@ -115,7 +115,7 @@ class QueueNominator:
         self._set(pod, node_name if nominatable else "")
 
     def update_nominated_pod(self, old: Pod, new: Pod) -> None:
-        """Follow the status if another client changed it; otherwise keep the known nomination."""
+        """Apply the status if another client changed it; otherwise keep the known nomination."""
         if self._changed_by_others(old, new):
             self._cleared.pop(new.uid, None)
             node_name = new.status.nominated_node_name
@@ -144,7 +144,7 @@ class QueueNominator:
         return writes is not None and (self._under_way(pod.uid) or not writes.shown_by(pod))
 
     def writing(self, pod: Pod, node_name: str) -> None:
-        """Note that a nomination is about to be written to the pod's status; empty clears it."""
+        """Record that a nomination (empty: none) is about to be written to the pod's status."""
         writes = self._writes.get(pod.uid)
         if writes is None:
             # Not for a deleted or bound pod: `forget` would not be called again.
@@ -156,7 +156,7 @@ class QueueNominator:
             writes.names = {node_name}
 
     def written(self, uid: str, version: str) -> None:
-        """Note the resourceVersion that a write resulted in; empty if the request failed."""
+        """Record the resourceVersion of a completed write; empty if the request failed."""
         writes = self._writes.get(uid)
         if writes is not None:
             writes.version = version
@@ -166,7 +166,7 @@ class QueueNominator:
         return [(pod, name) for name, pods in self._by_node.items() for pod in pods.values()]
 
     def restore(self, nominations: Iterable[tuple[Pod, str]]) -> None:
-        """Let these be all nominations: for a replay, which knows them from a bundle."""
+        """Replace all nominations; for a replay, which reads them from a bundle."""
         wanted = {pod.uid: (pod, name) for pod, name in nominations}
         for pod, name in self.nominations():
             if wanted.get(pod.uid, (pod, ""))[1] != name:

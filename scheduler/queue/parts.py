@@ -45,9 +45,9 @@ class QueueOptions:
     cycle_budget: float = math.inf
     """CPU time that one scheduling cycle may use; the basis of `SchedulingQueue.charge`."""
     slice_seconds: float = math.inf
-    """Work for many pods beyond this time is postponed to the next `run_due`."""
+    """Work on many pods that exceeds this time is postponed to the next `run_due`."""
     features: EventFeatures = DEFAULT_FEATURES
-    """Feature gates that decide which updates count as events of their own."""
+    """Feature gates that decide which updates count as separate events."""
 
 
 DEFAULT_OPTIONS: Final = QueueOptions()
@@ -135,9 +135,9 @@ class QueueParts:
         self._wakeups = Wakeups(
             self._mover, self._hints, self._accounts, clock.monotonic, options.slice_seconds
         )
-        #: UIDs of active pods, and of those in backoff, that plugins since replaced let in.
+        #: UIDs of pods, active or in backoff, that were admitted by plugins that are now replaced.
         self._readmissions: set[str] = set()
-        #: Since the start: pods popped, events received, and those that no plugin registered.
+        #: Since the start: pods popped, events received, and events that no plugin registered.
         self._cycle = self._events = self._events_ignored = 0
         self._closed = False
 

@@ -1,8 +1,8 @@
 """Moves one pod: through PreEnqueue to active or backoff, or to the unschedulable pods.
 
-Invariant: every call leaves the pod in exactly one sub-queue, indexed by what its record says, and
-signals the scheduling loop if work became due. A plugin that raises cannot break this: its pod is
-gated and tried again.
+Invariant: every call leaves the pod in exactly one sub-queue, indexed by its current record, and
+signals the scheduling loop if work became due. This holds even if a plugin raises: its pod is then
+gated and retried.
 
 Other modules decide which pods to move, and why.
 """
@@ -28,9 +28,9 @@ QUEUE_SORT: Final = "QueueSort"
 """The gating plugin of a pod for which the QueueSort plugin raised."""
 
 MIN_RETRY: Final = 0.1
-"""Seconds that a pod stays gated at least, whatever its plugin requested: no busy loop."""
+"""Minimum seconds that a pod stays gated, even if its plugin requests less; avoids busy loops."""
 MIN_ERROR_RETRY: Final = 1.0
-"""Seconds at least until a PreEnqueue plugin that failed runs again."""
+"""Minimum seconds until a failed PreEnqueue plugin runs again."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -46,9 +46,9 @@ class PodMover:
     timetable: Timetable
 
     def requeue(self, info: QueuedPodInfo, decision: QueueingDecision, event: str) -> QueueState:
-        """Put an unschedulable or unqueued pod where the decision says, backoff respected.
+        """Requeue an unschedulable or unqueued pod according to `decision` and its backoff.
 
-        `event` is the label that metrics and people see. Returns where the pod is now.
+        `event` is the label in metrics and outputs. Returns the pod's new sub-queue.
         """
         if decision is SKIP:
             return self.move_to_unschedulable(info, event)
@@ -88,7 +88,7 @@ class PodMover:
         return QueueState.ACTIVE
 
     def move_to_unschedulable(self, info: QueuedPodInfo, event: str) -> QueueState:
-        """Move a pod to the unschedulable pods, or index it anew there."""
+        """Move a pod to the unschedulable pods, or re-index it there."""
         self.sub_queues.to_unschedulable(info, event)
         next_periodic = self.timetable.next(self.sub_queues.unschedulable)
         for due in (self.sub_queues.retry_time(info), next_periodic):
@@ -122,7 +122,7 @@ class PodMover:
             self._gate_unsortable(info, QUEUE_SORT, cause)
             return
         if self.policy.aligned and self.sub_queues.state(info.uid) is QueueState.BACKOFF:
-            # Its early retry may have been suppressed, which the change ends.
+            # The change ends a suppression of the pod's early retry, so a pod may be ready now.
             self.signals.ready()
 
     def sort_by(self, sort_key: SortKey, event: str) -> None:
@@ -179,7 +179,7 @@ class PodMover:
             info.requeue_at = retry
 
     def _gate_unsortable(self, info: QueuedPodInfo, event: str, cause: Exception) -> QueueState:
-        # Without a sort key the pod has no place in any order, and it must not be lost either.
+        # Without a sort key the pod can be in no ordered queue, but it must not be lost.
         self.pre_enqueue.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
         self._gate(info, QUEUE_SORT, error(cause))
         info.last_message = f"sorting the pod: {type(cause).__name__}: {cause}"

@@ -54,9 +54,9 @@ class PreEnqueueRunner:
         }
 
     def run(self, info: QueuedPodInfo) -> tuple[str, Status] | None:
-        """Return the first rejection and the plugin that made it; None when all let the pod in.
+        """Return the first rejection and its plugin; None if all plugins admit the pod.
 
-        The plugin that gates the pod so far runs first: if it still rejects, no other one runs.
+        The plugin that gates the pod at present runs first: if it still rejects, no other runs.
         """
         profile = info.pod.spec.scheduler_name
         plugins = self._plugins.get(profile, ())
@@ -84,9 +84,9 @@ class PreEnqueueRunner:
         return rejection
 
     def may_ungate(self, group: Group, changed: object) -> list[QueuedPodInfo]:
-        """Return the members of a gated group that an event about `changed` may free.
+        """Return the members of a gated group that an event about `changed` may ungate.
 
-        All of them, unless the gating plugin's method `held` names pods that it keeps gated.
+        These are all members except those that the gating plugin's method `held` returns.
         """
         sample = group.sample
         plugin = self._with_held.get((sample.pod.spec.scheduler_name, sample.gating_plugin))
@@ -101,7 +101,7 @@ class PreEnqueueRunner:
             return list(group.members.values())
 
     def report(self, plugin: str, what: str, pod: Pod, cause: Exception) -> None:
-        """Hand an exception that a plugin raised to the log."""
+        """Pass an exception of a plugin to `on_error`, for the log."""
         if self._on_error:
             self._on_error(plugin, what, pod, cause)
 

@@ -1,15 +1,15 @@
-"""SchedulingQueue: decides which pod is scheduled next, and what brings a rejected pod back.
+"""SchedulingQueue: decides which pod is scheduled next, and when a rejected pod is retried.
 
 A pod enters the active queue through PreEnqueue, is popped, and is then in flight until `done`. If
-its attempt fails, it waits in the backoff queue (an event happened meanwhile, or the attempt ended
-in an error) or among the unschedulable pods, until an event that one of its rejectors registered, a
-requested time, or the periodic flush moves it.
+its attempt fails, it waits in the backoff queue (if an event helped it meanwhile, or the attempt
+ended in an error) or among the unschedulable pods, until an event that one of its rejectors
+registered, a requested time, or the periodic flush moves it.
 
 Invariants, checked by `validate`: a pod is in one sub-queue or in flight, never in two of them;
 gated pods are unschedulable pods; events are kept for in-flight pods only as long as they matter.
 
-Pure: no asyncio, no thread, and no clock but the injected one. One event loop owns the queue; an
-operation never suspends, and so needs none of upstream's locks. Behaves as
+Pure: no asyncio, no threads, and no clock but the injected one. One event loop owns the queue;
+operations never suspend, so upstream's locks are not needed. Behaves like
 scheduling_queue.go: PriorityQueue; docs/differences.md lists the differences.
 """
 
@@ -47,7 +47,7 @@ RECHECK: Final = "Recheck"
 
 
 class AlreadyQueuedError(ValueError):
-    """A pod whose attempt failed is in a sub-queue already."""
+    """A pod whose attempt failed is already in a sub-queue."""
 
 
 class SchedulingQueue(QueueSnapshots):
@@ -60,7 +60,7 @@ class SchedulingQueue(QueueSnapshots):
     # ------------------------------------------------------------------- informer: pods of our own
 
     def add(self, pod: Pod) -> None:
-        """Queue a new pending pod. A pod that is known already is updated instead."""
+        """Queue a new pending pod. A known pod is updated instead."""
         known = self._sub_queues.by_name(pod.key) or self._in_flight.get(pod.uid)
         if known is not None:
             self.update(known.pod, pod)
@@ -68,7 +68,7 @@ class SchedulingQueue(QueueSnapshots):
             self._queue_new(pod, UNSCHEDULED_POD_ADD.label)
 
     def update(self, old: Pod | None, new: Pod) -> None:
-        """Take over the new object of a pending pod, and requeue that pod if its hints say so."""
+        """Replace the object of a pending pod, and requeue the pod if a hint returns Queue."""
         if old is not None and old.uid != new.uid:
             self.delete(old)
             self.add(new)
@@ -120,7 +120,7 @@ class SchedulingQueue(QueueSnapshots):
         if self._sub_queues.state(new.uid) not in UNSCHEDULABLE_STATES:
             return
         if postponed:
-            # `refresh` may have moved the pod out of the group that the postponed events are for.
+            # `refresh` may have moved the pod out of the group whose events are postponed.
             self._mover.requeue(info, AFTER_BACKOFF, UNKNOWN_EVENTS)
             return
         requeued = False
@@ -138,7 +138,7 @@ class SchedulingQueue(QueueSnapshots):
                 return
             requeued = True
         if info.gated and not requeued and old.spec.scheduling_gates != new.spec.scheduling_gates:
-            # Removing some of several gates is no event, but the message must list those left.
+            # Removing one of several gates is not an event, but the message must list the others.
             self.recheck((new.uid,))
 
     # ------------------------------------------------------------------------- scheduling attempts
@@ -170,7 +170,7 @@ class SchedulingQueue(QueueSnapshots):
         return None if info is None or info.gated else info
 
     def pop_member(self, info: QueuedPodInfo) -> None:
-        """Take out a `waiting` pod, backoff or not, to be attempted with others of its group."""
+        """Take out a `waiting` pod, even in backoff, for an attempt together with its group."""
         self._sub_queues.remove(info)
         self._readmissions.discard(info.uid)
         info.popped_early = False
@@ -185,9 +185,9 @@ class SchedulingQueue(QueueSnapshots):
             self._sub_queues.count_rejectors(info, -1)
 
     def _readmitted(self, info: QueuedPodInfo | None) -> QueuedPodInfo | None:
-        """Return this pod, or the next, past those that PreEnqueue plugins of a new profile gate.
+        """Return `info` or the next pod that the PreEnqueue plugins of its new profile admit.
 
-        None when there is no other pod, or when the time slice is over; `on_ready` is then called.
+        None if there is no other pod, or if the time slice is over; `on_ready` is then called.
         """
         time_slice = self._wakeups.time_slice()
         while info is not None and info.uid in self._readmissions:
@@ -222,7 +222,7 @@ class SchedulingQueue(QueueSnapshots):
             queued = self._sub_queues.by_name(info.key)
             if queued is not None:
                 state = self._sub_queues.state(queued.uid)
-                # Upstream's texts, of which only this one has no article.
+                # These are upstream's texts; only this one has no article.
                 waits = state in UNSCHEDULABLE_STATES
                 where = "unschedulable queue" if waits else f"the {state} queue"
                 raise AlreadyQueuedError(f"Pod {info.key} is already present in {where}")
@@ -256,11 +256,11 @@ class SchedulingQueue(QueueSnapshots):
         return self._accounts.charge(namespace, seconds)
 
     def defer_groups(self, seconds: float) -> None:
-        """Have pods outside of groups go before those in groups for so long; see `accounts`."""
+        """Defer pods in groups for `seconds`; see `accounts`."""
         self._accounts.defer_groups(seconds)
 
     def recognize_groups(self, in_group: Callable[[Pod], bool]) -> None:
-        """Have `in_group` tell, in constant time, which pods `defer_groups` concerns."""
+        """Use `in_group`, a constant-time function, to decide which pods are in groups."""
         self._sub_queues.active.in_group = in_group
 
     # ---------------------------------------------------------- events that move unschedulable pods
@@ -268,10 +268,10 @@ class SchedulingQueue(QueueSnapshots):
     def move_all_to_active_or_backoff(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
     ) -> int:
-        """Move the unschedulable pods that a cluster event may have helped, by their hints.
+        """Requeue the unschedulable pods that a cluster event may help, according to their hints.
 
-        `pre_check` excludes pods, unschedulable and in flight. Returns how many pods moved; work
-        beyond a time slice is left to `run_due`.
+        Pods for which `pre_check` returns False are excluded, also if in flight. Returns the number
+        of pods moved; work beyond a time slice is left to `run_due`.
         """
         self._events += 1
         if self.signals.on_event is not None:
@@ -288,12 +288,12 @@ class SchedulingQueue(QueueSnapshots):
         return self._wakeups.start(happened, subscription)
 
     def helped_by(self, event: ClusterEvent, old: Any, new: Any) -> Callable[[str, Pod], bool]:
-        """Return `helps(plugin, pod)`: whether a hint of the plugin says so of this event."""
+        """Return `helps(plugin, pod)`: whether a hint of the plugin returns Queue for the event."""
         happened = InFlightEvent(event, old, new, event.label)
         return partial(self._hints.helps, happened)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Move pods to the active queue now, whatever their backoff; gated pods stay gated."""
+        """Move pods to the active queue now, regardless of backoff; gated pods stay gated."""
         self._end_suppression()
         label = FORCE_ACTIVATE.label
         for pod in pods:
@@ -308,7 +308,7 @@ class SchedulingQueue(QueueSnapshots):
                 self._in_flight.record(InFlightEvent(FORCE_ACTIVATE, None, pod, label, only=only))
 
     def recheck(self, uids: Iterable[str]) -> None:
-        """Run PreEnqueue again for queued pods: it may free gated ones, and gate the others."""
+        """Run PreEnqueue again for queued pods, which may ungate or gate them."""
         self._end_suppression()
         for uid in uids:
             info = self._sub_queues.get(uid)
@@ -320,10 +320,10 @@ class SchedulingQueue(QueueSnapshots):
                 self._mover.move_to_unschedulable(info, RECHECK)
 
     def wake(self, uids: Iterable[str], plugin: str, event_label: str) -> int:
-        """Requeue pods that `plugin` rejected and now wants to be retried.
+        """Requeue pods that `plugin` rejected, on its own request.
 
-        Pods that another plugin gates, or that `plugin` did not reject, stay. For pods in flight
-        it counts when they come back. Returns how many pods were moved.
+        Pods that another plugin gates, or that `plugin` did not reject, are ignored. For pods in
+        flight it takes effect when their attempt fails. Returns the number of pods moved.
         """
         self._end_suppression()
         concerned = frozenset(uids)
@@ -358,14 +358,13 @@ class SchedulingQueue(QueueSnapshots):
     # ----------------------------------------------------------------------------- other profiles
 
     def replace_profiles(self, profiles: QueueProfiles, changed: Collection[str]) -> list[Pod]:
-        """Use other plugins from now on; keep every pod with its history.
+        """Use other plugins from now on; every pod keeps its history.
 
-        Pods of `changed` profiles, which are those with another PreEnqueue plugin or other
-        registrations than before, are tried again when their backoff ends: unschedulable and gated
-        ones in slices, those in flight if their attempt fails. PreEnqueue runs again before one is
-        popped.
+        Pods of `changed` profiles (with changed PreEnqueue plugins or registrations) are retried
+        when their backoff ends: unschedulable and gated pods in slices, pods in flight if their
+        attempt fails. PreEnqueue runs again before such a pod is popped.
 
-        Returns the pods whose profile is gone; they are forgotten, except for those in flight.
+        Returns the pods whose profile no longer exists; unless in flight, they are dropped.
         """
         gone = self._hints.profiles - profiles.hints.keys()
         self._hints.replace(profiles.hints)
@@ -393,14 +392,14 @@ class SchedulingQueue(QueueSnapshots):
         return strangers
 
     def replace_backoff(self, *, initial: float, maximum: float) -> None:
-        """Let pods wait for other durations, in seconds, after failures from now on."""
+        """Use other backoff durations, in seconds, for failures from now on."""
         self._policy.initial, self._policy.maximum = initial, maximum
 
     # ---------------------------------------------------------------------------------------- time
 
     def next_wakeup(self) -> float | None:
         """Return the wall clock time at which `run_due` has work; None when never."""
-        self._clock.now()  # Notices a jump back, after which the times below would be too late.
+        self._clock.now()  # Detects a jump back, which shifts the times below.
         wakeup = self._retry_suppressor.due
         if self._sub_queues.inactive or self._wakeups.backlog:
             times = (
@@ -431,7 +430,7 @@ class SchedulingQueue(QueueSnapshots):
             self.tick_time_hints()
 
     def _retry_requested(self, now: float) -> None:
-        """Requeue the pods for which a plugin requested a retry at a time that has come."""
+        """Requeue the pods for which a plugin requested a retry at a time that has passed."""
         time_slice = self._wakeups.time_slice()
         while (info := self._sub_queues.next_retry_due(now)) is not None:
             self._mover.requeue(info, AFTER_BACKOFF, REQUEUE_AFTER)
@@ -464,14 +463,14 @@ class SchedulingQueue(QueueSnapshots):
     def tick_time_hints(self) -> int:
         """Evaluate the hints of the Time event.
 
-        Not recorded for pods in flight, whose plugins read the clock themselves.
+        The event is not recorded for pods in flight, whose plugins read the clock themselves.
         """
         self._end_suppression()
         tick = InFlightEvent(TIME_TICK, None, None, TIME_TICK.label)
         return self._wakeups.start(tick, self._hints.subscription(TIME_TICK))
 
     def close(self) -> None:
-        """End all attempts. What is queued can still be popped."""
+        """End all attempts. Queued pods can still be popped."""
         self._closed = True
         for info in list(self._in_flight):
             self.done(info.uid)

@@ -53,7 +53,7 @@ DEFAULT_EVENTS: Final = tuple(
     for resource in EventResource
     if resource not in _NO_KINDS
 )
-"""Events of a plugin that does not implement `events_to_register`: all of every resource."""
+"""Events of a plugin without `events_to_register`: all actions on every resource."""
 
 _HARD_EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
@@ -68,7 +68,7 @@ class QueueingStrategy(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueingDecision:
-    """A strategy, and the plugin whose hint decided it (empty when none did)."""
+    """A strategy, and the plugin whose hint determined it (empty: no hint)."""
 
     strategy: QueueingStrategy
     plugin: str = ""
@@ -95,7 +95,7 @@ QueueingHintMap = tuple[Registration, ...]
 
 _RESOURCES: Final = frozenset(EventResource)
 _DOTS: Final = 2
-"""At least, in the name of a custom resource."""
+"""Minimum number of dots in the name of a custom resource."""
 
 
 def build_hint_map(
@@ -103,10 +103,10 @@ def build_hint_map(
 ) -> QueueingHintMap:
     """Collect the registrations of a profile's plugin instances.
 
-    As scheduler.go: buildQueueingHintMap. Only plugins at extension points that can reject a pod
+    Like scheduler.go: buildQueueingHintMap. Only plugins at extension points that can reject a pod
     count. `extenders` adds the pseudo plugin `Extender`. Without `queueing_hints` (feature gate
-    SchedulerQueueingHints) every registered event queues, except an update of the pod's own status
-    alone; the events that kubestow adds keep their hints, because without them they would be a
+    SchedulerQueueingHints) every registered event requeues, except an update of only the pod's own
+    status. The events that kubestow adds keep their hints, because otherwise they would cause a
     busy loop.
 
     Raises ConfigurationError if a plugin's `events_to_register` raises, or names impossible events.
@@ -133,7 +133,7 @@ def _without_hint(each: Registration) -> Registration:
 
 
 def _unless_own_status(pod: Pod, old: object, new: object) -> QueueingHint:
-    """Hint used when hints are off: the status that one attempt wrote must not cause the next."""
+    """Hint if hints are disabled: the status written by one attempt must not cause the next."""
     if not isinstance(old, Pod) or not isinstance(new, Pod) or new.uid != pod.uid:
         return QueueingHint.QUEUE
     unchanged = (
@@ -218,14 +218,14 @@ def _registrations(name: str, events: Sequence[ClusterEventWithHint]) -> list[Re
         if each.event.resource == EventResource.NODE:
             node_actions |= each.event.action_type
     if node_actions & ActionType.ADD and not node_actions & ActionType.UPDATE_NODE_TAINT:
-        # The plugin wants nodes that become usable: a node that loses a taint, like a new node.
+        # The plugin waits for usable nodes, and a node that loses a taint is like a new node.
         event = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
         found.append(Registration(name, event, taint_lifted, per_signature=True))
     return found
 
 
 def identity(pod: Pod) -> Hashable | None:
-    """Return what a per-signature hint may read of a pod; None without an interned signature."""
+    """Return a key of all that per-signature hints may read of a pod; None if not interned."""
     signature = pod.interned
     if signature is None:
         return None
@@ -286,7 +286,7 @@ class HintIndex:
     def replace(self, hints: Mapping[str, QueueingHintMap]) -> None:
         """Look up these registrations from now on.
 
-        Pods that are indexed by hint keys of registrations that are gone must be indexed anew.
+        Pods indexed by hint keys of removed registrations must be indexed again.
         """
         self._profiles = dict(hints)
         self._subscriptions: dict[ClusterEvent, EventSubscription] = {}
@@ -298,14 +298,14 @@ class HintIndex:
 
     @property
     def profiles(self) -> AbstractSet[str]:
-        """The profiles, those without registrations included."""
+        """The profiles, including those without registrations."""
         return self._profiles.keys()
 
     def registrations(self, profile: str, pod: Pod) -> list[Registration]:
-        """Return what the plugins of a profile registered that may help the pod.
+        """Return the registrations of a profile's plugins that may help the pod.
 
-        An event of another object cannot if the pod has no keys for it. Of an event of pods it is
-        not known: the hint is evaluated for the pod itself in any case.
+        Those for which the pod has no required keys are omitted, except events of pods, since their
+        hints are always evaluated for the pod itself.
         """
         return [
             each
@@ -370,10 +370,10 @@ class HintIndex:
     def evaluate_missed(
         self, events: Iterable[InFlightEvent], info: QueuedPodInfo
     ) -> tuple[QueueingDecision, str]:
-        """Decide for a rejected pod by the events since it was popped, then by its attempt.
+        """Decide about a rejected pod by the events since it was popped, then by its attempt.
 
         As in scheduling_queue.go: determineSchedulingHintForInFlightPod; `ATTEMPT_OUTCOME` is
-        kubestow's own. Returns the label of the deciding event, too; empty when none did.
+        kubestow's own. Also returns the label of the deciding event; empty if there is none.
         """
         decision, label = SKIP, ""
         pod_identity = identity(info.pod)
@@ -398,8 +398,8 @@ class HintIndex:
     def shared_by_signature(self, event: InFlightEvent, sample: QueuedPodInfo) -> bool:
         """Whether one evaluation holds for all pods of the same group as `sample`.
 
-        True if every hint concerned is per-signature. The pod that the event itself is about must
-        be evaluated separately: a hint may recognise its own pod.
+        True if every hint concerned is per-signature. The pod that the event is about must be
+        evaluated separately, since a hint may recognise it.
         """
         if event.plugin or event.cluster_event.wildcard:
             return False
@@ -412,7 +412,7 @@ class HintIndex:
         )
 
     def required_keys(self, info: QueuedPodInfo, plugins: Iterable[str]) -> list[Hashable]:
-        """Return (registration, hint key) pairs of a pod that the plugins hold, to index it by.
+        """Return the (registration, hint key) pairs to index a pod by, that `plugins` rejected.
 
         The key None means that the pod's required keys are unknown.
         """

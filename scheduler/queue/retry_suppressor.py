@@ -22,11 +22,11 @@ from scheduler.framework.queued import PostFilterOutcome, QueuedPodInfo
 from scheduler.queue.queueing_hints import identity
 
 ROUND_SECONDS: Final = 0.1
-"""Seconds between two rounds of early retries at least."""
+"""Minimum seconds between two rounds of early retries."""
 
 
 def pod_signature(info: QueuedPodInfo) -> Hashable | None:
-    """Return a key equal for pods that an attempt cannot tell apart; None if not interned."""
+    """Return a key that is equal for pods with equal attempts; None if not interned."""
     signature = identity(info.pod)
     return None if signature is None else (signature, info.pod.spec.scheduler_name)
 
@@ -44,7 +44,7 @@ class RetrySuppressor:
         self._events_before: dict[str, int] = {}
 
     def event_happened(self, clock: Callable[[], float]) -> bool:
-        """Note an event; return True if a round begins now, otherwise one begins at `due`."""
+        """Record an event; return True if a round begins now, otherwise one begins at `due`."""
         self._events += 1
         if not self._rejected:
             return True
@@ -74,19 +74,18 @@ class RetrySuppressor:
         self.due = None
 
     def attempt_started(self, uid: str) -> None:
-        """Note that a pod was popped."""
+        """Record that a pod was popped."""
         self._events_before[uid] = self._events
 
     def attempt_finished(self, uid: str) -> None:
-        """Note the end of an attempt, whatever its result."""
+        """Record the end of an attempt with any result."""
         self._events_before.pop(uid, None)
 
     def attempt_rejected(self, info: QueuedPodInfo) -> None:
         """Suppress a rejected pod's signature, unless an event happened during the attempt.
 
-        Not if the pod waits for its victims to leave or a plugin is pending: such an attempt shows
-        nothing about other pods.
-        Must be called before `attempt_finished`.
+        Nor is it suppressed if the pod waits for its victims to terminate, or a plugin is pending:
+        such an attempt shows nothing about other pods. Must be called before `attempt_finished`.
         """
         if (
             info.unschedulable_plugins

@@ -1,8 +1,8 @@
 """Callbacks by which the queue wakes the scheduling loop.
 
-The loop calls `pop` and `next_wakeup`, and sleeps when there is nothing to do. It must be woken as
-soon as the results it got are no longer true. Invariant: no callback is missing, and there is at
-most one for each result.
+The loop calls `pop` and `next_wakeup`, and sleeps if there is nothing to do. It must be woken as
+soon as their results are outdated. Invariant: no callback is missed, and there is at most one for
+each result.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Signals:
     on_ready: Callable[[], None] | None = None
     #: Called when the result of `next_wakeup` has become earlier than it was: call it again.
     on_timer: Callable[[], None] | None = None
-    #: Called at every event, whether a plugin registered it or not; None while nobody waits for it.
+    #: Called at every event, whether or not a plugin registered it; None if there is no listener.
     on_event: Callable[[], None] | None = None
     #: Called with a pod's record and the rejection whenever a PreEnqueue plugin gates the pod, or
     #: gates it again, so that a pod condition can be written. Must not call the queue.
     on_gated: GateListener | None = None
-    #: The last `pop` returned None, and `on_ready` was not called since.
+    #: Whether the last `pop` returned None and `on_ready` has not been called since.
     waiting_for_pod: bool = True
     _armed: float | None = field(default=None, init=False)
 
@@ -42,7 +42,7 @@ class Signals:
                 self.on_ready()
 
     def armed(self, wakeup: float | None) -> None:
-        """Note the time until which the loop sleeps; None: until the next callback."""
+        """Record the time until which the loop sleeps; None: until the next callback."""
         self._armed = wakeup
 
     def due(self, time: float) -> None:
@@ -53,7 +53,7 @@ class Signals:
                 self.on_timer()
 
     def clock_rewound(self) -> None:
-        """Report that all times have moved, the one the loop sleeps until included."""
+        """Report that all times were shifted, including the time until which the loop sleeps."""
         self._armed = None
         if self.on_timer:
             self.on_timer()

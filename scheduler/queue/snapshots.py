@@ -1,4 +1,4 @@
-"""Snapshots of the queue: what a bundle keeps of pending pods, and how a replay restores it."""
+"""Snapshots of the queue: saving the records of pending pods in a bundle, and restoring them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class QueueSnapshots(QueueIntrospection):
     restore_fields = staticmethod(restore_fields)
 
     def records(self) -> Iterator[tuple[QueuedPodInfo, QueueState]]:
-        """Yield every record and where it is: active in order, backoff in order, then the others.
+        """Yield every record with its state: active in order, backoff in order, then the others.
 
         The queue must not change meanwhile.
         """
@@ -61,9 +61,9 @@ class QueueSnapshots(QueueIntrospection):
         yield from ((info, QueueState.IN_FLIGHT) for info in self._in_flight)
 
     def take(self, pod: Pod) -> QueuedPodInfo:
-        """Take out a certain pod, in flight from now on, wherever it is; a new record if nowhere.
+        """Take a given pod out of its sub-queue and mark it in flight; a new record if not queued.
 
-        For the replay of attempts: its record is not changed.
+        For the replay of attempts; the record does not change.
         """
         uid = pod.uid
         info = self._in_flight.get(uid) or self._sub_queues.get(uid)
@@ -76,7 +76,7 @@ class QueueSnapshots(QueueIntrospection):
         return info
 
     def restore(self, pod: Pod, state: QueueState, kept: Mapping[str, Any]) -> QueuedPodInfo:
-        """Put a pod where a snapshot has it, with the record of the snapshot.
+        """Put a pod into the sub-queue `state` of a snapshot, with the record of the snapshot.
 
         Raises:
             msgspec.ValidationError: a value has the wrong type.

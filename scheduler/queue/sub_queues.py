@@ -1,7 +1,7 @@
 """The three sub-queues (active, backoff, unschedulable), and every move between them.
 
-Invariant: a pod (by UID) is in at most one sub-queue, and so is a name; the gauges follow every
-move. A move either happens as a whole or, when the QueueSort plugin raises, not at all.
+Invariant: a pod (by UID) is in at most one sub-queue, and so is a name; the gauges are updated with
+every move. A move either happens completely or, if the QueueSort plugin raises, not at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SubQueues:
         self._retries: KeyedHeap[QueuedPodInfo] = KeyedHeap()
         self._states: dict[str, QueueState] = {}
         self._names: dict[str, QueuedPodInfo] = {}
-        #: The pods that are not active: only they wait for a time.
+        #: Number of pods that are not active; only these may wait for a time.
         self.inactive = 0
 
     def __len__(self) -> int:
@@ -78,17 +78,17 @@ class SubQueues:
         return None if isinstance(queue, UnschedulablePods) else queue.rank(uid)
 
     def to_active(self, info: QueuedPodInfo, event: str) -> None:
-        """Move a pod to the active queue from wherever it is. Raises what QueueSort raises."""
+        """Move a pod to the active queue from any state. Raises the exceptions of QueueSort."""
         self.active.add(info)
         self._moved(info, QueueState.ACTIVE, event)
 
     def to_backoff(self, info: QueuedPodInfo, event: str) -> None:
-        """Move an unschedulable or new pod to the backoff queue. Raises what QueueSort raises."""
+        """Move an unschedulable or new pod to backoff. Raises the exceptions of QueueSort."""
         self.backoff.add(info)
         self._moved(info, QueueState.BACKOFF, event)
 
     def to_unschedulable(self, info: QueuedPodInfo, event: str) -> None:
-        """Move a pod to the unschedulable pods, or index it anew there after a change."""
+        """Move a pod to the unschedulable pods, or re-index it there after a change."""
         self.unschedulable.put(info)
         due = self.retry_time(info)
         if due is None:
@@ -98,7 +98,7 @@ class SubQueues:
         self._moved(info, QueueState.GATED if info.gated else QueueState.UNSCHEDULABLE, event)
 
     def retry_time(self, info: QueuedPodInfo) -> float | None:
-        """Return when an unschedulable pod is retried without any event, backoff respected."""
+        """Return when an unschedulable pod is retried without an event, considering backoff."""
         if info.requeue_at is None:
             return None
         expiry = self._policy.expiry(info)
@@ -112,7 +112,7 @@ class SubQueues:
         return None if head is None else float(head[SORT_KEY])
 
     def next_retry_due(self, now: float) -> QueuedPodInfo | None:
-        """Clear and return the next record whose `retry_time` has come; the pod is not moved."""
+        """Return the next record whose `retry_time` has passed, and clear that; moves no pod."""
         head = self._retries.head()
         if head is None or head[SORT_KEY] > now:
             return None
@@ -122,7 +122,7 @@ class SubQueues:
         return info
 
     def refresh(self, info: QueuedPodInfo) -> None:
-        """Reorder a queued pod after its record changed. Raises what QueueSort raises."""
+        """Reorder a queued pod after its record changed. Raises the exceptions of QueueSort."""
         state = self._states[info.uid]
         if state is QueueState.ACTIVE:
             self.active.add(info)
@@ -134,8 +134,8 @@ class SubQueues:
     def sort_by(self, sort_key: SortKey) -> tuple[list[QueuedPodInfo], list[QueuedPodInfo]]:
         """Sort the active pods, and those in backoff, by another key.
 
-        If it raises for one of them, all are taken out and returned, in their order so far; the
-        caller puts them back, each in its turn.
+        If it raises for one of them, all are taken out and returned in their previous order; the
+        caller puts them back one by one.
         """
         try:
             self.backoff.sort_by(sort_key)

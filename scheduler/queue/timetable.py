@@ -1,6 +1,6 @@
 """Times of periodic work on unschedulable pods: the flush of left-over pods, the Time event.
 
-Times are wall clock seconds. A period starts when the work is done: work that was missed for
+Times are wall clock seconds. A period starts when the work is done, so work that was missed for
 several periods is done once.
 """
 

@@ -1,8 +1,9 @@
 """Unschedulable pods: gated pods, and rejected pods that no event since may have helped.
 
-Pods are grouped: the members of a group share profile, signature, labels, namespace and node pin,
-were rejected by the same plugins and are held by the same gate. Where the hints of an event depend
-on nothing else, one evaluation decides for the whole group, and a group that stays is not walked.
+Pods are grouped: the members of a group have the same profile, signature, labels, namespace and
+node pin, the same rejectors, and the same gating plugin. If the hints of an event depend on nothing
+else, one evaluation decides for the whole group, and the members of a group that stays are not
+visited.
 
 Groups are indexed by the plugins whose events can move them: a gated group by its gating plugin
 alone, any other by each of its rejectors. If a thousand pods wait for a thousand different labels,
@@ -11,9 +12,9 @@ required key), and an event looks up the keys that it provides. So an event cost
 that it cannot help, however many there are.
 
 Invariant: a pod is in one group, and the index holds exactly the groups that have members, under
-the keys computed when the group was made. Whoever changes a record's plugins, gate or pod must
-`put` the record again. When the plugins of a profile are replaced, its groups are retired: they
-keep their keys and get no new members, so that no pod has to be indexed anew at once.
+the keys computed when the group was created. After changing a record's plugins, gate or pod, call
+`put` for the record again. When the plugins of a profile are replaced, its groups are retired: they
+keep their keys and get no new members, so that pods need not be indexed again all at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.queueing_hints import EventSubscription, identity
 
 RequiredKeys = Callable[[QueuedPodInfo, Iterable[str]], Iterable[Hashable]]
-"""`required_keys(info, plugins)`: (registration, hint key) pairs of a pod that the plugins hold."""
+"""`required_keys(info, plugins)`: (registration, hint key) pairs of a pod that these rejected."""
 
 
 class Group:
@@ -68,7 +69,7 @@ class UnschedulablePods:
         self._group_of: dict[str, Group] = {}
         #: Plugin name, or (registration, hint key) -> groups by their key.
         self._index: dict[Hashable, dict[Hashable, Group]] = {}
-        #: How often the groups of a profile were retired; a part of the key of its groups.
+        #: Number of times that a profile's groups were retired; part of the key of its groups.
         self._retirements: dict[str, int] = {}
         #: Number of pods held by a PreEnqueue plugin.
         self.gated = 0
@@ -112,9 +113,9 @@ class UnschedulablePods:
         self.gated += group.gated
 
     def retire(self, profiles: Collection[str]) -> list[Group]:
-        """Return the present groups of these profiles; pods that are put from now on join others.
+        """Retire the groups of these profiles: return them, and let later pods join new groups.
 
-        The caller sees to it that all members of the groups leave them.
+        The caller must move all members out of the returned groups.
         """
         for profile in profiles:
             self._retirements[profile] = self._retirements.get(profile, 0) + 1
@@ -156,7 +157,7 @@ class UnschedulablePods:
                 continue
             provided = subscription.provided_keys(plugin, event)
             found |= self._held_by((plugin,) if provided is None else provided)
-        # Hint keys are promised for other pods' events only, see `HintKeys`.
+        # Hint keys do not apply to events about the pod itself, see `HintKeys`.
         own = [
             (group, event.narrowed((uid,)))
             for uid in (event.subject, event.controller)

@@ -3,12 +3,12 @@
 `start` is the whole path of an event: `UnschedulablePods.candidates` finds groups,
 `HintIndex.evaluate` decides for their pods, `PodMover.requeue` moves them.
 
-An event may concern thousands of groups, whose hints may be expensive, or one group of a hundred
-thousand pods. Work beyond a time slice is postponed, so that it does not block everything else: the
-queue reports that it is due at once, and `resume` does the next slice.
+An event may concern thousands of groups with expensive hints, or one group of a hundred thousand
+pods. To keep the loop responsive, work beyond a time slice is postponed: the queue reports that it
+is due at once, and `resume` does the next slice.
 
 Postponing is safe because an event can only make pods schedulable. Invariant: every unschedulable
-pod that an event may concern has been evaluated, or its group is kept here with the event. Code
+pod that an event may concern has been evaluated, or its group is stored here with the event. Code
 that moves a pod from one group to another must check `is_postponed` first.
 
 Bounded: a group is kept with at most `MAX_EVENTS` events; beyond, its pods are moved without
@@ -43,13 +43,13 @@ MAX_EVENTS: Final = 8
 UNKNOWN_EVENTS: Final = "ManyEvents"
 """Label of a pod that was moved because more than `MAX_EVENTS` events concern it."""
 CHARGE_THRESHOLD: Final = 0.001
-"""Seconds: hints of a group that take longer are charged to its namespace."""
+"""Seconds. Hints of a group that take longer are charged to its namespace."""
 PRUNE_FROM: Final = 1024
-"""Number of postponed groups from which on those without pods are looked for."""
+"""Number of postponed groups from which on groups without pods are pruned."""
 CHECK_EVERY = 16
-"""Groups, or pods to move, between two reads of the clock."""
+"""Number of groups, or pods to move, between two reads of the clock."""
 DUE_NOW: Final = 0.0
-"""A wall clock time that has passed even if the clock was just set back a little."""
+"""A wall clock time in the past, even if the clock was just set back a little."""
 
 _Move = tuple[QueuedPodInfo, QueueingDecision, str]
 _Lane = dict[Group, list[InFlightEvent]]
@@ -61,18 +61,18 @@ class TimeSlice:
     __slots__ = ("_count", "_end", "_monotonic")
 
     def __init__(self, monotonic: Callable[[], float], seconds: float) -> None:
-        """It begins now, and with infinite `seconds` never ends."""
+        """Begin a slice of `seconds`; with infinite `seconds` it never ends."""
         self._monotonic = monotonic
         self._end = monotonic() + seconds
         self._count = 0
 
     def over(self) -> bool:
-        """Whether to stop; call it after each short step, it rarely reads the clock."""
+        """Whether to stop; for calls after each short step, since it rarely reads the clock."""
         self._count += 1
         return not self._count % CHECK_EVERY and self.late()
 
     def late(self) -> bool:
-        """Whether to stop; call it after steps that may be long."""
+        """Whether to stop; for calls after steps that may be long."""
         return self._monotonic() >= self._end
 
 
@@ -119,7 +119,7 @@ class Wakeups:
             return 0
         if self.backlog and self.slice_seconds != math.inf:
             self._postpone(each for each in candidates if each[1].only is None)
-            # What concerns one pod is no work, and must not count towards `MAX_EVENTS` of a group.
+            # An event for one pod is little work, and must not count towards `MAX_EVENTS`.
             candidates = [each for each in candidates if each[1].only is not None]
         time_slice = self.time_slice()
         moves: deque[_Move] = deque()
@@ -138,7 +138,7 @@ class Wakeups:
         self._apply(deque((info, decision, label) for info in infos), self.time_slice())
 
     def move_all(self, groups: Iterable[Group], event: InFlightEvent) -> None:
-        """Move all members of `groups`, gated ones too, whatever hints say: now or in slices."""
+        """Move all members of `groups`, even gated ones, without evaluating hints; in slices."""
         for group in groups:
             for lane in self._lanes:
                 lane.pop(group, None)
@@ -155,7 +155,7 @@ class Wakeups:
         time_slice = self.time_slice()
         moves, self._moves = self._moves, deque()
         self._apply(moves, time_slice)
-        # At least one group each time: slices that are late from the start must still progress.
+        # At least one group each time, so that even a slice that starts late makes progress.
         while not self._moves and (lane := self._lanes[0] or self._lanes[1]):
             group = next(iter(lane))
             events = lane.pop(group)
