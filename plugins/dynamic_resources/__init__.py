@@ -1,1 +1,1 @@
-"""DynamicResources: the plugin, and the allocator of devices, which the plugin does not use yet."""
+"""DynamicResources: the plugin, and the structured allocator of devices that it uses."""

@@ -1,8 +1,8 @@
-"""Devices that are allocated: by claims as they are stored, and by allocations in flight.
+"""Allocated devices: those of claims as stored at the API server, and of allocations in flight.
 
-Upstream: `allocateddevices.go`, `dra_manager.go: GatherAllocatedState`. There the devices of all
-claims are a set, so that of two claims which hold one device (after edits by hand) the first to go
-frees it. Here holders are counted.
+Upstream: `allocateddevices.go`, `dra_manager.go: GatherAllocatedState`. Upstream keeps the devices
+of all claims as a set: if two claims hold the same device (after manual edits), the deletion of one
+claim frees it. Here the holders of each device are counted.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from scheduler.api.quantity import Quantity
 
 
 class AllocatedDevices:
-    """The devices of all claims, kept up to date by the events of claims.
+    """The devices of all claims, kept up to date by events of claims.
 
-    Clusters without claims pay nothing. The state for a cycle is not a copy: a cycle does not
-    suspend while it uses it.
+    It costs nothing in clusters without claims. `state` returns live objects instead of copies,
+    since a cycle does not suspend while it uses them.
     """
 
     def __init__(
         self, features: Features, touched: Callable[[PoolKey], None] = lambda _: None
     ) -> None:
-        """`touched` is called for each pool with a device whose holders change."""
+        """`touched` is called with the pool of each device whose holders change."""
         self._features = features
         self._touched = touched
         self._exclusive: Counter[DeviceID] = Counter()
@@ -42,11 +42,11 @@ class AllocatedDevices:
         self._in_flight: dict[str, AllocationResult] = {}
 
     def __len__(self) -> int:
-        """Return the number of claims with devices, those in flight included."""
+        """Return the number of claims with devices, including allocations in flight."""
         return len(self._by_claim | self._in_flight)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take over an event of a claim: its new version, None if it was deleted."""
+        """Handle an event of a claim; `new` is None if it was deleted."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._set(self._by_claim, old.metadata.uid, None, self._in_flight)
         if new is not None:
@@ -55,32 +55,32 @@ class AllocatedDevices:
                 self._set(self._by_claim, uid, allocation, self._in_flight)
 
     def begin(self, uid: str, allocation: AllocationResult) -> None:
-        """Count an allocation that was decided and is not stored yet."""
+        """Add an allocation in flight: it was decided, but is not stored yet."""
         self._set(self._in_flight, uid, allocation, self._by_claim)
 
     def end(self, uid: str) -> None:
-        """Forget an allocation in flight: it is stored, or it failed."""
+        """Remove an allocation in flight, which was stored or has failed."""
         self._set(self._in_flight, uid, None, self._by_claim)
 
     def is_in_flight(self, uid: str) -> bool:
-        """Whether an allocation of a claim was decided and is not stored yet."""
+        """Whether a claim has an allocation in flight."""
         return uid in self._in_flight
 
     @property
     def any_in_flight(self) -> bool:
-        """Whether any allocation was decided and is not stored yet."""
+        """Whether any allocation is in flight."""
         return bool(self._in_flight)
 
     def in_flight(self) -> Iterator[str]:
-        """Yield the UIDs of claims with an allocation that is not stored yet."""
+        """Yield the UIDs of claims with an allocation in flight."""
         yield from self._in_flight
 
     def stored(self) -> Mapping[str, AllocationResult]:
-        """Return the allocations of claims as they are stored, by UID, live."""
+        """Return the stored allocations by claim UID; a live mapping."""
         return self._by_claim
 
     def held_by(self, allocation: AllocationResult) -> set[DeviceID]:
-        """Return the devices that an allocation keeps from others, if only in part."""
+        """Return the devices that an allocation holds, exclusively or shared."""
         return {DeviceID(each.driver, each.pool, each.device) for each in _held(allocation)}
 
     def holders(self, device: DeviceID) -> int:
@@ -88,22 +88,22 @@ class AllocatedDevices:
         return self._exclusive[device] + self._shared[device]
 
     def is_shared_only(self, device: DeviceID) -> bool:
-        """Whether nobody holds a device for itself alone."""
+        """Whether no allocation holds a device exclusively."""
         return device not in self._exclusive
 
     def is_allocated(self, device: DeviceID) -> bool:
-        """Whether anybody holds a device."""
+        """Whether any allocation holds a device."""
         return device in self._exclusive or device in self._shared
 
     def consumed_of(self, device: DeviceID) -> Mapping[str, Quantity]:
-        """Return what the claims take of the capacities of a shared device."""
+        """Return the amounts that claims consume of the capacities of a shared device."""
         return self._consumed.get(device, {})
 
     def _is_shared(self, result: DeviceRequestAllocationResult) -> bool:
         return self._features.consumable_capacity and result.share_id is not None
 
     def validate(self) -> None:
-        """Raise AssertionError if the counts differ from what the claims hold."""
+        """Raise AssertionError if the counts differ from a recount over the claims."""
         again = AllocatedDevices(self._features)
         for uid, allocation in self._by_claim.items():
             again._set(again._by_claim, uid, allocation, again._in_flight)
@@ -114,7 +114,7 @@ class AllocatedDevices:
         assert again._consumed == self._consumed
 
     def state(self) -> Allocated:
-        """Return the devices that are taken, live."""
+        """Return the allocated devices for a search; a live view."""
         return Allocated(self._exclusive.keys(), self._shared.keys(), self._consumed)
 
     def _set(
@@ -124,7 +124,7 @@ class AllocatedDevices:
         allocation: AllocationResult | None,
         other: dict[str, AllocationResult],
     ) -> None:
-        """Set the allocation of a claim on one side; one that both sides know counts once."""
+        """Set the allocation of a claim in `kept`; one that is also in `other` counts once."""
         known = kept.pop(uid, None)
         if known is not None and other.get(uid) != known:
             self._count(known, -1)
@@ -159,7 +159,7 @@ class AllocatedDevices:
 
 
 def _held(allocation: AllocationResult) -> Iterator[DeviceRequestAllocationResult]:
-    """Yield the devices that an allocation keeps from others: admin access does not."""
+    """Yield the devices that an allocation holds; devices with admin access are not held."""
     results: Iterable[DeviceRequestAllocationResult] = allocation.devices.results
     return (each for each in results if not each.admin_access)
 

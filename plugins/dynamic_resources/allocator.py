@@ -1,7 +1,7 @@
-"""The structured allocator: devices for claims on one node.
+"""The structured allocator: finds devices for claims on one node.
 
-A pure function of what is known when a pod's attempt begins; upstream: `structured.Allocator` with
-the implementation `incubating`, which the default feature gates choose.
+It is a pure function of the state at the start of a pod's attempt. Upstream: `structured.Allocator`
+with the implementation `incubating`, which the default feature gates select.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Allocator:
         pools: Callable[[Node, Check | None], list[Pool]] | None = None,
         exhaustive: bool = False,
     ) -> None:
-        """Keep what the searches need.
+        """Create an allocator.
 
         `new_share_id` returns a new UUID for each share of a device. `pools` returns the pools of a
-        node, by default gathered anew. With `exhaustive` a search takes as many steps as
-        upstream's; the result is the same.
+        node; by default they are gathered for each search. With `exhaustive` a search takes as many
+        steps as upstream's; the result is the same.
         """
         self._pools = pools or self._gather
         self._exhaustive = exhaustive
@@ -56,17 +56,17 @@ class Allocator:
         self._slices = slices
         self._selectors = selectors
         self._new_share_id = new_share_id
-        #: Steps of the last search.
+        #: Number of steps of the last search.
         self.steps = 0
 
     def allocate(
         self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None
     ) -> list[AllocationResult] | None:
-        """Return an allocation for each claim, None if there are not enough devices.
+        """Return an allocation for each claim; None if there are not enough devices.
 
-        `check` is called at every step, and raises an error of its own to end the search. Raises
-        `NodeAllocationError` for a failure on this node, and `AllocationError` for one that
-        concerns the pod.
+        `check` is called at every step, and raises its own exception to end the search. Raises
+        `NodeAllocationError` for a failure that concerns this node only, and `AllocationError` for
+        one that concerns the pod.
         """
         search = self._search(node, claims, check)
         if search is None:
@@ -79,9 +79,10 @@ class Allocator:
     def chosen(
         self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None
     ) -> list[set[str]] | None:
-        """Return the names of the requests and alternatives that got devices, for each claim.
+        """Return for each claim the names of the requests and alternatives that get devices.
 
-        None if there are not enough devices; raises as `allocate`, which has the same result.
+        None if there are not enough devices. Finds the same devices as `allocate`, and raises the
+        same errors.
         """
         search = self._search(node, claims, check)
         if search is None:
@@ -89,7 +90,7 @@ class Allocator:
         return [{each.request.qualified_name for each in taken} for taken in search.results]
 
     def fits(self, node: Node, claims: Sequence[ResourceClaim], check: Check | None = None) -> bool:
-        """Whether `allocate` would return allocations; raises as it does."""
+        """Whether `allocate` would return allocations; raises the same errors."""
         return self._search(node, claims, check) is not None
 
     def _search(
@@ -130,7 +131,7 @@ class Allocator:
     def _selects(
         self, request: RequestView, device: DeviceView, node: Node, check: Check | None
     ) -> bool:
-        """Whether a device has the properties that a request and its class demand."""
+        """Whether a device matches the selectors of a request and of its class."""
         if device.spec.binding_conditions and not self._features.binding_conditions:
             return False
         device_class = request.device_class

@@ -1,8 +1,9 @@
-"""One attempt to schedule a pod with claims: Filter, the score, and the allocations for a node.
+"""One attempt to schedule a pod with claims: Filter, Score, and the allocations for a node.
 
-Upstream: `dynamicresources.go: Filter, computesScore`. Filter only decides; the allocation is made
-for the chosen node, by the same search in the same state. As upstream, the allocator is asked even
-on nodes where an allocated claim is not available, since its result decides the message.
+Upstream: `dynamicresources.go: Filter, computesScore`. Filter only decides whether devices can be
+allocated; Reserve repeats the same search in the same state for the chosen node. As upstream, the
+allocator runs even on nodes where an allocated claim is not available, since its result determines
+the message.
 """
 
 from __future__ import annotations
@@ -56,38 +57,38 @@ REASONS: Final[Mapping[int, Status]] = {
     STALE_CLAIM: unresolvable("cannot schedule extended resource claim"),
     NO_RESOURCE: unresolvable("cannot fit resource"),
 }
-"""Rejections by code."""
+"""The rejection for each code."""
 
 TIMED_OUT: Final = "node {node}: timed out trying to allocate devices"
 
 _MAX_BITS: Final = 62
-"""Extended resources whose columns are combined in one integer per row."""
+"""Maximum number of extended resources whose columns are combined in one integer per row."""
 
 
 @dataclass(slots=True, eq=False)
 class PodClaims:
     """The claims of a pod in one attempt."""
 
-    #: Those of the spec, in order. With the allocation, where a member of the group has made it.
+    #: The claims of the spec, in order; with the allocation that a member of the group has made.
     named: tuple[ResourceClaim, ...] = ()
-    #: The claim for extended resources: one that exists, or one that would be created.
+    #: The claim for extended resources: an existing one, or the one that would be created.
     extra: ResourceClaim | None = None
-    #: The extended resources that the pod asks for, with the classes that serve them.
+    #: The extended resources that the pod requests, with the class that serves each.
     resources: Mapping[str, str] = field(default_factory=dict)
-    #: Further ones, which no class serves.
+    #: Requested extended resources that no class serves.
     unserved: tuple[str, ...] = ()
-    #: Those of `named` without allocation.
+    #: The claims in `named` without an allocation.
     open: tuple[ResourceClaim, ...] = ()
-    #: Node selectors of allocated claims.
+    #: Allocated claims with the node selectors of their allocations.
     reach: tuple[tuple[ResourceClaim, CompiledNodeSelector], ...] = ()
-    #: Allocated claims whose devices failed, or are not ready in time: on no node available.
+    #: Allocated claims whose devices failed or were not ready in time; available on no node.
     broken: tuple[ResourceClaim, ...] = ()
-    #: UIDs of claims that Filter found not available on some node.
+    #: UIDs of allocated claims that are not available on some node, found by Filter.
     unavailable: set[str] = field(default_factory=set)
-    #: Reserved allocations by UID, and the claims as PreBind wrote them.
+    #: Reserved allocations by claim UID; then the claims as written by PreBind.
     reserved: dict[str, AllocationResult] = field(default_factory=dict)
     written: dict[str, ResourceClaim] = field(default_factory=dict)
-    #: Claims that are used together with other members of the group, by UID.
+    #: Claims shared with other members of the pod group, by UID.
     joined: dict[str, GroupClaim] = field(default_factory=dict)
     #: The claim for extended resources, once PreBind has created it.
     created: ResourceClaim | None = None
@@ -103,7 +104,7 @@ class PodClaims:
 
 
 class Attempt:
-    """Decides about nodes for the claims of one pod."""
+    """Evaluates nodes for the claims of one pod."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class Attempt:
         self._devices = devices
         self._kept = kept
         self._new_budget = new_budget
-        #: Score of the claims that are allocated already.
+        #: Score of the claims that are already allocated.
         self._base = sum(
             preference_score(each, allocated_requests(each.status.allocation))
             for each in claims.named
@@ -141,14 +142,14 @@ class Attempt:
     # -- extended resources ----------------------------------------------------------------------
 
     def served(self, node: Node) -> tuple[str, ...]:
-        """Return the extended resources that devices have to serve on a node."""
+        """Return the extended resources that DRA devices must serve on a node."""
         offered = node.status.allocatable
         return tuple(name for name in self.claims.resources if not quantity(offered.get(name, "0")))
 
     def extra_claim(
         self, served: tuple[str, ...]
     ) -> tuple[ResourceClaim | None, tuple[RequestMapping, ...]]:
-        """Return the claim for extended resources on a node, and its mappings; None: not needed."""
+        """Return the claim for extended resources on a node, and its mappings; None: no claim."""
         extra = self.claims.extra
         if extra is None or (not served and not self.claims.named):
             return None, ()
@@ -161,19 +162,19 @@ class Attempt:
         return found
 
     def _lacks(self, node: Node) -> bool:
-        """Whether a node does not know a resource that no class serves either."""
+        """Whether a requested resource is neither on the node nor served by a class."""
         return any(name not in node.status.allocatable for name in self.claims.unserved)
 
     @property
     def is_stale(self) -> bool:
-        """Whether the claim for extended resources is left over from an earlier attempt."""
+        """Whether the claim for extended resources remains from an earlier attempt."""
         extra = self.claims.extra
         return extra is not None and bool(extra.spec.devices.requests)
 
     # -- one node --------------------------------------------------------------------------------
 
     def code(self, info: NodeInfo) -> int:
-        """Return the code of a node, 0 if it passes; raises `AllocationError`."""
+        """Return the filter code of a node, 0 if it passes; raises `AllocationError`."""
         node, claims = info.node, self.claims
         wanted = claims.open
         if claims.extra is not None:
@@ -230,7 +231,7 @@ class Attempt:
         try:
             if not scored:
                 return Verdict(0 if self._allocator.fits(node, wanted, budget) else NO_DEVICES)
-            # Not the allocations: these would advance the random source also in a trial.
+            # Not `allocate`, which would draw from the random source even in a trial.
             found = self._allocator.chosen(node, wanted, budget)
         except NodeAllocationError:
             return Verdict(INVALID_POOLS)
@@ -275,9 +276,10 @@ class Attempt:
     def _groups(
         self, table: NodeTableView, rows: Rows, codes: Codes
     ) -> list[tuple[tuple[ResourceClaim, ...], Rows]]:
-        """Return the open claims with the positions of the rows where they are these.
+        """Group rows by the open claims there; return (claims, indices into `rows`).
 
-        Writes the code of rows that lack an extended resource.
+        The claim for extended resources differs by node. Also writes the codes of rows that lack an
+        extended resource.
         """
         claims = self.claims
         everywhere: Rows = np.arange(len(rows), dtype=np.intp)
@@ -298,7 +300,7 @@ class Attempt:
         return found
 
     def _doubtful(self, table: NodeTableView, rows: Rows) -> list[int]:
-        """Return the positions of rows that may lack a resource that no class serves."""
+        """Return the indices of rows that may lack a resource that no class serves."""
         index = selector(table, rows)
         doubtful = np.zeros(len(rows), dtype=np.bool_)
         for name in self.claims.unserved:
@@ -347,7 +349,7 @@ class Attempt:
         return search
 
     def _mark_unavailable(self, table: NodeTableView, rows: Rows, codes: Codes) -> None:
-        """Reject rows where an allocated claim is not available, and remember these claims."""
+        """Reject rows where an allocated claim is not available, and record these claims."""
         claims = self.claims
         passed = codes == 0
         rejected = np.zeros(len(rows), dtype=np.bool_)

@@ -1,10 +1,10 @@
 """The limit of a search for devices (upstream: gate DRASchedulerFilterTimeout, `filterTimeout`).
 
 A search may take exponentially many steps, and an expression may be expensive on each of thousands
-of devices. Everything else waits meanwhile. So the limits are for all nodes of an attempt together,
-where upstream has a time limit for each node: the budget of the scheduling cycle, the timeout, and
-a number of steps, since the clock of a simulation stands still during a search. What was found out
-before the limit is kept for the next attempt.
+of devices, while everything else waits. So there are three limits for all nodes of an attempt
+together (upstream has a timeout per node): the budget of the scheduling cycle, the timeout, and a
+number of steps, since the clock of a simulation stands still during a search. Results found before
+a limit was reached are kept for the next attempt.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 MAX_STEPS: Final = 2_000_000
-"""Two to ten seconds."""
+"""Maximum number of steps of an attempt; they take two to ten seconds."""
 _STEPS_PER_READING: Final = 64
 
 
 class Check(Protocol):
-    """Raises an error of its own if the search must end."""
+    """A callback that raises its own exception if the search must end."""
 
     def __call__(self, steps: int = 1) -> None:
-        """Called for the steps of the search, or for so many of them at once."""
+        """Account for `steps` steps of the search."""
         ...
 
 
 class SearchTimeoutError(Exception):
-    """Raised when the budget is used up."""
+    """Raised when the budget is exhausted."""
 
 
 class SearchBudget:
-    """Limits the searches of one attempt; called for the steps of their work."""
+    """Limits the searches of one attempt; implements `Check`."""
 
     __slots__ = ("_check_time", "_deadline", "_monotonic", "_next_reading", "_seconds", "_steps")
 
@@ -41,9 +41,9 @@ class SearchBudget:
         seconds: float,
         check_time: Callable[[], None] = lambda: None,
     ) -> None:
-        """The time begins with the first step; `seconds` of 0 are no limit.
+        """Create a budget of `seconds` (0: no limit), which starts with the first step.
 
-        `check_time` raises when the cycle has used its time up.
+        `check_time` raises if the cycle has exceeded its time budget.
         """
         self._monotonic = monotonic
         self._seconds = seconds
@@ -52,7 +52,7 @@ class SearchBudget:
         self._steps = self._next_reading = 0
 
     def __call__(self, steps: int = 1) -> None:
-        """Count steps; raises `SearchTimeoutError` after the last, or what `check_time` does."""
+        """Count steps; raises `SearchTimeoutError` at the limit, or the error of `check_time`."""
         first = not self._steps
         self._steps += steps
         if self._steps < self._next_reading:

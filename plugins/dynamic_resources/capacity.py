@@ -1,4 +1,4 @@
-"""Amounts of the capacities of a device that a request takes.
+"""Amounts of a device's capacities that a request consumes.
 
 Upstream: `consumable_capacity.go`, gate DRAConsumableCapacity.
 """
@@ -11,7 +11,7 @@ from plugins.dynamic_resources.devices import Capacity, DeviceView
 from scheduler.api.quantity import NANO, Format, Quantity
 
 Amounts = dict[str, Quantity]
-"""Amounts by the name of the capacity."""
+"""Amounts by capacity name."""
 
 
 def consumption(
@@ -19,9 +19,9 @@ def consumption(
     requested: Mapping[str, Quantity],
     consumed: tuple[Mapping[str, Quantity], ...],
 ) -> Amounts | None:
-    """Return what a request takes of each capacity of a device, None if it does not suffice.
+    """Return what a request consumes of each capacity of a device; None if too little is left.
 
-    `consumed` has what other claims and other requests take already.
+    `consumed` has the amounts that other claims and other requests consume already.
     """
     if not requested.keys() <= device.capacity.keys():
         return None
@@ -39,7 +39,7 @@ def consumption(
 
 
 def _amount(capacity: Capacity, asked: Quantity | None) -> Quantity:
-    """Return the amount that a request of `asked` takes."""
+    """Return the amount that a request of `asked` consumes under the capacity's policy."""
     if asked is None:
         return capacity.value if capacity.default is None else capacity.default
     if capacity.minimum is not None:

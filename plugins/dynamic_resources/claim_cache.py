@@ -1,8 +1,8 @@
-"""Claims as they will be after our writes (upstream `assume_cache.go: AssumeCache`).
+"""Claims with the results of our own writes (upstream `assume_cache.go: AssumeCache`).
 
-Invariant: an assumed claim stands for the watched one until the watch shows the same or a newer
-version, or the deletion. A version that the watch delivers late is ignored meanwhile, so that the
-devices of a claim never look free between the response to a write and its event.
+Invariant: an assumed claim replaces the watched one until the watch shows the same or a newer
+version, or the deletion. Older versions that the watch delivers meanwhile are ignored, so that the
+devices of a claim never look free between the response to a write and its watch event.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Changed = Callable[[ResourceClaim | None, ResourceClaim | None], None]
 
 
 class ClaimCache:
-    """The watched claims, some replaced by assumed versions."""
+    """The watched claims, of which some are replaced by assumed versions."""
 
     def __init__(
         self, watched: Callable[[str, str], ResourceClaim | None], changed: Changed
     ) -> None:
-        """`watched` returns a claim by name and namespace. `changed` gets old and new version."""
+        """`watched(name, namespace)` returns a claim; `changed(old, new)` is called for changes."""
         self._watched = watched
         self._changed = changed
         self._assumed: dict[Key, ResourceClaim] = {}
@@ -32,7 +32,7 @@ class ClaimCache:
         return len(self._assumed)
 
     def get(self, name: str, namespace: str) -> ResourceClaim | None:
-        """Return the newest known version of a claim, None if there is none."""
+        """Return the newest known version of a claim; None if it does not exist."""
         watched = self._watched(name, namespace)
         assumed = self._assumed.get((namespace, name)) if self._assumed else None
         if watched is None or assumed is None or not _is_newer(assumed, watched):
@@ -40,12 +40,12 @@ class ClaimCache:
         return assumed
 
     def event(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take over an event of the watch: the new version is None if the claim was deleted."""
+        """Handle an event of the watch; `new` is None if the claim was deleted."""
         claim = old if new is None else new
         if claim is None:
             return
         if new is not None:
-            # The listers may be ahead of the events.
+            # The lister may already be ahead of this event.
             newest = self.get(new.metadata.name, new.metadata.namespace)
             if newest is not None and _is_newer(newest, new):
                 new = newest
@@ -54,22 +54,22 @@ class ClaimCache:
         self._changed(old, new)
 
     def _drop_assumed(self, claim: ResourceClaim, new: ResourceClaim | None) -> None:
-        """End the assumption that an event contradicts or confirms."""
+        """End the assumption if an event confirms or contradicts it."""
         assumed = self._assumed.get(_key(claim))
         if assumed is None or assumed is new:
             return
         is_other = claim.metadata.uid != assumed.metadata.uid
         if is_other and new is None:
-            # The deletion of a predecessor with this name, which comes late.
+            # This is the late deletion of an earlier claim with the same name.
             return
         del self._assumed[_key(claim)]
         if is_other:
             self._changed(assumed, None)
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """Use the response to a write before the watch shows it.
+        """Adopt the response to a write before the watch shows it.
 
-        Returns False, without effect, for a claim that the watch does not know (any more).
+        Returns False, without effect, if the watch does not know the claim (any more).
         """
         key = _key(claim)
         watched = self._watched(claim.metadata.name, claim.metadata.namespace)
@@ -80,7 +80,7 @@ class ClaimCache:
             latest = watched
         if _is_newer(claim, latest):
             latest = claim
-        # Responses to concurrent writes may come in another order than the writes.
+        # Responses to concurrent writes may arrive in another order than the writes.
         if latest is watched:
             self._assumed.pop(key, None)
         else:
@@ -89,7 +89,7 @@ class ClaimCache:
         return True
 
     def begin_trial(self) -> Callable[[], None]:
-        """Return what restores the present assumptions after a trial."""
+        """Return a function that restores the present assumptions after a trial."""
         before = dict(self._assumed)
 
         def restore() -> None:
@@ -112,7 +112,7 @@ def is_at_least(claim: ResourceClaim, version: str) -> bool:
 
 
 def _is_newer(one: ResourceClaim, other: ResourceClaim) -> bool:
-    """Whether `one` is a later version of the same claim; versions that are no numbers are not."""
+    """Whether `one` is a later version of the same claim; False for versions without a number."""
     if one.metadata.uid != other.metadata.uid:
         return False
     return not is_at_least(other, one.metadata.resource_version)

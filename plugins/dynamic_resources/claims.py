@@ -35,15 +35,15 @@ ALTERNATIVES_OFF: Final = (
 )
 
 MAX_SCORE: Final = 8
-"""Score of the first alternative, one more than that of the last possible one
+"""Score of a request's first alternative, so that the last possible one scores 1
 (`resource.k8s.io/v1`, `FirstAvailableDeviceRequestMaxSize`)."""
 
 GetClaim = Callable[[str, str], ResourceClaim | None]
-"""Returns a claim by name and namespace, None if there is none."""
+"""`get_claim(name, namespace)` returns a claim; None if it does not exist."""
 
 
 class ClaimsUnavailableError(Exception):
-    """A claim of a pod does not exist, or the pod must not use it; the text is the reason."""
+    """A claim of a pod does not exist, or the pod may not use it; the text is the reason."""
 
 
 def claim_key(claim: ResourceClaim) -> str:
@@ -54,8 +54,8 @@ def claim_key(claim: ResourceClaim) -> str:
 def pod_claims(pod: Pod, get_claim: GetClaim) -> list[ResourceClaim]:
     """Return the claims of a pod in the order of its spec.
 
-    Entries for which the controller made no claim on purpose are left out. Raises
-    `ClaimsUnavailableError` for the first claim that the pod has to wait for.
+    Entries for which the controller deliberately created no claim are omitted. Raises
+    `ClaimsUnavailableError` for the first claim that is not available.
     """
     found = []
     for entry in pod.signature.resource_claims:
@@ -90,18 +90,18 @@ def _key(pod: Pod) -> str:
 
 
 def made_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether a pod is the controller of a claim, as required if it is made from a template."""
+    """Whether a pod controls a claim, as required for a claim created from a template."""
     owner = next((each for each in claim.metadata.owner_references if each.controller), None)
     return owner is not None and owner.uid == pod.metadata.uid
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether a pod is among the consumers of a claim."""
+    """Whether a pod is in `status.reservedFor` of a claim."""
     return any(each.uid == pod.metadata.uid for each in claim.status.reserved_for)
 
 
 def only_used_by(claim: ResourceClaim, *pods: Pod) -> bool:
-    """Whether no other pods use a claim, so that its devices may be given back."""
+    """Whether no other pods use a claim, so that it may be deallocated."""
     users = {pod.metadata.uid for pod in pods}
     return all(each.uid in users for each in claim.status.reserved_for)
 
@@ -113,9 +113,9 @@ def rejection(
     is_in_flight: bool,
     prioritized_list: bool = True,
 ) -> Status | None:
-    """Return why no node can serve a claim that is not allocated, None if one may.
+    """Return why no node can serve an unallocated claim; None if a node may serve it.
 
-    All alternatives of a request need a class, also those that would not be chosen.
+    All alternatives of a request need an existing class, even those that would not be chosen.
     """
     key = claim_key(claim)
     if is_in_flight:
@@ -134,7 +134,7 @@ def rejection(
 
 
 def _classes(request: DeviceRequest) -> Iterator[tuple[str, str]]:
-    """Yield each class that a request names, with the name of the request or alternative."""
+    """Yield the name of each request or alternative, with the class that it refers to."""
     if request.exactly is not None:
         yield request.name, request.exactly.device_class_name
         return
@@ -148,9 +148,9 @@ def allocated_requests(allocation: AllocationResult) -> set[str]:
 
 
 def preference_score(claim: ResourceClaim, used: Container[str]) -> int:
-    """Add up 8 for each request that got its first alternative, 7 for its second, and so on.
+    """Sum up 8 for each request that got its first alternative, 7 for its second, and so on.
 
-    `used` has the names of the alternatives: `request/alternative`.
+    `used` has the names of the chosen alternatives: `request/alternative`.
     """
     return sum(
         MAX_SCORE - position
@@ -161,13 +161,13 @@ def preference_score(claim: ResourceClaim, used: Container[str]) -> int:
 
 
 class DeviceNotReadyError(Exception):
-    """A device whose driver reports that it cannot be bound; the text is the reason."""
+    """A driver reports that its device cannot be bound; the text is the reason."""
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Whether all binding conditions of an allocated claim hold.
+    """Whether all binding conditions of an allocated claim are true.
 
-    Raises `DeviceNotReadyError` if a failure condition does.
+    Raises `DeviceNotReadyError` if a binding failure condition is true.
     """
     for result in _results(claim):
         if not result.binding_conditions:
@@ -188,7 +188,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def has_binding_conditions(claim: ResourceClaim) -> bool:
-    """Whether binding waits for conditions of a device of the claim."""
+    """Whether any device of the claim has binding conditions, for which binding waits."""
     return any(each.binding_conditions for each in _results(claim))
 
 
@@ -205,13 +205,13 @@ def _is_of(status: object, result: DeviceRequestAllocationResult) -> bool:
 def claim_change_helps(
     pod: Pod, old: ResourceClaim | None, new: ResourceClaim, get_claim: GetClaim
 ) -> bool:
-    """Whether a pod that was rejected for its claims may fit after a claim was added or changed."""
+    """Whether a pod rejected because of its claims may fit after a claim was added or changed."""
     try:
         claims = pod_claims(pod, get_claim)
     except ClaimsUnavailableError:
         return False
     if old is not None and old.status.allocation and new.status.allocation is None:
-        return True  # Its devices are free.
+        return True  # The claim's devices were freed.
     if all(each.metadata.uid != new.metadata.uid for each in claims):
         return False
     return old is None or msgspec.structs.asdict(old.status) != msgspec.structs.asdict(new.status)

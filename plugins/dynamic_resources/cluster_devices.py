@@ -1,9 +1,9 @@
-"""The devices of the cluster: slices, classes, claims, and who holds what.
+"""The devices of the cluster: slices, classes, claims, and allocations.
 
-One object per process, shared by the plugins of all profiles (upstream: `dra_manager.go:
-DefaultDRAManager`). It follows the events of the watches; nothing is computed before there is a
-claim. Every change of a device is noted for the nodes that reach it, so that results per node stay
-valid for all others.
+There is one object per process, shared by the plugins of all profiles (upstream: `dra_manager.go:
+DefaultDRAManager`). It is kept up to date by watch events; nothing is computed before there is a
+claim. A change of a device is recorded for the nodes that can access it, so that results for all
+other nodes stay valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scheduler.framework import Handle, plugin_names
 EVERY_NODE: Final = ""
 MAX_CHANGES: Final = 1 << 14
 MAX_REJECTED: Final = 1 << 14
-"""Pods to wake when an allocation fails; any others wait as long as unschedulable pods do."""
+"""Maximum number of pods to wake when an allocation fails; others wait for the periodic flush."""
 
 
 class DeviceChanges:
@@ -48,7 +48,7 @@ class DeviceChanges:
         return self._first + len(self._names)
 
     def add(self, name: str) -> None:
-        """Note a change of the devices that a node reaches, or `EVERY_NODE`."""
+        """Record a change of the devices of a node, or of `EVERY_NODE`."""
         self._names.append(name)
         if len(self._names) > MAX_CHANGES:
             del self._names[: MAX_CHANGES // 2]
@@ -65,14 +65,14 @@ class DeviceChanges:
 
 
 class ClusterDevices:
-    """All devices and claims of the cluster. Touched from the scheduling loop only."""
+    """All devices and claims of the cluster. Used only from the scheduling loop."""
 
     def __init__(self, handle: Handle, features: Features) -> None:
         self.features = features
         self.selectors = Selectors()
         self.slices = SliceIndex()
         self.classes: dict[str, DeviceClass] = {}
-        #: The class that serves an extended resource, by its name.
+        #: The class that serves each extended resource, by resource name.
         self.by_resource: dict[str, DeviceClass] = {}
         self.changes = DeviceChanges()
         self.allocated = AllocatedDevices(features, self._pool_changed)
@@ -83,9 +83,9 @@ class ClusterDevices:
         self._listers = handle.listers
         #: UIDs of pods that were rejected while allocations were in flight.
         self._rejected: set[str] = set()
-        #: UIDs of claims of which nobody knows whether their allocation was stored.
+        #: UIDs of claims whose allocation may or may not have been stored (no response).
         self.unsettled: set[str] = set()
-        #: Name and namespace of claims for extended resources, by the UID of their pod.
+        #: Name and namespace of the claim for extended resources, by pod UID.
         self._extra: dict[str, tuple[str, str]] = {}
         self._pools: dict[Reach | str, list[Pool]] = {}
         self.precedence = Precedence(features, self.allocated, self.slices)
@@ -104,10 +104,11 @@ class ClusterDevices:
         return claim
 
     def pools_of(self, node: Node, check: Check | None = None) -> list[Pool]:
-        """Return the pools that a node reaches; `check` is called for the slices looked at.
+        """Return the pools with devices for a node; `check` is called for each slice examined.
 
-        They are kept for all nodes that reach the same slices, and for a node with slices of its
-        own while all devices of a slice concern one node: then they depend on its name alone.
+        The result is cached for all nodes with the same slices. For nodes with local slices it is
+        cached only while the devices of each slice concern a single node, so that the result
+        depends on the node's name alone.
         """
         key: Reach | str | None = self.slices.reach(node)
         if key is None and self.slices.all_local:
@@ -121,25 +122,25 @@ class ClusterDevices:
         return pools
 
     def extra_claim(self, pod: Pod) -> ResourceClaim | None:
-        """Return the claim for extended resources that exists for a pod."""
+        """Return the existing claim for extended resources of a pod, if any."""
         key = self._extra.get(pod.metadata.uid)
         return None if key is None else self.claims.get(*key)
 
     def is_extra(self, claim: ResourceClaim) -> bool:
-        """Whether a claim was made for the extended resources of a pod."""
+        """Whether a claim was created for the extended resources of a pod."""
         return bool(owner_of_extra_claim(claim))
 
     # -- allocations -----------------------------------------------------------------------------
 
     def begin(self, uid: str, allocation: AllocationResult) -> None:
-        """Take devices for a claim before they are stored in its status."""
+        """Mark devices as allocated to a claim before its status is written."""
         self.allocated.begin(uid, allocation)
 
     def end(self, uid: str) -> None:
-        """Forget an allocation in flight, unless it may have been stored unseen.
+        """End an allocation in flight, unless it is unknown whether it was stored.
 
-        If it was not stored its devices are free again. No event shows that, so the pods that were
-        rejected meanwhile are woken.
+        If it was not stored, its devices are free again. No watch event shows this, so pods that
+        were rejected meanwhile are woken.
         """
         if uid in self.unsettled or not self.allocated.is_in_flight(uid):
             return
@@ -154,10 +155,10 @@ class ClusterDevices:
             self._rejected.clear()
 
     def rejected(self, pod: Pod, group: str = "") -> None:
-        """Note a rejection, which an allocation in flight may have caused.
+        """Record that a pod was rejected, perhaps because of an allocation in flight.
 
-        Not one that other members of a `group` caused, which end with the same cycle: the group
-        would be tried without end.
+        Rejections caused by other members of the same `group` do not count: their allocations end
+        with the same cycle, so the group would be retried endlessly.
         """
         if not self.allocated.any_in_flight or len(self._rejected) >= MAX_REJECTED:
             return
@@ -202,7 +203,7 @@ class ClusterDevices:
             self._slices_changed(_pool_of(old))
             self.slices.remove(old.metadata.name)
             self._slices_changed(_pool_of(old))
-            # Nodes that only the old version reached.
+            # For nodes that only the old version selected.
             self._node_changed(SliceView(old))
         if new is not None:
             self._sources[new.metadata.name] = new
@@ -216,7 +217,7 @@ class ClusterDevices:
         self._slices_changed((view.driver, view.pool))
 
     def _retaint(self) -> None:
-        """Make all slices anew, since a taint rule changed."""
+        """Rebuild all slices after a taint rule has changed."""
         for source in self._sources.values():
             self._set_slice(source)
 
@@ -246,7 +247,7 @@ class ClusterDevices:
     def _slices_changed(self, key: PoolKey) -> None:
         names = self.slices.nodes_of_pool(key)
         if names is None or self.slices.has_counters(key):
-            # Whether a pool with counters is usable concerns all nodes.
+            # All nodes depend on whether a pool with counters is usable.
             self.changes.add(EVERY_NODE)
             self._pools.clear()
             return

@@ -1,8 +1,8 @@
 """Constraints between the devices of a claim.
 
-Upstream: `constraint.go`. State changes with each device that the search takes or gives back.
-Quirks of upstream decide which devices are found, so they are kept: `DistinctAttribute` remembers
-one value per request.
+Upstream: `constraint.go`. The state of a constraint changes with each device that the search adds
+or removes. Quirks of upstream affect which devices are found, so they are reproduced:
+`DistinctAttribute` keeps only one value per request.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Constraint(Protocol):
     """A condition on the devices of some requests of a claim."""
 
     def add(self, request: str, alternative: str, device: DeviceView) -> bool:
-        """Add a device; False, and nothing changes, if the constraint would not hold."""
+        """Add a device; return False, without effect, if this would violate the constraint."""
         ...
 
     def remove(self, request: str, alternative: str) -> None:
-        """Take back the device that was added last for a request."""
+        """Remove the device that was added last for a request."""
         ...
 
 
 class MatchAttribute:
-    """All devices have one value of an attribute."""
+    """Requires all devices to have the same value of an attribute."""
 
     def __init__(self, requests: tuple[str, ...], name: str, *, lists: bool) -> None:
         self._requests = frozenset(requests)
@@ -47,7 +47,7 @@ class MatchAttribute:
             return False
         values = attribute_values(attribute, lists=self._lists)
         if self._number:
-            # Not undone by `remove`: upstream keeps what lists have in common.
+            # As upstream, `remove` does not undo this intersection.
             values &= self._values
             if not values:
                 return False
@@ -62,7 +62,7 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """No two requests have the same value of an attribute."""
+    """Requires different values of an attribute for any two requests."""
 
     def __init__(self, requests: tuple[str, ...], name: str, *, lists: bool) -> None:
         self._requests = frozenset(requests)
@@ -90,7 +90,7 @@ class DistinctAttribute:
 
 
 def attribute_values(attribute: DeviceAttribute, *, lists: bool) -> frozenset[Value]:
-    """Return the value of an attribute, or its values if it is a list and lists are known."""
+    """Return the value of an attribute, or with `lists` all values of a list attribute."""
     single: tuple[tuple[str, object], ...] = (
         ("string", attribute.string),
         ("int", attribute.integer),
@@ -115,7 +115,7 @@ def attribute_values(attribute: DeviceAttribute, *, lists: bool) -> frozenset[Va
 
 
 def constraint_of(spec: DeviceConstraint, *, lists: bool) -> Constraint | None:
-    """Return the constraint, None if it is of a kind that is not known."""
+    """Return the constraint; None if its kind is unknown."""
     if spec.match_attribute is not None:
         return MatchAttribute(spec.requests, spec.match_attribute, lists=lists)
     if spec.distinct_attribute is not None:

@@ -22,15 +22,14 @@ class CounterTable:
         self._is_allocated = is_allocated
         self._available: dict[str, Totals] = {}
         self._consumed: dict[str, Totals] = {}
-        #: Pools of which claims hold more than there is.
+        #: Pools whose counters are overcommitted by allocated devices.
         self._exhausted: set[str] = set()
 
     def take(self, pool: Pool, device: DeviceView) -> bool:
-        """Consume the counters of a device; False, and nothing changes, if they do not suffice.
+        """Consume the counters of a device; return False, without effect, if too little is left.
 
-        Every counter of the pool must be within bounds then, those of other sets included. These
-        change by other devices only, so it is enough to know whether they were within bounds at
-        first.
+        All counters of the pool must then be within bounds, even those of other counter sets. The
+        latter change only with other devices, so checking them once at the start is enough.
         """
         available = self._available.get(pool.name)
         if available is None:
@@ -50,13 +49,13 @@ class CounterTable:
         return True
 
     def give_back(self, pool: Pool, device: DeviceView) -> None:
-        """Return the counters of a device that was taken."""
+        """Give back the counters of a device that was taken."""
         if device.consumption:
             _add(self._consumed[pool.name], device.consumption, -1)
 
 
 def remaining_counters(pool: Pool, is_allocated: Callable[[DeviceID], bool]) -> Totals:
-    """Return what allocated devices leave of the counters of a pool, negative for an excess."""
+    """Return the counters of a pool minus those of allocated devices; negative: overcommitted."""
     totals: Totals = {
         name: dict(amounts) for view in pool.counter_slices for name, amounts in view.counters
     }

@@ -1,6 +1,6 @@
-"""Slices and devices as the allocator uses them: everything derived from a slice, once.
+"""Slices and devices in the form that the allocator uses, derived once per version of a slice.
 
-A `SliceView` belongs to one version of a slice; the cluster's next version gets a new one.
+A `SliceView` belongs to one version of a slice; a new version gets a new view.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DeviceID(NamedTuple):
 
 
 class NodeSelection:
-    """The nodes that reach a slice or device: one, all, or those that a selector matches."""
+    """The nodes that can access a slice or device: one, all, or those that a selector matches."""
 
     __slots__ = ("_compiled", "all_nodes", "node_name", "selector")
 
@@ -56,7 +56,7 @@ class NodeSelection:
         return bool(self.node_name) or self.all_nodes or self.selector is not None
 
     def matches(self, node: Node) -> bool:
-        """Whether a node is among them; raises `SelectorError` if the selector is invalid."""
+        """Whether it includes a node; raises `SelectorError` if the selector is invalid."""
         if self.node_name:
             return self.node_name == node.metadata.name
         if self.all_nodes:
@@ -99,14 +99,14 @@ class SliceView:
         self.counters = [(each.name, _amounts(each.counters)) for each in spec.shared_counters]
 
     def device(self, name: str) -> DeviceView | None:
-        """Return the device of a name."""
+        """Return the device with this name, or None."""
         if self._by_name is None:
             self._by_name = {each.spec.name: each for each in self.devices}
         return self._by_name.get(name)
 
     @property
     def is_local(self) -> bool:
-        """Whether it concerns one node only; counters concern all nodes of the pool."""
+        """Whether the slice concerns one node only; counters concern all nodes of the pool."""
         return bool(self.nodes.node_name) and not self.counters
 
 
@@ -124,7 +124,7 @@ class DeviceView:
         self.position = position
         self.spec = spec
         self.id = DeviceID(view.driver, view.pool, spec.name)
-        #: Whether several claims may share it, if the feature is on.
+        #: Whether several claims may share the device, if the feature is on.
         self.shareable = spec.allow_multiple_allocations is True
         self.nodes = (
             NodeSelection(spec.node_name, spec.node_selector, spec.all_nodes)
@@ -134,7 +134,7 @@ class DeviceView:
         self.blocking_taints = tuple(
             each for each in spec.taints if each.effect in SCHEDULING_EFFECTS
         )
-        #: What it takes of the counters of its pool.
+        #: Amounts that the device consumes of the counters of its pool.
         self.consumption: Counters = {
             each.counter_set: _amounts(each.counters) for each in spec.consumes_counters
         }
@@ -142,7 +142,7 @@ class DeviceView:
 
     @property
     def capacity(self) -> Mapping[str, Capacity]:
-        """The capacities by name, parsed when they are first needed."""
+        """The capacities by name, parsed on first use."""
         if self._capacity is None:
             self._capacity = {name: Capacity(each) for name, each in self.spec.capacity.items()}
         return self._capacity
@@ -166,7 +166,7 @@ class Capacity:
 
 
 def quantity(raw: RawQuantity) -> Quantity:
-    """Parse a quantity; one that is invalid, which the API server does not store, counts as 0."""
+    """Parse a quantity; an invalid one, which the API server does not store, counts as 0."""
     try:
         return parse(raw)
     except QuantityError:
@@ -182,9 +182,9 @@ def _amounts(counters: Mapping[str, Counter]) -> dict[str, int]:
 
 
 def find_attribute(view: DeviceView, name: str) -> DeviceAttribute | None:
-    """Return the attribute of a qualified name, None without any.
+    """Return the attribute with a qualified name, or None.
 
-    The driver's own attributes may be stored without its domain.
+    Attributes in the driver's own domain may be stored without the domain.
     """
     found = view.spec.attributes.get(name)
     if found is None:

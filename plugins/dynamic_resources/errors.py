@@ -6,12 +6,12 @@ from scheduler.framework import PluginError
 
 
 class AllocationError(PluginError):
-    """A failure that ends the attempt to schedule the pod, on whatever node it was found."""
+    """A failure that ends the attempt to schedule the pod, even if it occurs on one node only."""
 
 
 class NodeAllocationError(Exception):
-    """A failure that concerns only the node."""
+    """A failure that only rejects the node."""
 
 
 class TooManyDevicesError(Exception):
-    """An alternative that would exceed the limit of devices of a claim; the next one is tried."""
+    """An alternative would exceed the maximum devices of a claim; the search tries the next one."""

@@ -1,4 +1,4 @@
-"""Numbers behind rejections of DynamicResources: how many devices match, and what others lack."""
+"""Details of rejections by DynamicResources: how many devices match, and why others do not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scheduler.framework import NodeTableView, RejectedNodes
 
 MAX_NODES: Final = 16
 MAX_DEVICES: Final = 512
-"""Of one node. Details are for people, who wait for them."""
+"""Maximum number of devices of a node to examine, so that `kubestow explain` responds quickly."""
 MAX_CONDITION: Final = 100
 
 _AT_LEAST: Final = re.compile(
@@ -37,17 +37,17 @@ _AT_LEAST: Final = re.compile(
 
 @dataclass(slots=True)
 class _Count:
-    """The devices of a node, as one request sees them."""
+    """Numbers of devices of a node with respect to one request."""
 
     node: str
     devices: int = 0
     matching: int = 0
     free: int = 0
-    #: What devices that do not match lack.
+    #: Unsatisfied conditions of devices that do not match.
     lacking: Counter[str] = field(default_factory=Counter)
 
     def text(self) -> str:
-        """Return the numbers in words."""
+        """Return the numbers as text."""
         text = f"{self.matching} of {self.devices} devices on {self.node} match"
         if self.free < self.matching:
             text += f", {self.free} of them free"
@@ -58,7 +58,7 @@ class _Count:
 def explain(
     devices: ClusterDevices, claims: PodClaims, table: NodeTableView, rejected: RejectedNodes
 ) -> str:
-    """Describe the open claims on the node that comes nearest, and allocated ones elsewhere."""
+    """Describe open claims on the node that comes closest, and claims allocated on other nodes."""
     texts = [
         f"claim {each.metadata.name} is allocated on other nodes"
         for each in claims.named
@@ -147,13 +147,13 @@ def _lack(condition: str) -> str:
 
 
 def conjuncts(expression: str) -> list[str]:
-    """Split an expression at each `&&` that is in no bracket and no text.
+    """Split an expression at each `&&` outside of brackets and string literals.
 
     >>> conjuncts('a && (b && c) && d == "&&"')
     ['a', '(b && c)', 'd == "&&"']
     """
     if "||" in expression or "?" in expression:
-        # These bind less tightly.
+        # These operators bind less tightly than `&&`.
         return [expression.strip()]
     parts, depth, quote, start, position = [], 0, "", 0, 0
     while position < len(expression):

@@ -1,7 +1,7 @@
-"""Extended resources that devices of a class stand for (gate DRAExtendedResource).
+"""Extended resources that are served by devices of a DeviceClass (gate DRAExtendedResource).
 
-A container asks for `example.com/gpu: 2`; on nodes whose device plugin does not offer it, the
-scheduler makes a claim for two devices of the class with that resource name. Upstream:
+If a container requests `example.com/gpu: 2`, and the node's device plugin does not offer it, the
+scheduler creates a claim for two devices of the class with that resource name. Upstream:
 `extendedresourcecache.go`, `extendeddynamicresources.go: createRequestsAndMappings`.
 """
 
@@ -28,11 +28,11 @@ from scheduler.api.quantity import value
 from scheduler.api.requests import is_extended_resource_name
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a class: the extended resource that every class has."""
+"""Prefix of the extended resource that every class implicitly serves; the class name follows."""
 
 
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Of the claims that the scheduler makes."""
+"""Annotation of the claims that the scheduler creates."""
 UNNAMED: Final = "<extended-resources>"
 """Name of such a claim before it is created."""
 
@@ -46,7 +46,7 @@ class RequestMapping(Object):
 
 
 def considered(pod: Pod) -> list[str]:
-    """Return the extended resources that a pod asks for, of which devices may serve some."""
+    """Return the extended resources that a pod requests; devices may serve some of them."""
     return [
         name
         for name, amount in pod.signature.requests.scalars
@@ -55,7 +55,7 @@ def considered(pod: Pod) -> list[str]:
 
 
 def owner_of_extra_claim(claim: ResourceClaim) -> str:
-    """Return the UID of the pod that a claim was made for; empty for other claims."""
+    """Return the UID of the pod for whose extended resources a claim was created, else empty."""
     metadata = claim.metadata
     if metadata.annotations.get(ANNOTATION) != "true":
         return ""
@@ -66,7 +66,7 @@ def owner_of_extra_claim(claim: ResourceClaim) -> str:
 
 
 def unnamed_claim(pod: Pod, uid: str) -> ResourceClaim:
-    """Return the claim for the extended resources of a pod, which does not exist yet."""
+    """Return a claim, not created yet, for the extended resources of a pod."""
     owner = OwnerReference(
         api_version="v1",
         kind="Pod",
@@ -87,7 +87,7 @@ def unnamed_claim(pod: Pod, uid: str) -> ResourceClaim:
 
 
 def with_requests(claim: ResourceClaim, requests: tuple[DeviceRequest, ...]) -> ResourceClaim:
-    """Return a claim with the requests for one node."""
+    """Return the claim with the requests for one node."""
     spec = ResourceClaimSpec(devices=DeviceClaim(requests=requests))
     return msgspec.structs.replace(claim, spec=spec)
 
@@ -95,8 +95,8 @@ def with_requests(claim: ResourceClaim, requests: tuple[DeviceRequest, ...]) -> 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
     """Return the class that serves each extended resource.
 
-    Of several classes with one resource name the newest wins, then the one with the smaller name.
-    The others serve nothing, not even their implicit name, as upstream.
+    If several classes have the same resource name, the newest wins, then the one with the smaller
+    name. As upstream, the others serve nothing, not even their implicit resource name.
     """
     found: dict[str, DeviceClass] = {}
     unnamed = []
@@ -112,13 +112,13 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass
 
 
 def _created(device_class: DeviceClass) -> str:
-    # RFC 3339 in UTC with whole seconds: the order of the texts is that of the times.
+    # RFC 3339 in UTC with whole seconds, so that the strings sort like the times.
     return device_class.metadata.creation_timestamp or ""
 
 
 @dataclass(slots=True)
 class _Request:
-    """A request of the claim, and the container that it is made for."""
+    """A request of the claim, and the container for which it was made."""
 
     container: int
     name: str
@@ -134,7 +134,7 @@ class _Resource:
     mappings: list[RequestMapping] = field(default_factory=list)
 
     def map(self, container: Container, request: str) -> None:
-        """Let a container use the devices of a request."""
+        """Map a container to a request whose devices it uses."""
         self.mappings.append(
             RequestMapping(
                 container_name=container.name, resource_name=self.name, request_name=request
@@ -145,10 +145,10 @@ class _Resource:
 def claim_requests(
     pod: Pod, served: Mapping[str, str]
 ) -> tuple[tuple[DeviceRequest, ...], tuple[RequestMapping, ...]]:
-    """Return the requests of the claim for a pod, and which container uses which of them.
+    """Return the requests of a pod's claim, and the mappings of containers to requests.
 
-    `served` maps the extended resources that devices serve on the node to the names of classes.
-    Raises `QuantityError`.
+    `served` maps the extended resources that devices serve on the node to class names. Raises
+    `QuantityError`.
     """
     spec = pod.spec
     containers = list(enumerate((*spec.init_containers, *spec.containers)))
@@ -174,7 +174,7 @@ def _device_request(request: _Request, class_name: str) -> DeviceRequest:
 
 
 def _add_lasting(resource: _Resource, containers: Iterable[tuple[int, Container]]) -> None:
-    """Add the containers that run together: none of them shares devices."""
+    """Add containers that run at the same time, each with its own devices."""
     for i, container in containers:
         count = _requested(container, resource.name)
         if count > 0:
@@ -184,7 +184,7 @@ def _add_lasting(resource: _Resource, containers: Iterable[tuple[int, Container]
 
 
 def _add_passing(resource: _Resource, containers: Iterable[tuple[int, Container]]) -> None:
-    """Add init containers, which use devices of those that start later, one after the other."""
+    """Add init containers, which run one at a time and reuse devices of later containers."""
     lasting = list(resource.requests)
     largest: _Request | None = None
     waiting: list[tuple[int, Container]] = []

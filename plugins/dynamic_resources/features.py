@@ -1,4 +1,4 @@
-"""The feature gates that the allocator knows."""
+"""The feature gates of the allocator and of the plugin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Parts of the allocator that are on (upstream: `structured.Features`).
+    """Enabled features (upstream: `structured.Features`).
 
     The defaults are those of kube-scheduler v1.36.
     """
@@ -27,11 +27,11 @@ class Features:
     binding_conditions: bool = True
     #: DRAListTypeAttributes.
     list_attributes: bool = False
-    #: DRAExtendedResource; not the allocator's, but of the claims that it gets.
+    #: DRAExtendedResource; it affects the claims that the allocator gets.
     extended_resources: bool = True
-    #: DRADeviceTaintRules; not the allocator's, but of the slices that it gets.
+    #: DRADeviceTaintRules; it affects the slices that the allocator gets.
     taint_rules: bool = False
-    #: DRASchedulerFilterTimeout: the search of an attempt is limited.
+    #: DRASchedulerFilterTimeout: whether the search of an attempt has a time limit.
     filter_timeout: bool = True
 
     @classmethod
@@ -49,7 +49,7 @@ class Features:
             consumable_capacity=on("DRAConsumableCapacity"),
             binding_conditions=on("DRADeviceBindingConditions")
             and on("DRAResourceClaimDeviceStatus"),
-            # kube-scheduler does not hand DRAListTypeAttributes on to the allocator either.
+            # kube-scheduler does not pass DRAListTypeAttributes to the allocator either.
             extended_resources=on("DRAExtendedResource"),
             taint_rules=on("DRADeviceTaintRules", default=False) and on("DRADeviceTaints"),
             filter_timeout=on("DRASchedulerFilterTimeout"),

@@ -1,4 +1,4 @@
-"""Requests that take allocations and reservations of claims back, and parts of all writes."""
+"""Writes that undo allocations and reservations of claims, and helpers for all writes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from scheduler.framework import ApiWriter, ObjectKey
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 STATUS: Final = "status"
 DEALLOCATED: Final = {"allocation": None, "reservedFor": None, "devices": None}
-"""Status of a claim that gives its devices back."""
+"""Status patch that deallocates a claim."""
 
 
 async def settle(api: ApiWriter, devices: ClusterDevices, claim: ResourceClaim) -> None:
-    """Find out whether an allocation was stored, however long that takes; then forget it.
+    """Find out whether an allocation was stored, however long that takes; then end it in `devices`.
 
-    If it was stored, the watch shows it, and its devices stay taken by the claim.
+    If it was stored, the watch shows it, and its devices stay allocated to the claim.
     """
     metadata = claim.metadata
     key = ObjectKey(CLAIMS, metadata.namespace, metadata.name)
     while True:
-        # Nothing satisfies this wait: it is the pause between two tries.
+        # This wait always times out; it is the pause between two reads.
         await api.wait_for(lambda: (key,), 5.0)
         try:
             found = await api.get(CLAIMS, metadata.name, metadata.namespace)
-        except Exception:  # noqa: BLE001, S112 - boundary: no answer is what is waited out
+        except Exception:  # noqa: BLE001, S112 - boundary: retried until there is a response
             continue
         if found is not None and found.metadata.uid == metadata.uid:
             devices.claims.assume(found)
@@ -38,7 +38,7 @@ async def settle(api: ApiWriter, devices: ClusterDevices, claim: ResourceClaim) 
 
 
 async def unreserve(api: ApiWriter, pod: Pod, claim: ResourceClaim) -> None:
-    """Remove the reservation of a pod; the allocation stays, as upstream."""
+    """Remove the reservation of a pod; as upstream, the allocation stays."""
     metadata = claim.metadata
     body = {
         "metadata": {"uid": metadata.uid},
@@ -48,14 +48,14 @@ async def unreserve(api: ApiWriter, pod: Pod, claim: ResourceClaim) -> None:
 
 
 async def deallocate(api: ApiWriter, claim: ResourceClaim) -> None:
-    """Give the devices of a claim back; refused if the claim has changed since."""
+    """Deallocate a claim; the API server refuses this if the claim has changed since."""
     metadata = claim.metadata
     body = {**head(claim), STATUS: DEALLOCATED}
     await api.patch(CLAIMS, metadata.name, metadata.namespace, body, STATUS)
 
 
 async def delete_extra(api: ApiWriter, claim: ResourceClaim) -> None:
-    """Delete a claim that was made for extended resources."""
+    """Delete a claim that was created for extended resources."""
     metadata = claim.metadata
     left = [each for each in metadata.finalizers if each != FINALIZER]
     body = {"metadata": {"uid": metadata.uid, "finalizers": left}}
@@ -64,7 +64,7 @@ async def delete_extra(api: ApiWriter, claim: ResourceClaim) -> None:
 
 
 def head(claim: ResourceClaim, **fields: Any) -> dict[str, Any]:
-    """Return the metadata by which a write names one version of a claim."""
+    """Return the metadata that restricts a write to this version of a claim."""
     metadata = claim.metadata
     names = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
     return {"metadata": {**names, **fields}}

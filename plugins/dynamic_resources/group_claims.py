@@ -1,11 +1,12 @@
-"""Claims that members of a group use together, from the cycle of the group to PreBind.
+"""Claims that several members of a pod group share, from the group's cycle to PreBind.
 
-The first member that is placed takes the devices of a claim, and those after it use the same
-allocation before it is stored: nothing else is scheduled until the group is decided. PreBind of the
-first one writes the claim once, with the reservations of all of them; that of the others waits.
+The first member that is placed allocates the devices of a claim, and later members use the same
+allocation before it is stored; this is safe because no other pods are scheduled until the group is
+decided. PreBind of the first member writes the claim once, with the reservations of all members;
+PreBind of the others waits for it.
 
-Invariant: a claim is here while the member that came first has it reserved, and its PreBind has not
-begun. A group that is undone removes its members in reverse order, so that nothing is left.
+Invariant: a claim is here while the first member has it reserved and its PreBind has not begun. If
+a group is undone, its members are removed in reverse order, so that nothing remains.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ class GroupClaim:
     """One claim of a group."""
 
     group: str
-    #: UID of the member that came first, which writes the claim.
+    #: UID of the first member, which writes the claim.
     writer: str
-    #: What it has taken; None: the claim had its devices before.
+    #: The allocation by the first member; None: the claim was already allocated.
     allocation: AllocationResult | None
-    #: The members that use it, by UID.
+    #: The members that use the claim, by UID.
     users: dict[str, Pod] = field(default_factory=dict)
-    #: Those that were undone.
+    #: Members whose use was undone, by UID.
     left: dict[str, Pod] = field(default_factory=dict)
-    #: The claim with the reservations, once it is written.
+    #: The claim with the reservations, once it has been written.
     written: ResourceClaim | None = None
     #: Whether the writer was undone.
     given_up: bool = False
-    #: Whether it may have kept pods waiting that are not in the cycle of the group.
+    #: Whether the allocation may have kept pods waiting that are not part of the group's cycle.
     kept_others_out: bool = False
 
 
 class GroupClaims:
-    """The claims of groups that are not being written yet, by UID."""
+    """The shared claims of groups whose writes have not begun, by UID."""
 
     def __init__(self) -> None:
         self._claims: dict[str, GroupClaim] = {}
@@ -49,7 +50,7 @@ class GroupClaims:
         return len(self._claims)
 
     def of(self, claim: ResourceClaim, group: str) -> GroupClaim | None:
-        """Return the use of a claim that a further member of a group may join."""
+        """Return the shared claim that a further member of `group` may join, or None."""
         found = self._claims.get(claim.metadata.uid) if self._claims and group else None
         if found is None or found.group != group:
             return None
@@ -59,7 +60,7 @@ class GroupClaims:
     def join(
         self, claim: ResourceClaim, group: str, pod: Pod, allocation: AllocationResult | None
     ) -> GroupClaim | None:
-        """Have a member use a claim, perhaps as the first one; None: it must see to itself."""
+        """Let a member use a claim, perhaps as the first; None: it must write the claim itself."""
         uid = claim.metadata.uid
         if uid in self._claims:
             found = self.of(claim, group)
@@ -78,16 +79,16 @@ class GroupClaims:
             self.begin_write(uid)
 
     def begin_write(self, uid: str) -> None:
-        """Let no further member join."""
+        """Stop further members from joining, since PreBind of the writer begins."""
         self._claims.pop(uid, None)
 
     def is_unseen(self, uid: str) -> bool:
-        """Whether nobody but members of the group can have noticed the allocation of a claim."""
+        """Whether the allocation of a claim cannot have affected pods outside of the group."""
         found = self._claims.get(uid) if self._claims else None
         return found is not None and not found.kept_others_out
 
     def keep_out(self, group: str, claims: Iterable[str]) -> bool:
-        """Note that a pod, of a group or of none, waits for these; whether any are of others."""
+        """Record that a pod waits for claims; return whether any is not held by its own group."""
         others = False
         for uid in claims:
             found = self._claims.get(uid)

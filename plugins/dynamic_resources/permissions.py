@@ -1,8 +1,8 @@
-"""The reads and writes of DynamicResources, and the rejection of pods with claims without them.
+"""The permissions of DynamicResources, and the rejection of pods with claims if one is missing.
 
-An empty list in place of one that may not be read would show claims as absent, or devices as free.
-The permissions are those of the role `system:kube-scheduler`, without `update`: every write is a
-patch.
+If a resource that cannot be read counted as an empty list, claims would seem not to exist, or
+devices to be free. The permissions are those of the role `system:kube-scheduler` without `update`,
+since every write is a patch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SLICES: Final = "resourceslices"
 CLASSES: Final = "deviceclasses"
 
 RESOURCES: Final = (CLAIMS, SLICES, CLASSES)
-"""For `required_resources` of the plugin. API servers before 1.34 do not serve them as v1: then
-there are none."""
+"""`required_resources` of the plugin. API servers before 1.34 do not serve them as v1, and then
+there are no objects."""
 
 CLAIMS_WAIT: Final = "pods with resource claims wait"
 OPTIONAL_RESOURCES: Final = dict.fromkeys(RESOURCES, CLAIMS_WAIT)

@@ -1,10 +1,9 @@
 """DynamicResources: allocates devices to the claims of a pod.
 
-Upstream: `dynamicresources.go`. PreFilter looks the claims up, Filter decides for all nodes,
-Reserve takes the devices of the chosen node for the claims, and PreBind writes them. Until the
-watch shows a written claim, its devices are taken by the allocation in flight or by the assumed
-claim. Claims do not follow AddPod and RemovePod: evicting a pod never helps another to its devices,
-as upstream.
+Upstream: `dynamicresources.go`. PreFilter looks up the claims, Filter decides for all nodes,
+Reserve allocates devices of the chosen node to the claims, and PreBind writes them. Until the watch
+shows a written claim, its devices are held by the allocation in flight or by the assumed claim. As
+upstream, there is no AddPod and RemovePod: preemption never frees the devices of a victim.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class DynamicResources:
     optional_resources: ClassVar[Mapping[str, str]] = OPTIONAL_RESOURCES
     permissions: ClassVar[tuple[Permission, ...]] = PERMISSIONS
     metrics: ClassVar[tuple[Metric, ...]] = (*WRITE_METRICS, *WAIT_METRICS)
-    # Claims are objects of their own, so none of this follows from the signature.
+    # Claims are separate objects, so results do not depend on the signature alone.
     filter_reuse: ClassVar[ReuseRule | None] = NEVER
     filter_depends_only_on_table: ClassVar[bool] = False
     score_reuse: ClassVar[ReuseRule | None] = NEVER
@@ -129,7 +128,7 @@ class DynamicResources:
     # -- PreEnqueue, PreFilter -------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Gate a pod until all of its claims exist, and none is being allocated for another pod."""
+        """Gate a pod until all its claims exist, and none is being allocated for another pod."""
         if not pod.signature.resource_claims:
             return None
         devices = self._devices
@@ -147,11 +146,11 @@ class DynamicResources:
         return status
 
     def skips_alike(self, pod: Pod) -> bool:
-        """Whether the pod has no claims, on which all else depends."""
+        """Whether the pod has no claims: then the result does not depend on its name."""
         return not pod.signature.resource_claims
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether the pod has claims, or asks for an extended resource that a class serves."""
+        """Whether the pod has claims, or requests an extended resource that a class serves."""
         signature = pod.signature
         if signature.resource_claims:
             return True
@@ -159,9 +158,9 @@ class DynamicResources:
         return bool(classes) and any(name in classes for name in considered(pod))
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Look the claims up; skip a pod that needs no devices."""
+        """Look up the pod's claims; skip a pod that needs no devices."""
         earlier: PodClaims | None = state.get(_STATE)
-        # Written at once: PostFilter tells by it that PreFilter of this plugin ran.
+        # Written at once, so that PostFilter knows that PreFilter of this plugin ran.
         state.write(_STATE, _NONE)
         named: Sequence[ResourceClaim] = ()
         if pod.signature.resource_claims:
@@ -174,7 +173,7 @@ class DynamicResources:
                 return unresolvable(str(error))
         resources: Mapping[str, str] = {}
         if earlier is not None and earlier.created is not None:
-            # The node is filtered again before the bind: PreBind has made and allocated the claim.
+            # The node is filtered again before the bind, after PreBind created the claim.
             named = (*named, earlier.created)
         elif self._devices.by_resource and pod.signature.requests.scalars:
             resources = self._served_resources(pod)
@@ -195,7 +194,7 @@ class DynamicResources:
         return None
 
     def _served_resources(self, pod: Pod) -> dict[str, str]:
-        """Return the extended resources of a pod that have a class, with its name."""
+        """Map the pod's extended resources that a class serves to the name of the class."""
         classes = self._devices.by_resource
         return {
             name: found.metadata.name
@@ -210,7 +209,7 @@ class DynamicResources:
         named: Sequence[ResourceClaim],
         resources: Mapping[str, str],
     ) -> tuple[PodClaims, Status | None]:
-        """Sort the claims by what Filter does with them, or return why no node can serve them."""
+        """Sort the claims into the fields of `PodClaims`, or return why no node can serve them."""
         if state.group:
             named = [self._as_allocated(state, each) for each in named]
         claims = PodClaims(named=tuple(named), resources=resources)
@@ -278,7 +277,7 @@ class DynamicResources:
         return "" if state.info is None else self._random_uid()
 
     def _random_uid(self) -> str:
-        """Return a UUID of version 4."""
+        """Return a random UUID (version 4)."""
         bits = self._handle.random.randrange(1 << 122)
         digits = f"{bits >> 74:012x}4{bits >> 62 & 0xFFF:03x}{8 | bits >> 60 & 3:x}"
         digits += f"{bits & (1 << 60) - 1:015x}"
@@ -314,11 +313,11 @@ class DynamicResources:
         return explain(self._devices, claims, table, rejected)
 
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
-        """Give up an allocation that no other pod uses and that is not available where it should.
+        """Deallocate a claim that is not available on the pod's nodes and that no other pod uses.
 
-        When another plugin's PreFilter ended the attempt before this one's, the result is an Error,
-        which prevents preemption, as observed in kube-scheduler v1.36.2. The write runs in the
-        background; if it fails, the pod is tried again.
+        If another plugin's PreFilter ended the attempt before this plugin's ran, the result is an
+        Error, which prevents preemption, as observed in kube-scheduler v1.36.2. The write runs in
+        the background; if it fails, the pod is retried.
         """
         try:
             claims: PodClaims = _NONE if self.name in state.skip_filter else state.read(_STATE)
@@ -341,7 +340,7 @@ class DynamicResources:
     def claim_to_give_up(self, state: CycleState, pod: Pod) -> ResourceClaim | None:
         """Return the claim that PostFilter deallocates, or deletes if it is for extended resources.
 
-        Upstream picks one at random; here it is the first.
+        If there are several, upstream chooses one at random; here it is the first.
         """
         claims: PodClaims = state.get(_STATE) or _NONE
         for claim in claims.named:
@@ -360,7 +359,7 @@ class DynamicResources:
             raise
 
     async def give_up(self, claim: ResourceClaim) -> None:
-        """Deallocate a claim, or delete one that was made for extended resources."""
+        """Deallocate a claim, or delete it if it was created for extended resources."""
         if self._devices.is_extra(claim):
             await delete_extra(self._handle.api, claim)
         else:
@@ -369,7 +368,7 @@ class DynamicResources:
     # -- Score -----------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Prefer nodes where the first alternatives of requests are available."""
+        """Prefer nodes where requests get their first alternatives."""
         attempt: Attempt | None = state.get(_ATTEMPT)
         return 0 if attempt is None else attempt.score(node)
 
@@ -391,12 +390,12 @@ class DynamicResources:
     def allocations(
         self, state: CycleState, node: Node
     ) -> list[tuple[ResourceClaim, AllocationResult]] | None:
-        """Return the allocations that Reserve would make on a node, None if it does not fit."""
+        """Return the allocations that Reserve would make on a node; None if it does not fit."""
         attempt: Attempt | None = state.get(_ATTEMPT)
         return [] if attempt is None else attempt.allocate(node)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Take the devices of the node for the open claims."""
+        """Allocate devices of the node to the open claims, in memory."""
         claims: PodClaims | None = state.get(_STATE)
         if claims is None:
             return None
@@ -418,7 +417,7 @@ class DynamicResources:
         return None
 
     def _join(self, group: str, pod: Pod, claims: PodClaims) -> None:
-        """Use the claims together with other members of the group."""
+        """Share the claims with other members of the group."""
         for claim in claims.named:
             uid = claim.metadata.uid
             if is_reserved_for(claim, pod):
@@ -428,7 +427,7 @@ class DynamicResources:
                 claims.joined[uid] = used
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Give back what is not stored; stored allocations stay, without the reservation."""
+        """Undo allocations that are not stored; stored ones stay, without the pod's reservation."""
         claims: PodClaims = state.get(_STATE) or _NONE
         if not claims:
             return
@@ -463,7 +462,7 @@ class DynamicResources:
         return _PARALLEL if state.get(_STATE) else SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Write the claims; then wait for binding conditions of their devices."""
+        """Write the claims, then wait for the binding conditions of their devices."""
         attempt: Attempt | None = state.get(_ATTEMPT)
         if attempt is None:
             return None

@@ -1,12 +1,12 @@
-"""The pools of devices that a node reaches.
+"""The pools of devices that a node can access.
 
 Upstream: `pools_incubating.go: GatherPools`. A pool is usable if all slices of its newest
-generation are known and agree with each other.
+generation are known and consistent.
 
-Counters concern all nodes, so each node sees the counters of every pool. A node without devices of
-a pool can allocate nothing from it; the pool concerns it only if it is unusable, which may turn
-into an error. That depends on no node, so it is found out once for all of them, and the work for a
-node is linear in the slices with devices that it may reach.
+Slices with counters apply to all nodes, so each node sees the counters of every pool. A pool
+without devices for a node matters to that node only if the pool is unusable, which may cause an
+error. This does not depend on the node, so it is computed once for all nodes, and the work per node
+is linear in the slices with devices that the node may access.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from scheduler.api.selectors import SelectorError
 PoolKey = tuple[str, str]
 """Driver and name of the pool."""
 Reach = tuple[bool, ...]
-"""Which of the node selectors of slices match a node."""
+"""For each node selector of slices whether it matches a node."""
 
 MAX_SELECTORS: Final = 64
-"""With more, nodes are looked at one by one."""
+"""With more node selectors than this, nodes do not share results."""
 
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """A pool, as one node sees it."""
+    """A pool with the devices that one node can access."""
 
     driver: str
     name: str
-    #: Devices that the node may reach, in the order of allocation.
+    #: Devices that the node may access, in the order of allocation.
     devices: list[DeviceView] = field(default_factory=list)
     #: Slices with the counters that the devices share.
     counter_slices: list[SliceView] = field(default_factory=list)
@@ -47,17 +47,17 @@ class Pool:
     other_devices: list[DeviceView] = field(default_factory=list)
     #: Whether the driver is still publishing it.
     is_incomplete: bool = False
-    #: Why its slices contradict each other; empty if they do not.
+    #: Why its slices are inconsistent; empty if they are consistent.
     invalid_reason: str = ""
 
     @property
     def is_usable(self) -> bool:
-        """Whether devices of it can be allocated."""
+        """Whether devices of the pool can be allocated."""
         return not self.is_incomplete and not self.invalid_reason
 
 
 class SliceIndex:
-    """All slices of the cluster, by what the allocator looks for."""
+    """All slices of the cluster, indexed for the allocator."""
 
     def __init__(self, slices: Iterable[SliceView] = ()) -> None:
         self._by_name: dict[str, SliceView] = {}
@@ -66,21 +66,20 @@ class SliceIndex:
         self._shared: dict[str, SliceView] = {}
         #: Slices with counters, by pool.
         self._counters: dict[PoolKey, dict[str, SliceView]] = {}
-        #: Pools with counters that are unusable where only these are seen, in the order of
-        #: allocation, and those of them that are invalid. The pools in `_stale` have to be looked
-        #: at again.
+        #: Pools with counters that are unusable for nodes without devices of them, in the order of
+        #: allocation; then the invalid ones among them. Pools in `_stale` must be checked again.
         self._unusable: dict[PoolKey, Pool] = {}
         self._invalid: list[Pool] = []
         self._stale: set[PoolKey] = set()
         self._pools: dict[PoolKey, dict[str, SliceView]] = {}
-        #: Node selectors of shared slices and the slices that have each, by its content.
+        #: By content of a node selector: the shared slices that have it, by name.
         self._selectors: dict[bytes, dict[str, NodeSelection]] = {}
         self._per_device: set[str] = set()
         for each in slices:
             self.set(each)
 
     def set(self, view: SliceView) -> None:
-        """Add a slice, or replace the one of that name."""
+        """Add a slice, or replace the slice with the same name."""
         self.remove(view.name)
         self._by_name[view.name] = view
         self._home(view)[view.name] = view
@@ -94,7 +93,7 @@ class SliceIndex:
                 self._selectors.setdefault(content, {})[view.name] = view.nodes
 
     def remove(self, name: str) -> None:
-        """Remove a slice, if it is there."""
+        """Remove a slice if it is present."""
         view = self._by_name.pop(name, None)
         if view is None:
             return
@@ -122,7 +121,7 @@ class SliceIndex:
         return len(self._by_name)
 
     def for_node(self, name: str) -> Iterator[SliceView]:
-        """Yield the slices with devices of a node, and those that may concern any."""
+        """Yield the slices with local devices of a node, and those that may concern any node."""
         yield from self._local.get(name, {}).values()
         yield from self._shared.values()
 
@@ -135,14 +134,14 @@ class SliceIndex:
         return self._counters.get(key, {}).values()
 
     def has_counters(self, key: PoolKey) -> bool:
-        """Whether a pool has counters, which every node sees."""
+        """Whether a pool has counters, which apply to every node."""
         return key in self._counters
 
     def unusable_elsewhere(self, seen: Container[PoolKey], check: Check | None) -> list[Pool]:
-        """Return the pools that may fail a claim on a node which reaches devices of `seen` only.
+        """Return pools that may fail a claim on a node with devices of the pools `seen` only.
 
-        The first unusable pool fails requests for all devices, and any invalid one changes the
-        reason for which a node is rejected. So these two are enough.
+        The first unusable pool fails requests for all devices, and any invalid pool changes the
+        reason of the rejection. So returning these two is enough.
         """
         self._look_at_stale(check)
         firsts = (
@@ -165,14 +164,14 @@ class SliceIndex:
         self._invalid = [each for each in self._unusable.values() if each.invalid_reason]
 
     def device(self, wanted: DeviceID) -> DeviceView | None:
-        """Return a device of the newest generation of its pool, None if there is none."""
+        """Return a device of the newest generation of its pool; None if it does not exist."""
         views = self.of_pool((wanted.driver, wanted.pool))
         newest = max((each.generation for each in views), default=0)
         found = (each.device(wanted.device) for each in views if each.generation == newest)
         return next((each for each in found if each is not None), None)
 
     def nodes_of_pool(self, key: PoolKey) -> frozenset[str] | None:
-        """Return the only nodes that reach devices of a pool, None if there may be others."""
+        """Return the only nodes that can access devices of a pool; None if there may be others."""
         names = set()
         for view in self.of_pool(key):
             if view.counters:
@@ -183,7 +182,7 @@ class SliceIndex:
         return frozenset(names)
 
     def reach(self, node: Node) -> Reach | None:
-        """Return what nodes have in common that reach the same devices; None: nothing."""
+        """Return a key that is equal for nodes that share a result; None: not shareable."""
         if node.metadata.name in self._local or self._per_device:
             return None
         if len(self._selectors) > MAX_SELECTORS:
@@ -197,7 +196,7 @@ class SliceIndex:
 
     @property
     def all_local(self) -> bool:
-        """Whether the devices of each slice concern one node."""
+        """Whether the devices of each slice concern a single node."""
         return not self._shared
 
     def _home(self, view: SliceView) -> dict[str, SliceView]:
@@ -211,7 +210,7 @@ class SliceIndex:
 def gather_pools(
     index: SliceIndex, node: Node, features: Features, check: Check | None = None
 ) -> list[Pool]:
-    """Return the pools that a node reaches, in the order of allocation.
+    """Return the pools with devices for a node, in the order of allocation.
 
     `check` is called for each slice. Raises `AllocationError` for an invalid node selector.
     """
@@ -229,7 +228,7 @@ def gather_pools(
     last = set()
     for key, views in relevant.items():
         if any(each.has_conditions for each in views):
-            # Devices that take part at once come first.
+            # Pools with binding conditions come last.
             last.add(key)
         pool = _build(index, key, views, check)
         if pool is not None:
@@ -255,7 +254,7 @@ def _is_relevant(view: SliceView, node: Node, features: Features) -> bool:
 def _build(
     index: SliceIndex, key: PoolKey, views: list[SliceView], check: Check | None
 ) -> Pool | None:
-    """Return the pool of the slices that a node sees, None if it is obsolete."""
+    """Return the pool made of the slices that apply to a node; None if these are obsolete."""
     pool = Pool(*key)
     newest = max(each.generation for each in views)
     kept = [each for each in views if each.generation == newest]

@@ -1,8 +1,9 @@
-"""The order of claims, where two schedulers allocate the same devices at the same time.
+"""The order of allocations, for conflicts between schedulers that allocate the same devices.
 
-The API server accepts all allocations: of one device to two claims, of more capacity than a shared
-device has, of more partitions than the counters of a pool allow. The watch shows them in the order
-of the writes to every scheduler, so all agree on the claims that are late, and give these back.
+The API server accepts every allocation, even of one device to two claims, of more capacity than a
+shared device has, or of more partitions than the counters of a pool allow. The watch shows all
+allocations in the order of the writes to every scheduler, so the schedulers agree on which are
+late, and deallocate these.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from plugins.dynamic_resources.pools import Pool, PoolKey, SliceIndex
 from scheduler.api.devices import AllocationResult, ResourceClaim
 
 _UNKNOWN = 0
-"""Order of allocations that were there when their claim was first seen."""
+"""Order of allocations that existed when their claim was first seen."""
 
 
 class Precedence:
-    """The order of the allocations, by the events of claims."""
+    """The order of the allocations, from the events of claims."""
 
     def __init__(self, features: Features, allocated: AllocatedDevices, slices: SliceIndex) -> None:
         self._features = features
@@ -33,7 +34,7 @@ class Precedence:
         self._events = 0
 
     def event(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take over an event of the watch."""
+        """Handle an event of the watch."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._order.pop(old.metadata.uid, None)
         if new is None:
@@ -48,9 +49,9 @@ class Precedence:
             self._order[uid] = order if is_known else _UNKNOWN
 
     def is_late(self, uid: str) -> bool:
-        """Whether earlier allocations leave no room for the one of a claim.
+        """Whether earlier allocations leave no room for the allocation of a claim.
 
-        If the order is not known, each of them is late: it is safe to give both back.
+        If the order is unknown, all conflicting ones are late: it is safe to deallocate them all.
         """
         own, allocation = self._order.get(uid), self._allocated.stored().get(uid)
         if own is None or allocation is None or not self._is_crowded(allocation, self._allocated):
@@ -64,7 +65,7 @@ class Precedence:
         return self._is_crowded(allocation, earlier)
 
     def begin_trial(self) -> Callable[[], None]:
-        """Return what restores the present order after a trial."""
+        """Return a function that restores the present order after a trial."""
         before = dict(self._order)
 
         def restore() -> None:
@@ -75,7 +76,7 @@ class Precedence:
     # -- room ------------------------------------------------------------------------------------
 
     def _is_crowded(self, allocation: AllocationResult, allocated: AllocatedDevices) -> bool:
-        """Whether more is allocated of a device, or of the counters of its pool, than there is."""
+        """Whether a device of the allocation, or the counters of its pool, are overcommitted."""
         counted: set[PoolKey] = set()
         for each in allocated.held_by(allocation):
             if allocated.holders(each) > 1 and not allocated.is_shared_only(each):

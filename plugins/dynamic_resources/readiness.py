@@ -1,4 +1,4 @@
-"""The wait for binding conditions: devices that their drivers prepare before the pod is bound.
+"""The wait for binding conditions: drivers prepare devices before the pod is bound.
 
 Upstream: `dynamicresources.go: isPodReadyForBinding, hasDeviceBindingStatus` (gate
 DRADeviceBindingConditions).
@@ -58,7 +58,7 @@ class NotReadyError(Exception):
 
 
 def is_broken(claim: ResourceClaim, now: float, timeout: float) -> bool:
-    """Whether devices of an allocated claim failed, or are not ready in time."""
+    """Whether devices of an allocated claim failed, or were not ready within `timeout`."""
     try:
         return not is_ready(claim) and _expires(claim, timeout) <= now
     except DeviceNotReadyError:
@@ -68,7 +68,7 @@ def is_broken(claim: ResourceClaim, now: float, timeout: float) -> bool:
 async def wait_until_ready(
     handle: Handle, devices: ClusterDevices, pod: Pod, node: str, names: list[str], timeout: float
 ) -> None:
-    """Wait until all devices of the claims of these names are ready; raises `NotReadyError`."""
+    """Wait until all devices of the named claims are ready; raises `NotReadyError`."""
     namespace = pod.metadata.namespace
     waiting = [
         claim
@@ -114,7 +114,7 @@ def _unready(
 
 
 def _expires(claim: ResourceClaim, timeout: float) -> float:
-    """Return when the wait for a claim ends, infinity for one without a time of allocation."""
+    """Return the time at which the wait for a claim ends; infinity without an allocation time."""
     allocation = claim.status.allocation
     if allocation is None or not allocation.allocation_timestamp:
         return float("inf")

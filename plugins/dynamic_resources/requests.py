@@ -1,4 +1,4 @@
-"""Requests of claims, validated and with their classes: what the search works on.
+"""Requests of claims in the form that the search uses: validated, with their classes.
 
 Upstream: `allocator_incubating.go: validateDeviceRequest`.
 """
@@ -29,7 +29,7 @@ from scheduler.api.pod import Toleration
 from scheduler.api.quantity import Quantity
 
 MAX_DEVICES: Final = 32
-"""Devices of one claim (`resource.k8s.io/v1`, `AllocationResultsMaxSize`)."""
+"""Maximum devices of one claim (`resource.k8s.io/v1`, `AllocationResultsMaxSize`)."""
 
 _NOT_FOUND: Final = 'deviceclasses.resource.k8s.io "{name}" not found'
 
@@ -42,36 +42,36 @@ class RequestView:
     """A request, or one alternative of a request."""
 
     claim: str
-    #: Name of the request; that of the parent for an alternative.
+    #: Name of the request; for an alternative that of its parent.
     parent: str
-    #: Name of the alternative, else empty.
+    #: Name of the alternative; empty for a request.
     alternative: str
     device_class: DeviceClass | None = None
     selectors: tuple[DeviceSelector, ...] = ()
-    #: Devices that are needed.
+    #: Number of devices that are needed.
     number: int = 0
     is_all: bool = False
     admin_access: bool = False
     tolerations: tuple[Toleration, ...] = ()
     requested: Mapping[str, Quantity] = field(default_factory=dict)
-    #: The devices of a request for all of them.
+    #: The devices, for a request in mode All.
     all_devices: list[tuple[Pool, DeviceView]] = field(default_factory=list)
-    #: Alternatives of a request, in the order of preference; it has nothing else then.
+    #: Alternatives in the order of preference; all other fields are then unused.
     alternatives: tuple[RequestView, ...] = ()
 
     @property
     def name(self) -> str:
-        """Its own name, as error texts have it."""
+        """The name of the request or alternative in error messages."""
         return self.alternative or self.parent
 
     @property
     def qualified_name(self) -> str:
-        """The name in results: `request`, or `request/alternative`."""
+        """The name in allocation results: `request`, or `request/alternative`."""
         return f"{self.parent}/{self.alternative}" if self.alternative else self.parent
 
     @property
     def least_devices(self) -> int:
-        """The smallest number of devices that satisfies it."""
+        """The smallest number of devices that satisfies the request."""
         if self.alternatives:
             return min(each.number for each in self.alternatives)
         return self.number
@@ -87,7 +87,7 @@ class ClaimView:
 
 
 class Validator:
-    """Makes the views of claims for one node."""
+    """Validates claims and builds their views for one node."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Validator:
         self._consumed = consumed
 
     def claim(self, claim: ResourceClaim) -> ClaimView:
-        """Return the view of a claim; raises `AllocationError` for one that cannot be allocated."""
+        """Return the view of a claim; raises `AllocationError` if it cannot be allocated."""
         name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
         requests = [self._request(name, each) for each in claim.spec.devices.requests]
         least = sum(each.least_devices for each in requests)

@@ -24,7 +24,7 @@ Key = tuple[str, str]
 
 _CHANGED: Final = ActionType.ADD | ActionType.UPDATE
 ANY_CLAIM: Final = "", ""
-"""Key of every pod: devices that a claim gives back may help any."""
+"""Hint key that every pod requires, since devices of a deallocated claim may help any pod."""
 
 
 def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
@@ -69,7 +69,7 @@ def _gives_back(old: ResourceClaim | None, new: ResourceClaim) -> bool:
 
 
 def _required_keys(pod: Pod) -> set[Key]:
-    # A claim from a template needs no key: the pod controls it.
+    # Claims from a template need no key, because the pod controls them.
     named = (each.resource_claim_name for each in pod.signature.resource_claims)
     return {ANY_CLAIM, *((pod.metadata.namespace, name) for name in named if name is not None)}
 
@@ -80,4 +80,4 @@ def _provided_keys(old: ResourceClaim | None, new: ResourceClaim) -> tuple[Key, 
 
 
 _KEYS: Final = HintKeys(_required_keys, _provided_keys)
-"""So that an event of a claim concerns only the pods that use the claim."""
+"""With these keys an event of a claim concerns only the pods that use the claim."""

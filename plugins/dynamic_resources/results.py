@@ -1,4 +1,4 @@
-"""The result of an allocation, as it is stored in the status of a claim.
+"""The result of an allocation in the form that is stored in the status of a claim.
 
 Upstream: `allocator_incubating.go: Allocate` (its second half) and `createNodeSelector`.
 """
@@ -102,7 +102,7 @@ def _same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
 
 def _configuration(claim: ClaimView, taken: list[Taken]) -> Iterator[ClaimConfiguration]:
     chosen = {each.request.parent: each.request for each in taken}
-    # The class's configuration, once per class, with all requests that refer to it.
+    # The configuration of each class appears once, with all requests that refer to the class.
     names: dict[str, list[str]] = {}
     classes = {}
     for request in claim.requests:

@@ -1,8 +1,8 @@
 """The search for devices: depth first, the first solution wins.
 
-Upstream: `allocator_incubating.go: allocateOne`. Order of the candidates and of the checks are
-upstream's, since they decide which devices a claim gets. The levels of the search are generators on
-a stack of their own: a pod may have more claims than the interpreter has frames.
+Upstream: `allocator_incubating.go: allocateOne`. The order of candidates and checks is upstream's,
+since it determines which devices a claim gets. Each level of the search is a generator on an
+explicit stack, since a pod may have more claims than Python's recursion limit allows.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from scheduler.api.tolerations import tolerates
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """Devices that claims have already, those of allocations in flight included."""
+    """Devices that are already allocated, including allocations in flight."""
 
-    #: Held by one claim each.
+    #: Devices held exclusively by one claim.
     exclusive: AbstractSet[DeviceID] = frozenset()
-    #: Held by several claims.
+    #: Devices that several claims may share.
     shared: AbstractSet[DeviceID] = frozenset()
-    #: What the claims take of the capacities of shared devices.
+    #: Amounts that claims consume of the capacities of shared devices.
     consumed: Mapping[DeviceID, Mapping[str, Quantity]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A device that the search found for a request."""
+    """A device that the search chose for a request."""
 
     request: RequestView
     device: DeviceView
@@ -49,11 +49,10 @@ class Taken:
 
 
 _LOOKS: Final = 64
-"""Candidates that are looked at before `check` is called for them: one step of the search may look
-at ten thousand."""
+"""Number of candidates between two calls of `check`, since one step may examine ten thousand."""
 
 Step = Generator["Step", bool, bool]
-"""One level of the search: yields the level below, gets its result, returns its own."""
+"""One level of the search: yields the level below, receives its result, and returns its own."""
 
 
 class Search:
@@ -70,23 +69,23 @@ class Search:
         *,
         exhaustive: bool = False,
     ) -> None:
-        """With `exhaustive` it takes all of upstream's steps, else not those that must fail."""
+        """With `exhaustive` the search takes all of upstream's steps, even those bound to fail."""
         self._features = features
         self._exhaustive = exhaustive
-        #: What is searched for.
+        #: The claims to allocate.
         self.claims = claims
         self._candidates = [
             (pool, device) for pool in pools if pool.is_usable for device in pool.devices
         ]
         self._has_counters = any(device.consumption for _, device in self._candidates)
-        # Whether the candidates ran out, so that a request cannot be satisfied.
+        # Whether a request failed only because no candidates were left.
         self._ran_out = False
         self._allocated = allocated
         self._selects = selects
         self._check = check
-        #: The devices found, by claim.
+        #: The chosen devices of each claim.
         self.results: list[list[Taken]] = [[] for _ in claims]
-        #: Steps so far: calls of upstream's recursive function.
+        #: Number of steps so far, each a call of upstream's recursive function.
         self.steps = 0
         self._taken: dict[DeviceID, set[int]] = {}
         self._consumed: dict[DeviceID, list[Amounts]] = {}
@@ -95,7 +94,7 @@ class Search:
         )
 
     def run(self) -> bool:
-        """Whether there are devices for all claims; raises `AllocationError`, as `check` may."""
+        """Return whether all claims get devices; raises `AllocationError` and errors of `check`."""
         if not (self._exhaustive or self._has_counters) and self._is_short():
             return False
         stack = [self._claim(0, 0)]
@@ -127,7 +126,7 @@ class Search:
         return is_short(self.claims, devices, self._may_serve, self._is_shareable)
 
     def _may_serve(self, request: RequestView, device: DeviceView) -> bool:
-        """Whether a device may serve a request, if nothing else is taken."""
+        """Whether a device may serve a request if no other devices are taken."""
         features = self._features
         if self._check is not None:
             self._check()
@@ -148,7 +147,7 @@ class Search:
             self._check()
 
     def _claim(self, claim: int, number: int) -> Step:
-        """Search for the requests of a claim from `number` on, and for all claims after it."""
+        """Search for the requests of a claim from index `number` on, then for all later claims."""
         self._count()
         if claim == len(self.claims):
             return True
@@ -205,10 +204,10 @@ class Search:
     ) -> Step:
         """Try each candidate from `start` on.
 
-        If no candidate is left for the level below, none is left for it either after a later
-        candidate on this level: the rest is skipped. Upstream tries it, which takes 2^n steps if n
-        equal devices are free and one more is wanted. Constraints and counters do depend on what is
-        taken.
+        If the level below fails because no candidate is left, later candidates on this level cannot
+        help either, and are skipped. Upstream tries them, which takes 2^n steps if n equal devices
+        are free and n + 1 are requested. A failure by constraints or counters is different, since
+        these depend on the devices taken.
         """
         took_one = False
         for position in range(start, len(self._candidates)):
@@ -251,7 +250,7 @@ class Search:
         return found
 
     def _take(self, claim: int, request: RequestView, pool: Pool, device: DeviceView) -> bool:
-        """Take a device for a request if it can be used; see the class for the order of checks."""
+        """Take a device for a request if all checks pass, in upstream's order."""
         features, is_shared = self._features, self._is_shareable(device)
         if self._in_use(claim, request, device):
             return False
@@ -283,7 +282,7 @@ class Search:
         return bool(taken) or device.id in self._allocated.exclusive
 
     def _capacity(self, request: RequestView, device: DeviceView) -> Amounts | None:
-        """Return what the device loses; a device for all of them was looked at when validating."""
+        """Return the amounts that the request consumes; in mode All they were already validated."""
         consumed = (
             self._allocated.consumed.get(device.id, {}),
             *self._consumed.get(device.id, ()),
@@ -296,7 +295,7 @@ class Search:
         if not self._features.partitionable_devices:
             return False
         if is_shared and (device.id in self._allocated.shared or self._consumed.get(device.id)):
-            # Its counters are taken already.
+            # The counters of a shared device are already consumed.
             return True
         return self._counters.take(pool, device)
 
@@ -321,7 +320,7 @@ class Search:
         for each in self.claims[claim].constraints:
             each.remove(request.parent, request.alternative)
         if taken.is_shared:
-            # Its counters stay taken, as upstream.
+            # As upstream, the counters of a shared device stay consumed.
             self._consumed[device.id].pop()
             return
         self._counters.give_back(pool, device)

@@ -1,8 +1,8 @@
 """Selection of devices by CEL expressions, compiled once and evaluated once per version of a slice.
 
-A pool of 10,000 devices is evaluated once for an expression, however many pods and nodes ask.
-Claims come and go with expressions of their own, so the caches are bounded, and the expressions
-that were not used for longest leave first.
+A pool of 10,000 devices is evaluated once per expression, for any number of pods and nodes. Claims
+may have unique expressions, so the caches are bounded, and evict the least recently used
+expressions.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from scheduler.cel import (
 )
 
 MAX_RESULTS: Final = 2_000_000
-"""Cached results of all expressions together, 8 bytes each."""
+"""Maximum number of cached results of all expressions together, 8 bytes each."""
 MAX_VALUES: Final = 16_384
-"""Devices whose variable `device` is kept for other expressions, 1 to 4 kB each."""
+"""Maximum number of devices whose CEL variable `device` is cached, 1 to 4 kB each."""
 MAX_ERROR: Final = 1000
-"""Characters of an error: it may quote what an expression computed, of any length."""
+"""Maximum characters of an error, which may quote computed values of any length."""
 MAX_EXPRESSIONS: Final = 2000
-"""Cached expressions, up to 100 kB each if they are as long as they may be; usually 2 kB."""
+"""Maximum number of cached expressions; usually 2 kB each, up to 100 kB for the longest."""
 _STEPS: Final = 8
-"""Steps of the search that an evaluation counts as, apart from the loops of the expression."""
+"""Number of search steps that one evaluation counts as, apart from loops in the expression."""
 
 
 class SelectorError(Exception):
@@ -39,7 +39,7 @@ class SelectorError(Exception):
 
 
 class _Results:
-    """An expression with its results, a list per slice: None where it was not evaluated."""
+    """An expression and its results: a list per slice, with None for devices not yet evaluated."""
 
     __slots__ = ("error", "selector", "slices")
 
@@ -54,7 +54,7 @@ class _Results:
 
 
 class Selectors:
-    """Evaluates expressions for devices, and remembers the results."""
+    """Evaluates expressions for devices, and caches the results."""
 
     def __init__(
         self,
@@ -71,23 +71,24 @@ class Selectors:
         # The variable `device` of the devices of slices that were looked at last.
         self._values: OrderedDict[SliceView, list[dict[str, Any] | str | None]] = OrderedDict()
         self._valued_devices = 0
-        #: Evaluations that were needed so far.
+        #: Number of evaluations so far.
         self.evaluations = 0
 
     @property
     def cached_expressions(self) -> int:
-        """Expressions that are kept."""
+        """Number of cached expressions."""
         return len(self._expressions)
 
     @property
     def cached_results(self) -> int:
-        """Results that are kept, an upper bound."""
+        """Upper bound of the number of cached results."""
         return self._results
 
     def matches(self, expression: str, device: DeviceView, check: Check | None = None) -> bool:
         """Whether an expression selects a device.
 
-        Raises `SelectorError` for a failure, and whatever `check` raises to end the evaluation.
+        Raises `SelectorError` if the expression fails, and the exception by which `check` ends the
+        evaluation.
         """
         results = self._of(expression)
         if results.selector is None:
@@ -115,11 +116,11 @@ class Selectors:
     def _reserved(self, view: SliceView) -> list[bool | str | None]:
         self._results += len(view.devices)
         if self._results > self._max_results:
-            # Slices that are gone took their results with them.
+            # Recount, since deleted slices took their results with them.
             self._results = len(view.devices) + sum(
                 len(known) for each in self._expressions.values() for known in each.slices.values()
             )
-            # Well below the limit, so that the next slice does not count them all again.
+            # Go well below the limit, so that the next slice does not cause another recount.
             while self._results > self._max_results * 3 // 4 and len(self._expressions) > 1:
                 self._forget_oldest()
         return [None] * len(view.devices)
@@ -138,7 +139,7 @@ class Selectors:
             value = self._value(device)
             return selector.matches(value, check)
         except (EvaluationError, EvaluationCancelledError) as error:
-            # Usually the same for all devices, and then stored once.
+            # Interned, since the error is usually the same for all devices.
             return intern(_bounded(f"CEL runtime error: {error}"))
 
     def _value(self, device: DeviceView) -> dict[str, Any]:

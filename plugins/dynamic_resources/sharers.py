@@ -1,7 +1,7 @@
 """The queued pods that share a claim while its allocation is under way.
 
-A claim in flight cannot be used by another pod until its allocation is stored. Such pods would be
-rejected in PreFilter, one attempt each for nothing, so PreEnqueue holds them meanwhile.
+A claim in flight cannot be used by another pod until its allocation is stored. To avoid one useless
+attempt per pod, which PreFilter would reject, PreEnqueue gates these pods meanwhile.
 
 Invariant: a claim has entries only while it has no allocation, and at most `MAX_SHARERS` of them.
 """
@@ -14,8 +14,8 @@ from scheduler.api.devices import ResourceClaim
 from scheduler.framework import Handle
 
 MAX_SHARERS: Final = 256
-"""Pods that one claim can be reserved for (`resource.k8s.io/v1`,
-`ResourceClaimReservedForMaxSize`); further ones are rejected by PreFilter."""
+"""Maximum number of pods for which one claim can be reserved (`resource.k8s.io/v1`,
+`ResourceClaimReservedForMaxSize`); PreFilter rejects further pods."""
 
 
 class Sharers:
@@ -31,14 +31,14 @@ class Sharers:
         return len(self._pods)
 
     def add(self, claim: ResourceClaim, pod_uid: str) -> None:
-        """Note that a pod is queued that uses a claim without allocation."""
+        """Record a queued pod that uses a claim without an allocation."""
         pods = self._pods.setdefault(claim.metadata.uid, {})
         pods[pod_uid] = None
         if len(pods) > MAX_SHARERS:
             del pods[next(iter(pods))]
 
     def hold(self, claim_uid: str, pod_uid: str) -> None:
-        """Let PreEnqueue hold the other pods, since the claim is in flight for this one."""
+        """Gate the other pods of a claim in PreEnqueue, since it is in flight for this pod."""
         pods = self._pods.get(claim_uid)
         if pods is None:
             return
@@ -47,7 +47,7 @@ class Sharers:
             self._handle.recheck(tuple(pods))
 
     def release(self, claim_uid: str) -> None:
-        """Let the pods in again: the allocation is stored, or was given up."""
+        """Admit the pods again after the allocation was stored or given up."""
         pods = self._pods.pop(claim_uid, None)
         if pods:
             self._handle.recheck(tuple(pods))

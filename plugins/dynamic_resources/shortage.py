@@ -1,13 +1,13 @@
-"""A bound that refuses claims for which devices are short, before the search for them.
+"""A bound that rules out claims for which there are too few devices, before the search.
 
-Requests that together want one device more than there are make a search try every way to share the
-devices out, and there are exponentially many; upstream's search ends with its time limit. But each
-device that is not shareable serves one request. So there must be a matching of requests and devices
-(Hall's theorem), which takes polynomial time to find or to rule out. Counters and constraints only
-restrict the search further.
+If requests together need one device more than there are, a search tries exponentially many ways to
+distribute the devices; upstream's search then runs into its timeout. But each device that is not
+shareable serves one request only, so there must be a matching of requests and devices (Hall's
+theorem), which can be found or ruled out in polynomial time. Counters and constraints only restrict
+the search further.
 
-Invariant, proved by a property test: where the bound refuses, the search finds nothing and raises
-nothing.
+Invariant, proved by a property test: if the bound rules claims out, the search finds nothing and
+raises nothing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.requests import MAX_DEVICES, ClaimView, RequestView
 
 MAX_TOTAL: Final = 128
-"""Devices that are wanted in all; for more a matching might take longer than it saves."""
+"""Maximum number of requested devices; with more, a matching might take longer than it saves."""
 
 Fits = Callable[[RequestView, DeviceView], bool]
-"""Whether a device may serve a request, whatever else is taken; raises `AllocationError`."""
+"""Whether a device may serve a request if no other is taken; raises `AllocationError`."""
 
 
 @dataclass(slots=True)
 class _Demand:
-    """A request that needs devices of its own."""
+    """A request that needs unshared devices."""
 
     #: The request, or its alternatives.
     options: Sequence[RequestView]
@@ -43,10 +43,10 @@ def is_short(
     fits: Fits,
     is_shareable: Callable[[DeviceView], bool],
 ) -> bool:
-    """Whether there are too few devices for all claims, so that a search is in vain.
+    """Whether there are certainly too few devices for all claims.
 
-    False where nobody knows: there is one request, which the search refuses at once, or the search
-    may raise an error, which precedes.
+    False if unknown: for a single request, which the search rejects quickly, or if the search may
+    raise an error, which takes precedence.
     """
     if any(_may_fail(claim) for claim in claims):
         return False
@@ -61,7 +61,7 @@ def is_short(
         return False
     scans = [_Scan(each, devices, fits, is_shareable, total) for each in demands]
     try:
-        # A request that has so many devices to choose from gets its own, whatever others take.
+        # A request with this many candidates gets its devices regardless of other requests.
         few = [scan.demand for scan in scans if not scan.finds_enough()]
         if _have_matching(few):
             return False
@@ -73,7 +73,7 @@ def is_short(
 
 
 def _may_fail(claim: ClaimView) -> bool:
-    """Whether the search may raise an error that has nothing to do with selectors."""
+    """Whether the search may raise an error other than that of a selector."""
     most = 0
     for request in claim.requests:
         options = request.alternatives or (request,)
@@ -84,7 +84,7 @@ def _may_fail(claim: ClaimView) -> bool:
 
 
 class _Scan:
-    """The devices that may serve a request, found as far as they are needed."""
+    """The devices that may serve a request, evaluated lazily."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Scan:
                     yield device
 
     def finds_enough(self) -> bool:
-        """Whether others cannot take all devices from the request."""
+        """Whether the request has enough devices even if others take all that they need."""
         found: dict[DeviceID, None] = {}
         for device in self._fitting:
             if self._is_shareable(device):
@@ -121,13 +121,13 @@ class _Scan:
         return False
 
     def finish(self) -> None:
-        """Look at the other devices as well: an error of a selector precedes a shortage."""
+        """Evaluate the remaining devices, since an error of a selector precedes a shortage."""
         for _ in self._fitting:
             pass
 
 
 def _have_matching(demands: Sequence[_Demand]) -> bool:
-    """Whether all demands can have devices of their own (augmenting paths)."""
+    """Whether all demands can get distinct devices (matching by augmenting paths)."""
     holders: dict[DeviceID, int] = {}
 
     def take(index: int, seen: set[DeviceID]) -> bool:

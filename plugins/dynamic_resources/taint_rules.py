@@ -13,7 +13,7 @@ import msgspec
 from scheduler.api.devices import Device, DeviceTaintRule, ResourceSlice
 
 RULES: Final = "resource.k8s.io/v1beta2/devicetaintrules"
-"""Few API servers serve them, so they are watched as custom resources are."""
+"""Watched like custom resources, because few API servers serve them."""
 
 
 class TaintRules:
@@ -25,7 +25,7 @@ class TaintRules:
         self._changed = changed
 
     def event(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        """Take over a change of a rule."""
+        """Handle an event of a rule."""
         if old is not None:
             self._rules.pop(old.metadata.name, None)
         if new is not None:

@@ -1,8 +1,8 @@
-"""Results of the allocator by node, for claims of equal content.
+"""Cached results of the allocator by node, for claims of equal content.
 
-The claims of pods of one template differ by name only, and an allocation changes the devices of one
-node. So all nodes are searched for the first pod, and for the next one only those whose devices or
-labels have changed since. Nodes that reach the same shared slices, and none of their own, share one
+The claims of pods of one template differ only in their names, and an allocation usually changes the
+devices of one node. So all nodes are searched for the first pod, and for the next only nodes whose
+devices or labels have changed since. Nodes with the same shared slices and no local ones share one
 result.
 """
 
@@ -24,7 +24,7 @@ from scheduler.api.devices import ResourceClaim
 from scheduler.framework import Codes, Columns, Int64Column, NodeTableView, Rows
 
 MAX_KEPT: Final = 512
-"""Contents that are kept, with a byte per node each; 8 more if they have alternatives."""
+"""Maximum number of contents, with a byte per node each; 8 more bytes if they have alternatives."""
 
 _UNKNOWN: Final = -1
 _COLUMNS: Final = Columns.LABELS | Columns.EXISTENCE
@@ -35,18 +35,18 @@ class Verdict:
     """The result on one node."""
 
     code: int
-    #: By the alternatives that were chosen.
+    #: The score for the alternatives that were chosen.
     score: int = 0
 
 
 Search = Callable[[int], Verdict]
-"""Searches on the node of a row."""
+"""`search(row)` searches for devices on the node of a row."""
 
 
 def content_of(claims: Sequence[ResourceClaim]) -> Hashable:
-    """Return a key that claims share if the allocator treats them alike.
+    """Return a key that is equal for claims that the allocator treats alike.
 
-    A digest, since a claim may be as large as the API server allows.
+    It is a digest, since a claim may be as large as the API server allows.
     """
     encoded = msgspec.json.encode([each.spec for each in claims])
     return hashlib.blake2b(encoded, digest_size=32).digest()
@@ -60,13 +60,13 @@ class NodeVerdicts:
     def __init__(self) -> None:
         self._codes: NDArray[np.int8] = np.zeros(0, dtype=np.int8)
         self._scores: Int64Column | None = None
-        #: Sequences of the two change logs up to which the results hold.
+        #: Sequences of the two change logs up to which the results are valid.
         self._nodes = self._devices = -1
-        #: The results on nodes without slices of their own, by what they reach.
+        #: The results for nodes without local slices, by `Reach`.
         self.shared: dict[Reach, Verdict] = {}
 
     def refresh(self, table: NodeTableView, changes: DeviceChanges) -> None:
-        """Forget what may have changed."""
+        """Drop the results that may have changed."""
         if self._nodes == table.sequence and self._devices == changes.sequence:
             return
         rows = table.changed_rows(self._nodes, _COLUMNS) if self._nodes >= 0 else None
@@ -84,7 +84,7 @@ class NodeVerdicts:
                 self._codes[row] = _UNKNOWN
 
     def codes(self, rows: Rows, search: Search) -> Codes:
-        """Return the code of each of `rows`; raises what `search` does."""
+        """Return the code of each of `rows`; raises the exceptions of `search`."""
         codes = self._codes[rows]
         unknown = np.flatnonzero(codes == _UNKNOWN)
         for position in unknown.tolist():
@@ -108,7 +108,7 @@ class NodeVerdicts:
 
 
 class KeptVerdicts:
-    """The results for the contents used last."""
+    """The results for the most recently used contents."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, NodeVerdicts] = OrderedDict()
@@ -117,7 +117,7 @@ class KeptVerdicts:
         return len(self._kept)
 
     def of(self, content: Hashable) -> NodeVerdicts:
-        """Return the results for a content, perhaps none yet."""
+        """Return the results for a content, which are empty at first."""
         found = self._kept.get(content)
         if found is None:
             found = self._kept[content] = NodeVerdicts()

@@ -1,9 +1,10 @@
 """Writes of PreBind: the allocation and the reservation of each claim of a pod.
 
-Upstream: `dynamicresources.go: bindClaim`. An allocation names uid and resourceVersion, so that it
-is refused if anybody changed the claim since. A reservation of an allocated claim names the uid
-alone: many pods may reserve a claim at the same time. A write without response is looked up before
-anything else; as long as nobody knows whether it was stored, its devices stay taken.
+Upstream: `dynamicresources.go: bindClaim`. The patch of an allocation has the uid and the
+resourceVersion, so that the API server refuses it if the claim has changed. The reservation of an
+allocated claim has the uid only, since many pods may reserve a claim at the same time. After a
+write without a response the claim is read first; until it is known whether the write was stored,
+its devices stay allocated.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from scheduler.framework import (
 )
 
 TRIES: Final = 5
-"""Of one claim, each after the first with the claim as the API server has it."""
+"""Maximum number of writes of one claim; each after the first uses the newest version of it."""
 GIVEN_UP_SECONDS: Final = 1.0
-"""After which a member of a group looks whether the one that writes their claim was undone."""
+"""Interval at which a member of a group checks whether the writer of their claim was undone."""
 SEEN_SECONDS: Final = 120.0
-"""Wait for the watch to show a claim that was created."""
+"""Maximum seconds until the watch shows a claim that was created."""
 LATE: Final = (
     "claim {claim}: another scheduler allocated the same devices or capacity at the same time"
 )
@@ -60,11 +61,11 @@ NOT_SEEN: Final = "claim {claim}: the watch has not shown its allocation for {se
 
 
 class PreBindError(Exception):
-    """The claims cannot be prepared; the pod is scheduled again."""
+    """The claims cannot be prepared; the pod is retried."""
 
 
 class UncertainWriteError(PreBindError):
-    """An allocation may have been stored without a response."""
+    """An allocation may or may not have been stored, since there was no response."""
 
 
 class ClaimWriter:
@@ -79,7 +80,7 @@ class ClaimWriter:
         self._attempt = attempt
         self._pod = pod
         self._node = node
-        #: The resourceVersion that the last write named.
+        #: The resourceVersion in the last write.
         self._version = ""
 
     async def write(self) -> None:
@@ -92,7 +93,7 @@ class ClaimWriter:
                 written = await self._written_by_another(claim, used)
             elif not is_reserved_for(claim, self._pod):
                 written = await self._write_for_all(claim, used)
-            # Also of a claim that was allocated before: by a process that was killed since.
+            # Even for a claim that was already allocated: a killed process may have done that.
             await self._check_precedence(written)
         extra, mappings = self._attempt.extra_claim(self._attempt.served(self._node))
         if extra is not None:
@@ -101,7 +102,7 @@ class ClaimWriter:
     # -- claims of a group -----------------------------------------------------------------------
 
     async def _write_for_all(self, claim: ResourceClaim, used: GroupClaim | None) -> ResourceClaim:
-        """Store a claim with the reservations of all members that use it, if it is of a group."""
+        """Write a claim; if members of a group share it, with the reservations of all of them."""
         uid = claim.metadata.uid
         allocation = self._attempt.claims.reserved.get(uid)
         if used is None:
@@ -119,7 +120,7 @@ class ClaimWriter:
         return written
 
     async def _written_by_another(self, claim: ResourceClaim, used: GroupClaim) -> ResourceClaim:
-        """Wait until the member that came first has stored the reservation of this one."""
+        """Wait until the first member of the group has stored the reservation of this pod."""
         metadata, claims = claim.metadata, self._devices.claims
         key = ObjectKey(CLAIMS, metadata.namespace, metadata.name)
         found: ResourceClaim | None = None
@@ -131,7 +132,7 @@ class ClaimWriter:
                 found = known if is_reserved_for(known, self._pod) else None
             return () if found is not None or used.given_up else (key,)
 
-        # No event shows that the other one gave up: it is looked at between the waits.
+        # No event shows that the writer gave up, so check that between the waits.
         waits = int(SEEN_SECONDS / GIVEN_UP_SECONDS)
         while waits and not await self._api.wait_for(look, GIVEN_UP_SECONDS):
             waits -= 1
@@ -149,9 +150,9 @@ class ClaimWriter:
         *,
         is_new: bool = False,
     ) -> ResourceClaim:
-        """Store the allocation, if there is one to store, and the reservation.
+        """Write the allocation, if there is one to store, and the reservation.
 
-        The watch may not show a claim yet that `is_new`.
+        With `is_new` the watch may not show the claim yet.
         """
         uid = claim.metadata.uid
         if allocation is None and self._has_whole_allocation(claim):
@@ -164,7 +165,7 @@ class ClaimWriter:
             is_certain = not isinstance(error, UncertainWriteError)
             raise
         finally:
-            # Also after a cancellation: a preemptor may end PreBind during a request.
+            # This includes a cancellation: preemption may end PreBind during a request.
             if not is_certain:
                 self._settle_later(claim)
         self._attempt.claims.written[uid] = written
@@ -179,7 +180,7 @@ class ClaimWriter:
         return written
 
     def _has_whole_allocation(self, claim: ResourceClaim) -> bool:
-        """Whether a claim has an allocation to which nothing is to be added."""
+        """Whether a claim has an allocation, to which this write need not add anything."""
         stored = claim.status.allocation
         if stored is None:
             return False
@@ -187,7 +188,7 @@ class ClaimWriter:
         return timed or not self._devices.features.binding_conditions
 
     async def _reserve(self, claim: ResourceClaim) -> ResourceClaim:
-        """Reserve a claim that is allocated, and check that it still has the same allocation."""
+        """Reserve an allocated claim, and check that it still has the same allocation."""
         metadata, key = claim.metadata, claim_key(claim)
         users = [consumer(pod) for pod in self._users(claim)]
         body = {"metadata": {"uid": metadata.uid}, STATUS: {"reservedFor": users}}
@@ -201,7 +202,7 @@ class ClaimWriter:
                 self._count_conflict(error)
                 if not (tries_left and _is_worth_another_try(error)):
                     raise self._failed(key, None, error) from error
-        # From here on Unreserve takes the reservation back.
+        # From here on Unreserve removes the reservation.
         self._attempt.claims.written[metadata.uid] = written
         self._devices.claims.assume(written)
         if written.metadata.deletion_timestamp is not None:
@@ -218,9 +219,9 @@ class ClaimWriter:
     async def _stored(
         self, claim: ResourceClaim, allocation: AllocationResult | None
     ) -> ResourceClaim:
-        """Return the claim as it was written in the end, perhaps by a try without response."""
+        """Write until it succeeds; return the stored claim, even of a write without a response."""
         problem: Exception | None = None
-        # The version that a write without response named: it cannot be stored once that changes.
+        # The version in a write without a response; once the claim has another, it cannot succeed.
         pending = ""
         for number in range(TRIES):
             if number:
@@ -229,7 +230,7 @@ class ClaimWriter:
                 pending = ""
             if self._is_done(claim, allocation):
                 return claim
-            # Its own allocation may be stored by now, without the reservation.
+            # Our allocation may have been stored by now, without the reservation.
             missing = allocation if claim.status.allocation is None else None
             written = await self._try(claim, missing)
             if isinstance(written, ResourceClaim):
@@ -242,7 +243,7 @@ class ClaimWriter:
         raise (UncertainWriteError(str(failed)) if pending else failed) from problem
 
     def _is_done(self, claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
-        """Whether an earlier write was stored whose response was lost; raises `PreBindError`."""
+        """Whether an earlier write without a response was stored; raises `PreBindError`."""
         stored, key = claim.status.allocation, claim_key(claim)
         if allocation is not None and stored is not None and _same(stored, allocation):
             return is_reserved_for(claim, self._pod)
@@ -255,7 +256,7 @@ class ClaimWriter:
     async def _try(
         self, claim: ResourceClaim, allocation: AllocationResult | None
     ) -> ResourceClaim | Exception:
-        """Return the written claim, or the failure after which another try makes sense."""
+        """Write once; return the stored claim, or an error after which a retry makes sense."""
         try:
             return await self._write_once(claim, allocation)
         except PreBindError:
@@ -297,7 +298,7 @@ class ClaimWriter:
         return await self._patch(claim, {**head(claim), STATUS: status}, STATUS)
 
     def _users(self, claim: ResourceClaim) -> tuple[Pod, ...]:
-        """Return the pods whose reservations this one writes."""
+        """Return the pods whose reservations this writer stores."""
         used = self._attempt.claims.joined.get(claim.metadata.uid)
         if used is None or used.writer != self._pod.metadata.uid:
             return (self._pod,)
@@ -306,7 +307,7 @@ class ClaimWriter:
     async def _read_again(
         self, claim: ResourceClaim, problem: Exception | None, *, is_pending: bool
     ) -> ResourceClaim:
-        """Return the claim as the API server has it."""
+        """Read the newest version of the claim from the API server."""
         uid, key = claim.metadata.uid, claim_key(claim)
         try:
             found = await self._api.get(CLAIMS, claim.metadata.name, claim.metadata.namespace)
@@ -338,7 +339,7 @@ class ClaimWriter:
         return written
 
     def _settle_later(self, claim: ResourceClaim) -> None:
-        """Keep the devices of a claim taken until somebody knows whether they were stored."""
+        """Hold the devices of a claim until it is known whether the allocation was stored."""
         uid = claim.metadata.uid
         self._devices.unsettled.add(uid)
         self._handle.run_in_background(
@@ -348,7 +349,7 @@ class ClaimWriter:
     # -- other schedulers ------------------------------------------------------------------------
 
     async def _check_precedence(self, claim: ResourceClaim) -> None:
-        """Give the devices of a claim back if others were faster with them."""
+        """Deallocate the claim if earlier allocations of others conflict with it."""
         uid = claim.metadata.uid
         if not self._devices.precedence.is_late(uid) or self._is_in_use(claim):
             return
@@ -357,12 +358,12 @@ class ClaimWriter:
         try:
             await self._give_back(claim if newest is None else newest)
         except Exception as error:
-            # The next attempt finds the claim as it is, and tries again.
+            # The next attempt finds the claim in its current state, and tries again.
             raise PreBindError(f"{text}: {error}") from error
         raise PreBindError(text)
 
     def _is_in_use(self, claim: ResourceClaim) -> bool:
-        """Whether a bound pod uses a claim: then it is too late to give its devices back."""
+        """Whether a bound pod uses a claim, so that it is too late to deallocate it."""
         pods = self._handle.listers["pods"]
         for each in claim.status.reserved_for:
             pod: Pod | None = pods.get(each.name, claim.metadata.namespace)
@@ -371,7 +372,7 @@ class ClaimWriter:
         return False
 
     async def _give_back(self, claim: ResourceClaim) -> None:
-        """Deallocate a claim, unless other pods are about to use it; raises what a write does."""
+        """Deallocate a claim, unless other pods are about to use it; raises errors of writes."""
         uid = claim.metadata.uid
         for tries_left in reversed(range(TRIES)):
             self._attempt.claims.written[uid] = claim
@@ -390,7 +391,7 @@ class ClaimWriter:
                 return
 
     async def _seen(self, claim: ResourceClaim, *, is_new: bool) -> bool:
-        """Wait until the watch shows a version of a claim, or its deletion."""
+        """Wait until the watch shows this or a newer version of a claim, or its deletion."""
         metadata = claim.metadata
         key = ObjectKey(CLAIMS, metadata.namespace, metadata.name)
         listers = self._handle.listers
@@ -415,7 +416,7 @@ class ClaimWriter:
         if is_new:
             extra = claims.created = await self._create(extra)
             if allocation is not None:
-                # Under the UID by which the watch will show it.
+                # Under the real UID, with which the watch will show the claim.
                 self._devices.begin(extra.metadata.uid, allocation)
                 self._devices.allocated.end(temporary)
         written = claims.created = await self._write(extra, allocation, is_new=is_new)
@@ -465,19 +466,19 @@ _NOT_FOUND: Final = 404
 
 
 def _is_worth_another_try(error: Exception) -> bool:
-    """Whether the claim has changed since it was read, or nobody knows what became of a write."""
+    """Whether the claim has changed since it was read, or the outcome of a write is unknown."""
     if isinstance(error, WriteConflictError):
         return error.status != _NOT_FOUND
     return isinstance(error, OutcomeUnknownError)
 
 
 def plain(item: Any) -> Any:
-    """Return a record as the JSON that it stands for."""
+    """Convert a record to JSON values."""
     return msgspec.json.decode(msgspec.json.encode(item))
 
 
 def timestamp(now: float) -> str:
-    """Return a time as the API server writes it.
+    """Return a time in the format of the API server.
 
     >>> timestamp(0.5)
     '1970-01-01T00:00:00Z'
