@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import json
 import random
-import socket
 import ssl
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
 from simulator.objects import JsonObject
 from simulator.store import Change
+from testing.control_plane.ports import free_port
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
 KEY: Final = "deferred.kubestow.io/requests.cpu-millis"
@@ -244,7 +244,7 @@ class Scheduler:
 
 @asynccontextmanager
 async def _scheduler(url: str, directory: Path) -> AsyncIterator[Scheduler]:
-    port = _free_port()
+    port = free_port()
     log = directory / "kubestow.log"
     config = directory / "config.json"
     config.write_text(
@@ -381,13 +381,6 @@ async def _until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 30.0
     while not condition() and time.monotonic() < end:  # noqa: ASYNC110 - the state is not an event
         await asyncio.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

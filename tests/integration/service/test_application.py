@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +24,7 @@ from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, App
 from scheduler.service.options import AccessOptions, RunOptions, ServingOptions
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
+from testing.control_plane.ports import free_port
 from testing.embedded_service import (
     BindLog,
     bound_to,
@@ -460,12 +460,6 @@ class TestACredentialPluginThatHangs:
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def alive(pid: str) -> bool:

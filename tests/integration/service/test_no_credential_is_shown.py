@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from scheduler.service import logs
 from scheduler.service.application import Application
 from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
 from simulator import EmbeddedCluster
+from testing.control_plane.ports import free_port
 from testing.embedded_service import (
     bound_to,
     configuration,
@@ -124,8 +124,7 @@ async def test_of_a_running_scheduler(
             ],
         }
         loaded, registry = configuration((plugin("Raises", pre_filter=raising),), document)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         options = RunOptions(
             master=cluster.url,
             serving=ServingOptions(bind_address="127.0.0.1", secure_port=port),
