@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from scheduler.client.resources import RESOURCES
+from scheduler.framework.grouping import GroupReservation, GroupToSchedule
 from scheduler.pages import Decision, NodeScore, PluginScore, QueueStatistics, RejectionCount
 from scheduler.queue.snapshots import FIELDS
 
@@ -47,8 +48,14 @@ KEPT_KEYS: Final = _words(
     storageclass.kubernetes.io/is-default-class kubernetes.io/no-provisioner
     karpenter.sh/capacity-type karpenter.sh/nodepool karpenter.sh/disrupted
     kubestow.io/topology-spread-fallback kubestow.io/topology-spread-fallback-applied
-    kubestow.io/quota-deferred kubestow.io/deferred-keys kubestow.io/gang-name
-    scheduling.k8s.io/group-name
+    kubestow.io/quota-deferred kubestow.io/deferred-keys kubestow.io/QuotaDeferred
+    kubestow.io/TopologySpreadFallback kubestow.io/Satisfied kubestow.io/gang-name
+    kubestow.io/topology-required kubestow.io/topology-preferred kubestow.io/disruption
+    kubestow.io/priority-class scheduling.k8s.io/group-name scheduling.x-k8s.io/pod-group
+    kueue.x-k8s.io/admission kueue.x-k8s.io/topology multiarch.openshift.io/scheduling-gate
+    kubernetes.io/aws-ebs kubernetes.io/gce-pd kubernetes.io/azure-disk kubernetes.io/azure-file
+    kubernetes.io/cinder kubernetes.io/portworx-volume kubernetes.io/vsphere-volume
+    topology.ebs.csi.aws.com/zone topology.gke.io/zone topology.cinder.csi.openstack.org/zone
     resource.kubernetes.io/extended-resource-claim resource.kubernetes.io/delete-protection
     """
 )
@@ -121,40 +128,6 @@ AMOUNT_OR_TIME: Final = re.compile(
 """Numbers, quantities, durations and times."""
 
 
-def _fields_of(*records: Any) -> frozenset[str]:
-    return frozenset(each.name for record in records for each in fields(record))
-
-
-LINE_FIELDS: Final = (
-    frozenset(FIELDS)
-    | _fields_of(Decision, NodeScore, PluginScore, QueueStatistics, RejectionCount)
-    | _words(
-        """
-        time monotonic leading random rotations freeRows nominations statistics node pods pod uid
-        place info memory profile plugin state quota usedAndHard plural type seq now outcome
-        position gauss words rotation evaluated feasible reason message rejectedBy pendingBy
-        nominated victims postFilter unjudgeable step failure requeueAfter rejected note pause
-        attempt gate_openings soft previously_soft latch latch_node since_wall since_monotonic
-        invalid warned applied
-        """
-    )
-)
-"""Keys of all lines but those of objects and of the configuration."""
-
-
-@functools.cache
-def api_versions() -> frozenset[str]:
-    """Return the versions of Kubernetes' own APIs, as an owner reference names them."""
-    return frozenset(each.api_version for each in RESOURCES.values()) | {"batch/v1"}
-
-
-@functools.cache
-def object_fields() -> frozenset[str]:
-    """Return the names, in JSON, of all fields of the objects that a bundle can have."""
-    types = [resource.type for resource in RESOURCES.values()]
-    return struct_fields(*types) | {"apiVersion", "kind"}
-
-
 def struct_fields(*types: Any) -> frozenset[str]:
     """Return the names, in JSON, of the fields of structs and of whatever these contain."""
     found: set[str] = set()
@@ -173,3 +146,38 @@ def struct_fields(*types: Any) -> frozenset[str]:
         elif is_dataclass(kind):
             found.update(each.name for each in fields(kind))
     return frozenset(found)
+
+
+def _fields_of(*records: Any) -> frozenset[str]:
+    return frozenset(each.name for record in records for each in fields(record))
+
+
+LINE_FIELDS: Final = (
+    frozenset(FIELDS)
+    | _fields_of(Decision, NodeScore, PluginScore, QueueStatistics, RejectionCount)
+    | _words(
+        """
+        time monotonic leading random rotations freeRows nominations statistics node pods pod uid
+        place info memory profile plugin state quota usedAndHard plural type seq now outcome
+        position gauss words rotation evaluated feasible reason message rejectedBy pendingBy
+        nominated victims postFilter unjudgeable step failure requeueAfter rejected note pause
+        attempt gate_openings soft previously_soft latch latch_node since_wall since_monotonic
+        invalid warned applied group mayPreempt members learnt outcomes
+        """
+    )
+    | struct_fields(GroupToSchedule, GroupReservation)
+)
+"""Keys of all lines but those of objects and of the configuration."""
+
+
+@functools.cache
+def api_versions() -> frozenset[str]:
+    """Return the versions of Kubernetes' own APIs, as an owner reference names them."""
+    return frozenset(each.api_version for each in RESOURCES.values()) | {"batch/v1"}
+
+
+@functools.cache
+def object_fields() -> frozenset[str]:
+    """Return the names, in JSON, of all fields of the objects that a bundle can have."""
+    types = [resource.type for resource in RESOURCES.values()]
+    return struct_fields(*types) | {"apiVersion", "kind"}

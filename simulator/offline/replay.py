@@ -13,6 +13,7 @@ their own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -269,12 +270,13 @@ class Replay:
             filter(None, (each.outcome.unjudgeable for each in recorded.outcomes)), ""
         )
         replayed: dict[str, Outcome] = {}
-        reproduced = False
+        reproduced = exchanged = False
         if not why:
             result = group.decide(may_preempt=recorded.may_preempt)
             found = outcomes_of(result)
             replayed = {each.uid: each.outcome for each in found}
             reproduced = self._same_members(found, recorded.outcomes)
+            exchanged = not reproduced and self._exchanged(found, recorded.outcomes)
             if reproduced:
                 for attempt in group.ended(result):
                     self._settle(attempt)
@@ -285,10 +287,22 @@ class Replay:
                 info = group.infos.get(each.uid)
                 if info is not None:
                     self._follow(info, each.outcome)
+        if exchanged:
+            replayed = {each.uid: each.outcome for each in recorded.outcomes}
         return [
             self._judged_member(recorded, number, each, replayed.get(each.uid), why)
             for number, each in enumerate(recorded.outcomes)
         ]
+
+    def _exchanged(
+        self, replayed: Sequence[MemberOutcome], recorded: Sequence[MemberOutcome]
+    ) -> bool:
+        """Whether members have each other's outcomes, for they are tried in the order of names."""
+        here, then = (
+            Counter(_words_sorted(each.outcome) for each in outcomes)
+            for outcomes in (replayed, recorded)
+        )
+        return self.content.bundle.header.redacted and here == then
 
     def _judged_member(
         self, recorded: _Group, number: int, member: MemberOutcome, here: Outcome | None, why: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +17,7 @@ import pytest
 
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.bundle.reading import open_bundle
+from scheduler.cli.bundle import redacted
 from scheduler.groups.terms import TOPOLOGY_REQUIRED
 from scheduler.service import group_scheduling
 from scheduler.service.wiring import Wiring
@@ -131,9 +134,11 @@ class Workload:
             return
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("seed", "redact"), [(1, False), (2, False), (3, False), (4, False), (2, True), (4, True)]
+)
 async def test_cycles_of_groups_are_reproduced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, redact: bool
 ) -> None:
     suspended = bool(seed % 2)
     if suspended:
@@ -151,19 +156,28 @@ async def test_cycles_of_groups_are_reproduced(
         await settled(wiring)
         await recording.end()
     assert open_bundle(recording.path).manifest.end == "time-limit"
+    if redact:
+        with recording.path.open("r+b") as file:
+            redacted(open_bundle(recording.path), file)
     with Replay.of(recording.path) as replay:
         found = list(replay.run())
     differing = [each for each in found if each.result != "reproduced"]
     if suspended:
         # Under load another one of equal victims was seen, for an unknown reason (docs/bundles.md).
         differing = [each for each in differing if not _only_victims_differ(each)]
+    if redact:
+        # Domains and members that are alike are tried in the order of their names.
+        assert len(differing) < len(found) / 4
+        text = gzip.decompress(recording.path.read_bytes()).decode()
+        assert re.findall(r"\b(?:node|gang|single)-\d|zone-\d", text) == []
+        differing = []
     assert differing == []
     assert [each.seq for each in found] == list(range(1, len(found) + 1))
     kinds = Counter(
         kind
         for each in found
         for kind, applies in {
-            "placed": each.recorded.node and each.pod.startswith("default/gang"),
+            "placed": each.recorded.node and (redact or each.pod.startswith("default/gang")),
             "refused": "pod group" in each.recorded.message,
             "preempted": each.recorded.victims,
         }.items()

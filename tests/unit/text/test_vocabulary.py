@@ -1,0 +1,42 @@
+"""Redaction keeps every word of the messages of plugins, groups, engine and queue."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+import plugins
+import scheduler.engine
+import scheduler.groups
+import scheduler.queue
+from scheduler.bundle.redaction import Redactor
+from scheduler.framework import Status
+
+_PLACES = re.compile(r'"?\{[^}]*\}"?s?')
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in (plugins, scheduler.engine, scheduler.groups, scheduler.queue):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(module.name)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield the constants of all modules that are sentences, and the messages of statuses."""
+    for module in modules():
+        for name, value in vars(module).items():
+            values = value.values() if isinstance(value, Mapping) else (value,)
+            for each in values:
+                text = each.message if isinstance(each, Status) else each
+                if name.isupper() and isinstance(text, str) and " " in text:
+                    yield f"{module.__name__}.{name}", _PLACES.sub(" 0 ", text)
+
+
+def test_every_word_of_a_message_is_kept() -> None:
+    redactor, found = Redactor(b"salt"), set(texts())
+    assert len(found) > 100
+    kept = {(name, redactor.text(text)) for name, text in found}
+    assert kept - found == set()
