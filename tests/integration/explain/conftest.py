@@ -8,7 +8,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,7 @@ class Site:
     cluster: EmbeddedCluster
     port: int
     folder: Path
+    application: Application = field(init=False)
 
     @property
     def server(self) -> str:
@@ -189,7 +190,7 @@ def scheduling(log: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Op
                     bind_address="127.0.0.1", secure_port=site.port, cert_dir=str(tmp_path)
                 ),
             )
-            application = Application(loaded, registry, options)
+            site.application = application = Application(loaded, registry, options)
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(application.serve(handle_signals=False))
                 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.integration.explain.devices import (
     status_of,
     uses,
 )
+from tests.integration.recording.command import record
 
 NODES = ("node-a", "node-b")
 DEVICES = 2
@@ -112,16 +112,14 @@ async def test_a_recording_with_claims_is_replayed(
             cluster.create(device_slice(name, 100, attributes=attributes))
 
     async with scheduling(before=many) as site:
-        output = site.output("record", "--for", "1s", "-o", str(path), *options)
-        task, number = asyncio.create_task(output), 0
-        while not task.done():
-            # From before the recording on, so that it may begin while a binding is under way.
+
+        def make(number: int) -> str:
             name = f"late-{number}"
             site.cluster.create(claim(name))
             site.cluster.create(pod(name, "10m", resourceClaims=uses(name)))
-            await site.get("/debug/statistics")
-            number += 1
-        await task
+            return name
+
+        await record(site, path, make, *options)
     # The scheduler has ended: it logs to the same output, when the machine is slow a warning.
     replayed = await site.run("replay", str(path), "-o", "json")
     assert replayed.err == ""

@@ -16,6 +16,7 @@ from simulator import EmbeddedCluster
 from simulator.offline import World
 from testing.embedded_service import bound_to, node, pod, until
 from tests.integration.explain.conftest import Open, Site
+from tests.integration.recording import command
 from tests.integration.recording.busy import zone_node
 
 
@@ -69,14 +70,15 @@ async def test_a_world_is_built_of_a_bundle(scheduling: Open, tmp_path: Path) ->
 
 
 async def record(site: Site, path: Path, *options: str, prefix: str = "late") -> None:
-    """Record for a second while pods are made, one for each request."""
-    output = site.output("record", "--for", "1s", "-o", str(path), *options)
-    task, number = asyncio.create_task(output), 0
-    while not task.done():
-        site.cluster.create(pod(f"{prefix}-{number}", "10m"))
-        await site.get("/debug/statistics")
-        number += 1
-    assert "it ended because the time that was asked for is over" in await task
+    """Record small pods."""
+
+    def make(number: int) -> str:
+        name = f"{prefix}-{number}"
+        site.cluster.create(pod(name, "10m"))
+        return name
+
+    output = await command.record(site, path, make, *options)
+    assert "it ended because the time that was asked for is over" in output
 
 
 async def test_a_recording_is_replayed(scheduling: Open, tmp_path: Path) -> None:
