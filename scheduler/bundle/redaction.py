@@ -30,6 +30,7 @@ from scheduler.bundle.redaction_words import (
     KEPT_VALUES,
     LINE_FIELDS,
     NAME_FIELDS,
+    NAMING_ANNOTATIONS,
     NATIVE_RESOURCE,
     api_versions,
     object_fields,
@@ -208,7 +209,9 @@ class Redactor:
         if name in _AMOUNTS and not _has_fields(name, value):
             return {self._resource(key): self._amount(each) for key, each in value.items()}
         if name == "annotations":
-            return {self._name(key): self.text(str(each)) for key, each in value.items()}
+            return {
+                self._name(key): self._annotation(key, str(each)) for key, each in value.items()
+            }
         if _is_by_label(name, value) or _is_of_device(name, value):
             return {self._name(key): self._object(each) for key, each in value.items()}
         fields = self._fields
@@ -216,6 +219,11 @@ class Redactor:
             key if key in fields else self._name(key): self._object(each, key)
             for key, each in value.items()
         }
+
+    def _annotation(self, key: str, value: str) -> str:
+        if key in NAMING_ANNOTATIONS:
+            return ",".join(self._name(each.strip()) for each in value.split(","))
+        return self.text(value)
 
     def _object_text(self, value: str, name: str) -> str:
         if name in ENUMERATED and (value in KEPT_VALUES or value in self._names):

@@ -49,9 +49,9 @@ KEPT_KEYS: Final = _words(
     karpenter.sh/capacity-type karpenter.sh/nodepool karpenter.sh/disrupted
     kubestow.io/topology-spread-fallback kubestow.io/topology-spread-fallback-applied
     kubestow.io/quota-deferred kubestow.io/deferred-keys kubestow.io/QuotaDeferred
-    kubestow.io/TopologySpreadFallback kubestow.io/Satisfied kubestow.io/gang-name
+    kubestow.io/TopologySpreadFallback kubestow.io/Satisfied
     kubestow.io/topology-required kubestow.io/topology-preferred kubestow.io/disruption
-    kubestow.io/priority-class scheduling.k8s.io/group-name scheduling.x-k8s.io/pod-group
+    kubestow.io/priority-class scheduling.x-k8s.io/pod-group
     kueue.x-k8s.io/admission kueue.x-k8s.io/topology multiarch.openshift.io/scheduling-gate
     kubernetes.io/aws-ebs kubernetes.io/gce-pd kubernetes.io/azure-disk kubernetes.io/azure-file
     kubernetes.io/cinder kubernetes.io/portworx-volume kubernetes.io/vsphere-volume
@@ -61,6 +61,14 @@ KEPT_KEYS: Final = _words(
 )
 """Keys of labels, fields, annotations, taints and finalizers that scheduling reads; a tenant can
 add other ones to the same domains."""
+
+NAMING_ANNOTATIONS: Final = _words(
+    """
+    kubestow.io/priority-class kubestow.io/topology-required
+    kubestow.io/topology-preferred
+    """
+)
+"""Annotations whose values are names, with commas between."""
 
 GENERATED_NAME: Final = re.compile(r"container-\d{1,4}-request-\d{1,4}")
 """Names of requests of devices that the scheduler generates for extended resources."""
@@ -76,7 +84,7 @@ ENUMERATED: Final = _words(
     operator effect phase type status protocol whenUnsatisfiable nodeAffinityPolicy
     nodeTaintsPolicy unhealthyPodEvictionPolicy preemptionPolicy restartPolicy schedulerName reason
     volumeBindingMode accessModes volumeMode scopeName scopes action provisioner driver
-    declaredFeatures fallback policyType kind allocationMode source
+    declaredFeatures fallback policyType kind allocationMode source disruptionMode
     """
 )
 """Fields of objects whose texts are codes of Kubernetes, where they are in `KEPT_VALUES`."""
@@ -97,7 +105,7 @@ KEPT_VALUES: Final = KEPT_KEYS | _words(
     PersistentVolumeClaim PersistentVolume Service Namespace ResourceClaim
     ebs.csi.aws.com pd.csi.storage.gke.io disk.csi.azure.com cinder.csi.openstack.org
     LeastAllocated MostAllocated RequestedToCapacityRatio System List
-    ExactCount All FromClass FromClaim DeviceClass ResourceSlice
+    PodGroup ExactCount All FromClass FromClaim DeviceClass ResourceSlice
     GuaranteedQoSPodCPUResize RestartAllContainersOnContainerExits UserNamespacesHostNetworkSupport
     RestartAllContainers linux windows amd64 arm64 arm ppc64le s390x
     active backoff unschedulable gated in-flight permitted done bound failed

@@ -299,6 +299,25 @@ def test_a_quoted_word_is_a_name() -> None:
     )
 
 
+def test_annotations_name_what_other_objects_have() -> None:
+    made = redactor()
+    # A word of kubestow's messages is a name here.
+    name = redacted(made, name="claim")["name"]
+    stated = {
+        "kubestow.io/priority-class": "claim",
+        "kubestow.io/topology-preferred": "claim, topology.kubernetes.io/zone",
+        "kubestow.io/disruption": "PodGroup",
+    }
+    assert redacted(made, annotations=stated)["annotations"] == {
+        "kubestow.io/priority-class": name,
+        "kubestow.io/topology-preferred": f"{name},topology.kubernetes.io/zone",
+        "kubestow.io/disruption": "PodGroup",
+    }
+    fields = {"podgroups.scheduling.k8s.io": ["disruptionMode"]}
+    made.learn("configuration", {"configuration": {}, "customFields": fields})
+    assert redacted(made, disruptionMode="PodGroup") == {"disruptionMode": "PodGroup"}
+
+
 def test_capacity_has_one_name_in_slices_and_claims() -> None:
     device = {"name": "d", "capacity": {"size": {"value": "8"}, "a.com/memory": {"value": "8Gi"}}}
     amounts = {"size": "1", "a.com/memory": "2"}
