@@ -55,18 +55,20 @@ def test_a_recording_is_reproduced(
         work.until_bound("early")
         log = (tmp_path / "log").open("w")
         recorder = subprocess.Popen(
-            command("record", "--for", "3s", "-o", str(path), *server, *token),
+            # Much longer than it takes until a pod is preempted.
+            command("record", "--for", "20s", "-o", str(path), *server, *token),
             stdout=log,
             stderr=log,
         )
         # The nodes are full soon, and preemption ends when all their pods have the high priority.
         until(lambda: _begun(tmp_path), "the recording")
         number = 0
-        while recorder.poll() is None:
+        while recorder.poll() is None and not work.events("Preempted"):
             work.pod(f"low-{number}", cpu="800m", terminationGracePeriodSeconds=0)
             work.pod(f"high-{number}", cpu="800m", priorityClassName=CLASS)
             until(lambda: kubestow.running, "it runs")
             number += 1
+        recorder.wait()
         log.close()
         assert recorder.returncode == 0, (tmp_path / "log").read_text()
     found = subprocess.run(

@@ -276,7 +276,7 @@ async def test_a61_over_http_against_an_ordinary_kubestow_run(
         await until(lambda: bound_to(stock, "second") == "n1", "the relaxed placement")
     finally:
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await process.wait()
     assert process.returncode == 0
     assert history.in_order(

@@ -246,7 +246,7 @@ async def test_leader_election(client: ApiClient, namespace: str) -> None:
     holding.cancel()
     await asyncio.gather(holding, return_exceptions=True)
     await first.release()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     lease = await client.get(LEASES, "lock", namespace)
     assert lease.spec.holder_identity == "second"
     assert lease.spec.lease_transitions == 1

@@ -114,6 +114,6 @@ async def test_a_version_that_was_compacted_while_it_was_quiet_is_listed_anew(
     server.on("WATCH", PATH, quiet(clock), server.watch([expired()]), server.watch())
     recorder = Recorder()
     reflector = follow(client, recorder)
-    async with running(reflector), asyncio.timeout(30):
+    async with running(reflector), asyncio.timeout(60):
         await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
     assert reflector.statistics().ends == {EndCause.CLOSED: 1, EndCause.EXPIRED: 1}
