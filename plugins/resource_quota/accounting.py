@@ -1,4 +1,4 @@
-"""Accounting: what each pod is charged in the account of each quota that covers it.
+"""Accounting: the charge of each pod to the account of each quota that covers it.
 
 Part of the ledger, which owns the records and namespaces changed here. Sums are kept incrementally:
 `reconcile` brings the accounts up to date with one record, and reports those that have changed.
@@ -25,7 +25,7 @@ class Accounting:
         self._releases = releases
         self._guard = guard
         self._usage = UsageCache()
-        #: Whether all pods and quotas are known; changes are reported from then on.
+        #: Whether all pods and quotas are known; changes are reported only from then on.
         self.synced = False
 
     def set_quota(self, namespace: Namespace, quota: ResourceQuota, terms: QuotaTerms) -> None:
@@ -85,7 +85,7 @@ class Accounting:
             self.note_change(account)
 
     def set_devices(self, namespace: Namespace, usage: Usage) -> None:
-        """Set what the claims of devices in a namespace take."""
+        """Set the usage of device claims in a namespace."""
         namespace.devices = usage
         for account in namespace.accounts.values():
             changed, freed = account.set_devices(usage)
@@ -105,14 +105,14 @@ class Accounting:
     def _change_limits(
         self, namespace: Namespace, account: Account, limits: tuple[Limit, ...]
     ) -> None:
-        """Take over new numbers: names and scopes are the same, so no pod's share has changed."""
+        """Set new amounts; names and scopes are the same, so no pod's charge changes by them."""
         if account.limits == limits:
             return
         account.limits = limits
         account.freed = True
         for record in namespace.pods.values():
             if record.role is Role.PENDING:
-                # It may have become too large for the quota, or be so no longer.
+                # The pod may now be larger than the quota, or no longer be.
                 self.reconcile(record)
         kept = account.starvation_reservation
         if kept is not None and any(
@@ -124,7 +124,7 @@ class Accounting:
             self.note_change(account)
 
     def replace(self, namespace: Namespace, name: str, fresh: Account | None) -> None:
-        """Put an account in the place of another one; None removes it."""
+        """Replace an account by `fresh`, or with None remove it."""
         old = namespace.accounts.pop(name, None)
         if fresh is not None:
             fresh.set_devices(namespace.devices)

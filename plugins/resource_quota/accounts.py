@@ -1,7 +1,7 @@
 """One quota's account: the charge of each pod, by role and amounts, and the sums.
 
-Invariant: a pod has at most one charge in an account, whatever its role, so nothing is counted
-twice; sums are kept by adding and subtracting the amounts of that charge. `recount` sums afresh.
+Invariant: a pod has at most one charge in an account, in any role, so nothing is counted twice; the
+sums are updated by adding and subtracting the amounts of charges. `recount` computes them anew.
 
 Amounts are tuples of billionths, one per limit of the account, in the order of `limits`.
 """
@@ -29,7 +29,7 @@ Amounts = tuple[int, ...]
 
 
 class QuotaMode(StrEnum):
-    """The names of a quota that are enforced when a pod is scheduled."""
+    """The set of names in a quota that are enforced when a pod is scheduled."""
 
     DEFERRED_KEYS = "DeferredKeys"
     NATIVE = "Native"
@@ -59,7 +59,7 @@ class Role(IntEnum):
 
 
 TAKEN: Final = (Role.ASSIGNED, Role.RESERVED)
-"""Roles whose amounts no other pod may use, pods without gates included."""
+"""Roles whose amounts no other pod may use, not even a pod without gates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class Limit:
     """One enforced entry of `hard`."""
 
     key: str
-    """As in `hard`."""
+    """The key in `hard`."""
     name: str
-    """Upstream's quota name, e.g. `requests.cpu`; pods are measured and messages written in it."""
+    """Upstream's quota name, e.g. `requests.cpu`, as used for usage of pods and in messages."""
     hard: int
     deferred: DeferredKey | None
     """None for a built-in name."""
     observed: int | None = None
-    """`status.used` of a built-in name; None when it is not known (yet)."""
+    """`status.used` of a built-in name; None if it is not known (yet)."""
 
     @property
     def native(self) -> bool:
@@ -98,12 +98,12 @@ class QuotaTerms:
 
     limits: tuple[Limit, ...]
     invalid: tuple[InvalidKey, ...]
-    #: Built-in compute names that only the API server enforces: it charges gated pods by them.
+    #: Built-in compute names that only the API server enforces, which charges even gated pods.
     built_in: tuple[str, ...]
 
 
 def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
-    """Read the enforced limits, sorted by name, and what is wrong with the object."""
+    """Read the enforced limits, sorted by name, and the errors of the object."""
     limits: list[Limit] = []
     invalid: tuple[InvalidKey, ...] = ()
     if mode.deferred_keys:
@@ -123,18 +123,18 @@ def read_terms(quota: ResourceQuota, mode: QuotaMode) -> QuotaTerms:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReservation:
-    """The pod that quota is kept for, because small pods starved it; it may stand for a group."""
+    """Quota reserved for one pod, or for the group that it leads, because small pods starved it."""
 
     uid: str
     members: frozenset[str]
-    """All pods that may use it."""
+    """UIDs of all pods that may use it."""
     key: str
     """`namespace/name`."""
     order: tuple[int, int]
-    """Its position among held pods; only those behind it yield."""
+    """The pod's position among held pods; only pods behind it yield."""
     amounts: Amounts
     short: frozenset[int]
-    """The limits it does not fit under."""
+    """Indices of the limits that the pod exceeds."""
     until: float
     """Wall clock second at which the reservation ends."""
 
@@ -155,7 +155,7 @@ class Account:
         self.name = quota.metadata.name
         self.uid = quota.metadata.uid
         self.limits = limits
-        #: As in the object, to detect updates that change which pods the quota covers.
+        #: The scopes in the object, to detect updates that change which pods the quota covers.
         self.scopes = quota.spec.scopes, quota.spec.scope_selector
         #: Whether the quota's scopes match a pod.
         self.covers: ScopeMatch = scope_match(quota.spec)
@@ -164,18 +164,18 @@ class Account:
         #: only (claimPending); and their sums, by limit.
         self.claims: dict[str, Amounts] = {}
         self.claimed = [0] * len(limits)
-        #: What claims of devices take. They count from their creation on, whoever uses them.
+        #: Usage of device claims, which count from their creation on, even while unused.
         self.devices: Amounts = (0,) * len(limits)
         #: Whether an amount was freed or a claim ended since `Claims.take_claimable` last looked.
         self.freed = True
         self.starvation_reservation: QuotaReservation | None = None
         #: No starvation reservation is made before this wall clock second.
         self.cooldown_until = 0.0
-        #: By role, then by limit.
+        #: Sums of the charges, by role, then by limit.
         self.sums: tuple[list[int], list[int], list[int]] = tuple(  # type: ignore[assignment]
             [0] * len(limits) for _ in Role
         )
-        #: Whether more is taken than the limit; kept by the ledger.
+        #: Whether more than a limit is taken; updated by the ledger.
         self.overcommitted = False
 
     @property
@@ -184,25 +184,25 @@ class Account:
         return any(limit.native for limit in self.limits)
 
     def exceeds(self, amounts: Amounts) -> bool:
-        """Whether amounts are larger than a deferred limit, even when it is empty."""
+        """Whether amounts exceed a deferred limit even if nothing else is charged."""
         return any(
             amount > limit.hard and not limit.native
             for amount, limit in zip(amounts, self.limits, strict=True)
         )
 
     def is_kept_for(self, uid: str) -> bool:
-        """Whether this is kept for a pod that others would starve."""
+        """Whether the starvation guard has reserved this quota for the pod."""
         kept = self.starvation_reservation
         return kept is not None and kept.uid == uid
 
     def amounts(self, usage: Usage) -> Amounts:
-        """Return what a pod of this usage takes here."""
+        """Return the amounts of a usage, by limit of this account."""
         return tuple([usage.get(limit.name, 0) for limit in self.limits])
 
     def set_charge(self, uid: str, role: Role | None, amounts: Amounts) -> tuple[bool, bool]:
         """Set a pod's charge, or with None remove it. Returns (changed, freed).
 
-        Something is freed when the sum of all roles, or of those in `TAKEN`, becomes smaller.
+        `freed` means that the sum of all roles, or of those in `TAKEN`, became smaller.
         """
         old = self.charges.get(uid)
         if old is not None:
@@ -225,7 +225,7 @@ class Account:
         return True, freed
 
     def set_devices(self, usage: Usage) -> tuple[bool, bool]:
-        """Set what claims of devices take, which scopes of pods never cover.
+        """Set the usage of device claims, to which the scopes of pods do not apply.
 
         Returns (changed, freed).
         """
@@ -237,7 +237,7 @@ class Account:
         return self.devices != old, freed
 
     def claim(self, uid: str, amounts: Amounts | None) -> None:
-        """Set a pod's claim, which keeps its position, or with None remove it."""
+        """Set a pod's claim, or with None remove it; a changed claim keeps its position."""
         old = self.claims.pop(uid, None) if amounts is None else self.claims.get(uid)
         if amounts is not None:
             self.claims[uid] = amounts
@@ -248,7 +248,7 @@ class Account:
                 self.claimed[index] += sign * amount
 
     def overclaimed(self) -> Sequence[int]:
-        """Return the limits without room for all claims on top of what is taken."""
+        """Return the indices of limits that all claims on top of the taken amounts exceed."""
         if not self.claims:
             return ()
         return [
@@ -260,13 +260,13 @@ class Account:
         ]
 
     def taken(self, index: int, *, pending: bool) -> int:
-        """Return what is assigned or reserved of a limit; with `pending`, all that is charged."""
+        """Return the assigned and reserved amount of a limit; with `pending`, all charges."""
         total = self.sums[Role.ASSIGNED][index] + self.sums[Role.RESERVED][index]
         total += self.devices[index]
         return total + self.sums[Role.PENDING][index] if pending else total
 
     def published(self) -> Mapping[str, str]:
-        """Return the right `status.used`, by deferred key; built-in names have another writer."""
+        """Return the correct `status.used` of deferred keys; built-in names have another writer."""
         return {
             limit.deferred.key: limit.deferred.published(self.taken(index, pending=True))
             for index, limit in enumerate(self.limits)
@@ -274,7 +274,7 @@ class Account:
         }
 
     def over(self) -> bool:
-        """Whether more is taken than a limit allows."""
+        """Whether the taken amounts exceed a limit."""
         return any(
             self.taken(index, pending=False) > limit.hard for index, limit in enumerate(self.limits)
         )
@@ -308,7 +308,7 @@ def _frees(old: Charge, role: Role | None, amounts: Amounts) -> bool:
 
 
 def nano_or_zero(raw: RawQuantity) -> int:
-    """Return an amount of a quota; an unreadable one, which no API server admits, is 0."""
+    """Return an amount of a quota; 0 if it is invalid, which the API server does not admit."""
     try:
         return parse(raw).nano
     except QuantityError:

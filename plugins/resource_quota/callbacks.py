@@ -10,18 +10,18 @@ from plugins.resource_quota.accounts import Account
 
 @dataclass(frozen=True, slots=True)
 class LedgerCallbacks:
-    """Each must be quick."""
+    """The callbacks; each must be quick."""
 
     on_release: Callable[[Sequence[str]], None] = lambda _uids: None
-    """These pods may pass now, in this order: run PreEnqueue for them."""
+    """Called with pods that may pass now, in order: run PreEnqueue for them."""
     on_recheck: Callable[[Sequence[str]], None] = lambda _uids: None
-    """These pods were admitted before all pods and quotas were known, and do not fit."""
+    """Called with pods that were admitted before all pods and quotas were known, and do not fit."""
     on_changed: Callable[[Account], None] = lambda _account: None
-    """The account's sums or claims have changed, or it is new."""
+    """Called if the account's sums or claims have changed, or it is new."""
     on_forgotten: Callable[[Account], None] = lambda _account: None
-    """The account's quota is deleted, or has other limits or scopes now."""
+    """Called if the account's quota was deleted, or now has other limits or scopes."""
     on_overcommitted: Callable[[Account], None] = lambda _account: None
-    """More is taken than allowed: by a binding of another scheduler, a resize, a lowered limit, or
-    (after a start) before this process."""
+    """Called if more is taken than allowed: by a binding of another scheduler, a resize, a lowered
+    limit, or (after a start) before this process."""
     on_timer: Callable[[], None] = lambda: None
-    """`Ledger.next_due` moved to an earlier time."""
+    """Called if `Ledger.next_due` has moved to an earlier time."""

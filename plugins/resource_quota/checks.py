@@ -1,4 +1,4 @@
-"""The check of one pod against the quotas that cover it. Pure; changes nothing."""
+"""The check of one pod against the quotas that cover it: pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.records import PodRecord, QuotaRequest
 
 Extra = Mapping[Account, Sequence[int]]
-"""More that is to be taken as used, by account and limit, in billionths."""
+"""Additional amounts that count as used, by account and limit, in billionths."""
 
 
 def add_request(extra: MutableMapping[Account, list[int]], request: QuotaRequest) -> None:
@@ -32,18 +32,18 @@ def check(
     as_reserved: bool = False,
     wanted: Mapping[Account, Amounts] | None = None,
 ) -> list[Violation]:
-    """Return the limits that a pod does not fit under; its own charge never counts against it.
+    """Return the limits that a pod would exceed; its own charge does not count against it.
 
-    `as_reserved`: check it as if it still had the reservation that its nomination kept. `wanted`:
-    check that as much is free, instead of what the pod requests (`together`).
+    With `as_reserved` the pod is checked as if it still had the reservation of its nomination. With
+    `wanted` these amounts must be free, instead of the pod's request (see `together`).
     """
     found: list[Violation] = []
     deferred = record.request.deferred
     for account, amounts in record.request.shares if wanted is None else wanted.items():
         own = account.charges.get(record.uid) if wanted is None else None
         kept = account.starvation_reservation
-        # A reserved pod had its share before the pending pods that came since, and those wait for
-        # it: counting them would be a deadlock.
+        # A reserved pod got its share before later pending pods, which wait for it: counting them
+        # would cause a deadlock.
         reserved = as_reserved or (own is not None and own.role is Role.RESERVED)
         pending = deferred and not reserved
         more = None if extra is None else extra.get(account)
@@ -58,12 +58,12 @@ def check(
                 if limit.observed is None:
                     found.append(Violation(account, index, requested, used, unknown=True))
                     continue
-                # status.used includes admissions that have not reached the ledger, the ledger
-                # bindings that have not reached the status.
+                # status.used includes admissions that the ledger has not seen yet, and the ledger
+                # includes bindings that the status does not show yet.
                 used = max(used, limit.observed)
             total = used + requested + (more[index] if more else 0)
             if total > limit.hard:
-                # Messages give the number of `status.used`, whatever kind of pod is rejected.
+                # Messages show the number of `status.used` for every kind of pod.
                 shown = account.taken(index, pending=True) - (own.amounts[index] if own else 0)
                 found.append(Violation(account, index, requested, max(used, shown)))
             elif (
@@ -76,12 +76,12 @@ def check(
 
 
 def _yields_to(record: PodRecord, kept: QuotaReservation, index: int) -> bool:
-    """Whether a pod must leave a limit to the pod that the account is kept for."""
+    """Whether a pod must leave a limit to the pod that has reserved it."""
     if index not in kept.short or record.uid in kept.members:
         return False
     if not record.deferred or record.role is Role.RESERVED:
         return False
-    # A pod that is not held came later than all that are, except for its priority.
+    # A pod that is not held counts as later than all held pods of its priority.
     if record.order is None:
         return -record.pod.priority >= kept.order[0]
     return record.order > kept.order

@@ -1,9 +1,9 @@
-"""Claims: which pods are called Unschedulable, so that autoscalers buy nodes for them.
+"""Claims: decide which pods get the reason Unschedulable, so that autoscalers add nodes for them.
 
-A deferred pod that fits the quota and no node claims what it would use (`claimPending`). A pod that
-does not fit on top of earlier claims is labelled as held by quota instead, and awaits a claim.
-Claims are for labels only: they never keep a pod from a node. When other pods take the
-quota, claims that no longer fit are withdrawn, the newest first.
+A deferred pod that fits the quota but no node claims the quota that it would use (`claimPending`).
+A pod that does not fit on top of earlier claims is reported as held by quota instead, and awaits a
+claim. Claims affect only the reported reason; they never keep a pod from a node. When other pods
+take the quota, claims that no longer fit are withdrawn, the newest first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plugins.resource_quota.records import Namespace, PodRecord
 from scheduler.api.pod import Pod
 
 MAX_MISFITS: Final = 16
-"""How many pods that do not fit `take_claimable` looks at before it ends."""
+"""Number of pods that do not fit after which `take_claimable` stops."""
 
 
 class Claims:
@@ -36,7 +36,7 @@ class Claims:
         self._callbacks = callbacks
 
     def add(self, uid: str) -> None:
-        """Note what a deferred pod would use that fits the quota and no node."""
+        """Add the claim of a deferred pod that fits the quota but no node."""
         record = self._pods.get(uid)
         if record is not None and record.deferred and record.role is None:
             record.namespace.awaiting_claim.pop(uid, None)
@@ -44,7 +44,7 @@ class Claims:
                 account.claim(uid, amounts)
 
     def remove(self, record: PodRecord) -> None:
-        """Take back a pod's claim, if it has one, or awaits one."""
+        """Remove a pod's claim, and stop it from awaiting one."""
         record.namespace.awaiting_claim.pop(record.uid, None)
         for account, _ in record.request.shares:
             if record.uid in account.claims:
@@ -52,13 +52,13 @@ class Claims:
                 self._callbacks.on_changed(account)
 
     def await_turn(self, uid: str) -> None:
-        """Note a pod that fits the quotas and no node, while others claim what it would take."""
+        """Let a pod that fits the quotas and no node await a claim, since others claim too much."""
         record = self._pods.get(uid)
         if record is not None and record.role is None and record.order is None:
             record.namespace.awaiting_claim[uid] = None
 
     def violations(self, pod: Pod) -> Sequence[Violation]:
-        """Return what a deferred pod violates on top of the claims made before its own."""
+        """Return the limits that a deferred pod exceeds on top of earlier claims."""
         record = self._pods.get(pod.metadata.uid)
         if record is None or not record.deferred:
             return ()
@@ -76,9 +76,9 @@ class Claims:
         return check(record, extra)
 
     def withdraw(self, account: Account) -> Mapping[str, Sequence[Violation]]:
-        """Take claims back, the newest first, until the others fit on top of what is taken.
+        """Withdraw claims, the newest first, until the others fit on top of the taken amounts.
 
-        Returns, by UID, what the pods without a claim violate now.
+        Returns by UID the limits that the pods without a claim now exceed.
         """
         over = account.overclaimed()
         withdrawn: list[PodRecord] = []
@@ -97,14 +97,14 @@ class Claims:
             if violations:
                 found[record.uid] = violations
             else:
-                # Smaller than those whose claims had to go.
+                # It is smaller than the pods whose claims were withdrawn, and still fits.
                 self.add(record.uid)
         return found
 
     def take_claimable(self, account: Account) -> list[Pod]:
-        """Return the first pods that await a claim and could claim together what is left.
+        """Return the first pods that await a claim and whose claims fit together in the rest.
 
-        They await it no longer. Empty while nothing became free since the last call.
+        They stop awaiting a claim. Empty if nothing was freed since the last call.
         """
         if not account.freed:
             return []

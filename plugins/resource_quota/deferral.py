@@ -1,6 +1,6 @@
-"""Tests of a pod object: whether it is deferred, whether it still counts, and until when.
+"""Properties of a pod object: whether it is deferred, whether it still counts, and until when.
 
-Pure functions; the caller passes what the ledger remembers about the pod. The rules are those of
+Pure functions; the caller passes earlier knowledge of the ledger. The rules are those of
 docs/deferred-quota.md, "The rules".
 """
 
@@ -12,9 +12,9 @@ from typing import Final
 from scheduler.api.pod import Pod
 
 MARK_ANNOTATION: Final = "kubestow.io/quota-deferred"
-"""On a pod, `"true"`: it was gated when it was created (policy P5)."""
+"""Pod annotation; `"true"` means that the pod was gated when it was created (policy P5)."""
 MARK_CONDITION: Final = "kubestow.io/QuotaDeferred"
-"""Pod condition: True, it was gated once; False, it never was, whatever PodScheduled is."""
+"""Pod condition: True if the pod was ever gated, False if it never was, despite PodScheduled."""
 REASON_VALIDATED: Final = "ResourceQuotaValidated"
 """Reason of the PodScheduled condition of a pod that a quota holds."""
 REASON_EXCEEDED: Final = "ResourceQuotaExceeded"
@@ -26,9 +26,9 @@ _TERMINAL: Final = frozenset(("Succeeded", "Failed"))
 
 
 def is_deferred(pod: Pod, remembered: bool | None) -> bool:
-    """Whether a pod was ever gated: not charged until bound (rules Q3, Q5).
+    """Whether a pod was ever gated, so that it is not charged until bound (rules Q3, Q5).
 
-    `remembered` is the earlier result: True stays, and False means that the pod was observed
+    `remembered` is the earlier result: True stays True; False means that the pod was observed
     without any sign of a gate, so that a later reason of PodScheduled comes from this scheduler.
     """
     if remembered or pod.spec.scheduling_gates:
@@ -48,15 +48,15 @@ def is_deferred(pod: Pod, remembered: bool | None) -> bool:
 
 
 def is_terminal(pod: Pod) -> bool:
-    """Whether the pod has finished and counts no more."""
+    """Whether the pod has finished, and so no longer counts."""
     return pod.status.phase in _TERMINAL
 
 
 def counts_until(pod: Pod) -> float | None:
-    """Return the wall clock second until which a pod that is being deleted counts; None: no end.
+    """Return the wall clock second until which a terminating pod counts; None: no known end.
 
-    `deletionTimestamp` is the end of the grace period, and upstream's quota evaluator waits for
-    another one.
+    `deletionTimestamp` is the end of the grace period, and upstream's quota evaluator waits for a
+    second grace period after it.
     """
     deadline = time_of(pod.metadata.deletion_timestamp)
     if deadline is None:
@@ -65,7 +65,7 @@ def counts_until(pod: Pod) -> float | None:
 
 
 def time_of(stamp: str | None) -> float | None:
-    """Return the wall clock second of an RFC 3339 time; None for none, and for other text.
+    """Return the wall clock second of an RFC 3339 time; None for None or an invalid time.
 
     >>> time_of("1970-01-01T00:01:00Z"), time_of("soon"), time_of(None)
     (60.0, None, None)

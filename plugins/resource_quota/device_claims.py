@@ -1,10 +1,10 @@
-"""Devices that claims ask for, as the quota of the API server counts them.
+"""Devices requested by claims, counted like the API server's quota counts them.
 
 A claim counts from its creation on, under the extended resources of its classes: the implicit one,
-and the one that the class names (`resource_claims.go: Usage`). A claim that the scheduler made for
-extended resources counts under those only that its pod does not ask for, since pods count as well.
+and the one that the class names (`resource_claims.go: Usage`). A claim that the scheduler created
+for extended resources counts only under those that its pod does not request, since pods count too.
 
-Invariant: sums are those of the claims and classes that were reported, whatever their order.
+Invariant: the sums depend on the reported claims and classes, but not on the order of reports.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from scheduler.api.pod import Pod
 from scheduler.api.quantity import NANO
 
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of claims that the scheduler made."""
+"""Annotation of claims that the scheduler created."""
 
 MAX_RESULTS: Final = 32
-"""Devices of a claim at most: what a request for all of them counts as."""
+"""Maximum devices of a claim; a request for all devices counts as this number."""
 
 
 class DeviceClaims:
-    """The claims of all namespaces. Touched from one event loop."""
+    """The claims of all namespaces. Used from one event loop only."""
 
     def __init__(
         self, set_devices: Callable[[str, Usage], None], pod: Callable[[str, str], Pod | None]
     ) -> None:
-        """`set_devices(namespace, usage)` gets sums, live; `pod` is by name and namespace."""
+        """`set_devices(namespace, usage)` gets live sums; `pod(name, namespace)` finds a pod."""
         self._set_devices = set_devices
         self._pod = pod
-        #: By UID, what each claim counts as.
+        #: By UID: each claim and its usage.
         self._claims: dict[str, tuple[ResourceClaim, Usage]] = {}
         #: UIDs of the claims that name a class.
         self._by_class: dict[str, set[str]] = {}
@@ -51,7 +51,7 @@ class DeviceClaims:
         self._named: dict[str, str] = {}
 
     def claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take over a change of a claim; its spec never changes."""
+        """Handle an event of a claim, whose spec is immutable."""
         if new is not None and old is not None and old.metadata.uid == new.metadata.uid:
             return
         for each in (old, new):
@@ -63,7 +63,7 @@ class DeviceClaims:
             self._report(namespace)
 
     def device_class(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        """Take over a change of a class: its claims may count under another name now."""
+        """Handle an event of a class; its claims may now count under another name."""
         found = old if new is None else new
         if found is None:
             return
@@ -78,7 +78,7 @@ class DeviceClaims:
         self._recount(self._by_class.get(name, ()))
 
     def recount(self) -> None:
-        """Count all claims again, once all pods are known."""
+        """Recount all claims, once all pods are known."""
         self._recount(self._claims)
 
     def _recount(self, uids: Iterable[str]) -> None:
@@ -147,7 +147,7 @@ def _classes(claim: ResourceClaim) -> set[str]:
 
 
 def _devices(request: DeviceRequest) -> dict[str, int]:
-    """Return the devices of a request by class; of alternatives the largest number of each."""
+    """Return the devices of a request by class; for alternatives, the maximum of each class."""
     found: dict[str, int] = {}
     alternatives: tuple[ExactDeviceRequest | DeviceSubRequest, ...] = request.first_available
     if request.exactly is not None:

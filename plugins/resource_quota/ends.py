@@ -1,4 +1,4 @@
-"""Ends: when pods that are being deleted count no more, however long their objects stay."""
+"""Ends: the times at which terminating pods stop counting, even if their objects still exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plugins.resource_quota.deferral import counts_until
 from plugins.resource_quota.records import PodRecord
 
 EXPIRY_MARGIN: Final = 0.001
-"""Seconds past a deadline that it takes for the deadline to be over."""
+"""A deadline counts as over this many seconds after it."""
 
 
 class Ends:
@@ -21,11 +21,11 @@ class Ends:
         """`pods` by UID; the ledger changes them."""
         self._pods = pods
         self._callbacks = callbacks
-        #: (wall clock second, UID); a pod whose end was moved is in it twice.
+        #: (wall clock second, UID); a pod whose end has moved has two entries.
         self._ends: list[tuple[float, str]] = []
 
     def watch(self, record: PodRecord) -> None:
-        """Note until when a pod counts."""
+        """Add the end of a pod, if it has one."""
         until = counts_until(record.pod)
         if until != record.counts_until:
             record.counts_until, record.expired = until, False
@@ -40,7 +40,7 @@ class Ends:
         return self._ends[0][0] if self._ends else None
 
     def expire(self, now: float) -> Iterator[PodRecord]:
-        """Mark the pods that count no more, and yield them."""
+        """Mark and yield the pods that no longer count."""
         while self._ends and self._ends[0][0] <= now:
             record = self._awaited(*heapq.heappop(self._ends))
             if record is not None:

@@ -1,12 +1,12 @@
 """QuotaEnforcement: one ledger for all profiles of a process, and its connections.
 
-It feeds the ledger from subscriptions, wakes the pods the ledger releases, reports findings about
-quotas as Events, and sets the gauges. The plugin decides about single pods.
+It updates the ledger from subscriptions, wakes the pods that the ledger releases, reports problems
+of quotas as Events, and sets the gauges. The plugin decides about single pods.
 
-Findings are reported from `run_due`, that is by the replica that schedules.
+Problems are reported in `run_due`, which runs only in the replica that schedules.
 
-In a cluster without any quota that is enforced here no pod is counted: pods are counted from the
-moment the first such quota is observed (`active`).
+Pods are counted only from the moment when the first quota that is enforced here is observed
+(`active`), so clusters without such a quota have no overhead.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ VIOLATIONS: Final = "scheduler_resource_quota_violations_total"
 
 
 class QuotaEnforcement:
-    """The ledger of a process. Touched from one event loop; implements `TimedWork`."""
+    """The ledger of a process. Used from one event loop only; implements `TimedWork`."""
 
     def __init__(self, args: ResourceQuotaArgs, handle: Handle) -> None:
-        """Subscribe; `handle` is that of the first profile with the plugin."""
+        """Subscribe to objects; `handle` belongs to the first profile with the plugin."""
         self.args = args
         callbacks = LedgerCallbacks(
             on_release=lambda uids: handle.wake(uids, plugin_names.RESOURCE_QUOTA),
@@ -65,9 +65,9 @@ class QuotaEnforcement:
             max_hold=args.max_hold.total_seconds(),
         )
         self._handle = handle
-        #: Whether pods are counted: some quota is, or was, enforced here.
+        #: Whether pods are counted, since some quota is or was enforced here.
         self.active = False
-        # While no pod is counted, facts that the pods' objects do not keep, by UID:
+        # While pods are not counted: facts that the objects of pods do not show, by UID:
         #: pods between Reserve and the observed binding,
         self._passing: set[str] = set()
         #: pods that were gated once and have no node yet,
@@ -81,11 +81,11 @@ class QuotaEnforcement:
         self._on_given_up: Callable[[Pod], None] = lambda _pod: None
         self._share: Callable[[Pod], Awaitable[Sequence[Violation]]] | None = None
         self._findings: list[tuple[ObjectReference, str, str]] = []
-        #: By namespace and name of each quota: UID and terms.
+        #: UID and terms of each quota, by namespace and name.
         self._known: dict[str, dict[str, tuple[str, QuotaTerms]]] = {}
         self._conflicting: set[str] = set()
         self._touched: dict[Account, None] = {}
-        #: Accounts from which more is taken than allowed, to be reported.
+        #: Overcommitted accounts that are to be reported.
         self._exceeded: dict[Account, None] = {}
         #: By UID of a reserved pod: pods whose claims were withdrawn because of it.
         self._displaced: dict[str, list[str]] = {}
@@ -109,11 +109,11 @@ class QuotaEnforcement:
     # -- connections of the controllers ----------------------------------------------------------
 
     def on_changed(self, callback: Callable[[Account], None]) -> None:
-        """Call back when `status.used` of an account's quota may be out of date."""
+        """Call `callback` when `status.used` of an account's quota may be out of date."""
         self._on_changed = callback
 
     def on_bound(self, callback: Callable[[Pod], None]) -> None:
-        """Call back at PostBind of a pod."""
+        """Call `callback` at PostBind of a pod."""
         self._on_bound = callback
 
     def share_reservations(
@@ -124,12 +124,12 @@ class QuotaEnforcement:
         """Share reservations with other active schedulers.
 
         `share(pod)` runs before the bind; violations mean that other schedulers have reserved the
-        rest. `on_given_up(pod)`: the pod is certainly not bound.
+        rest of the quota. `on_given_up(pod)` is called if the pod is certainly not bound.
         """
         self._share, self._on_given_up = share, on_given_up
 
     def statistics(self) -> Mapping[str, object]:
-        """Return counts, and every difference that a full recount finds now; O(pods)."""
+        """Return counts, and all differences from a full recount; O(pods)."""
         return {**asdict(self.ledger.statistics()), "drift": self.ledger.drift()}
 
     # -- TimedWork -------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class QuotaEnforcement:
         if self._findings or self._touched or self._exceeded:
             return 0.0
         if not self.active:
-            # No pod was ever counted, so nothing waits for a time.
+            # No pods are counted, so nothing is due.
             return None
         clock = self._handle.clock
         now = clock.monotonic()
@@ -152,7 +152,7 @@ class QuotaEnforcement:
         return min((time for time in times if time is not None), default=None)
 
     def run_due(self) -> None:
-        """End grace periods, release pods, correct labels, report findings, set gauges."""
+        """End grace periods, release pods, correct conditions, report problems, set gauges."""
         clock = self._handle.clock
         self.ledger.run_due(clock.now())
         self._sweep.run_due(clock.monotonic())
@@ -170,17 +170,17 @@ class QuotaEnforcement:
             self._withdraw_claims(account)
             claimable = self.ledger.claims.take_claimable(account)
             if claimable:
-                # They are tried now, and claim the quota if no node is feasible.
+                # These pods are retried now, and claim the quota if they fit no node.
                 self._handle.activate(claimable)
 
     # -- pods and quotas --------------------------------------------------------------------------
 
     def gauge_held(self, namespace: str) -> None:
-        """Bring the number of held pods of a namespace up to date."""
+        """Update the gauge of held pods of a namespace."""
         self._handle.metrics.gauge(HELD_PODS, namespace, value=self.ledger.held(namespace))
 
     def _activate(self) -> None:
-        """Count all known pods; those to come arrive one by one."""
+        """Start counting: add all known pods; later ones are added by events."""
         self.active = True
         now = self._handle.clock.monotonic()
         for pod in self._handle.listers["pods"].list():
@@ -195,7 +195,7 @@ class QuotaEnforcement:
         self._nominated.clear()
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
-        """Check and reserve in one step; violations mean that nothing was reserved."""
+        """Check and reserve in one step; if there are violations, nothing was reserved."""
         if not self.active:
             self._passing.add(pod.metadata.uid)
             return ()
@@ -208,15 +208,15 @@ class QuotaEnforcement:
         return violations
 
     def must_prepare(self, pod: Pod) -> bool:
-        """Whether `prepare_bind` has something to do."""
+        """Whether `prepare_bind` has work to do."""
         shared = self._share is not None and any(self.ledger.accounts_of(pod))
         return shared or pod.uid in self._displaced
 
     async def prepare_bind(self, pod: Pod) -> Sequence[Violation]:
-        """Correct labels and share the reservation; violations mean that others have the rest.
+        """Correct conditions and share the reservation; violations: others reserved the rest.
 
-        Before the pod is bound, pods that claimed what it takes must no longer be labelled
-        `Unschedulable`: an autoscaler that observes both would buy a node too many.
+        Before the pod is bound, pods whose claims it displaces must lose the reason
+        `Unschedulable`, since an autoscaler that sees both would add one node too many.
         """
         displaced = self._displaced.pop(pod.uid, None)
         if displaced:
@@ -226,24 +226,24 @@ class QuotaEnforcement:
         return await self._share(pod)
 
     def bound(self, pod: Pod) -> None:
-        """Report the bind; the reservation stays until the binding is observed."""
+        """Handle a successful bind; the reservation stays until the watch shows the binding."""
         self._on_bound(pod)
 
     def claim_pending(self, uid: str) -> None:
-        """Claim quota for a pod that is about to be labelled Unschedulable."""
+        """Claim quota for a pod that is about to get the reason Unschedulable."""
         if not self.args.claim_pending:
             return
         self.ledger.claims.add(uid)
         pod = self.ledger.pod(uid)
         for account in () if pod is None else self.ledger.accounts_of(pod):
             if account.overclaimed():
-                # Quota was taken while its attempt was under way. The label is corrected after the
-                # one that is being written now.
+                # Quota was taken during the pod's attempt. The condition is corrected after the
+                # write that is about to happen.
                 self._touched[account] = None
                 self.on_timer()
 
     def _withdraw_claims(self, account: Account) -> list[str]:
-        """Relabel pods whose claims no longer fit, so that no autoscaler buys nodes for them."""
+        """Correct the reason of pods whose claims no longer fit; autoscalers then ignore them."""
         withdrawn = self.ledger.claims.withdraw(account)
         held = []
         for uid, violations in withdrawn.items():
@@ -278,7 +278,7 @@ class QuotaEnforcement:
         self._sweep.observe(new, self._handle.clock.monotonic())
 
     def _remember(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep facts that `_activate` could not read from the pod's object."""
+        """Record facts that `_activate` could not derive from the pod's object."""
         if new is not None and not new.spec.node_name:
             if is_deferred(new, None):
                 self._once_gated.add(new.metadata.uid)
@@ -297,7 +297,7 @@ class QuotaEnforcement:
                 self._nominated.pop(uid, None)
             return
         if node_name:
-            # The queue nominates a pod that was just added before this subscriber receives the pod.
+            # The queue may nominate a new pod before this subscriber receives its event.
             self.ledger.observe_newer(pod)
         self.ledger.nominate(pod, node_name)
 
@@ -344,13 +344,13 @@ class QuotaEnforcement:
     # -- findings --------------------------------------------------------------------------------
 
     def _report(self, quota: Quota, terms: QuotaTerms) -> None:
-        """Report unreadable keys of a quota, and again when they change; then conflicts."""
+        """Report invalid keys of a quota, again whenever they change; then conflicts."""
         meta = quota.metadata
         known = self._known.setdefault(meta.namespace, {})
         before = known[meta.name][1].invalid if meta.name in known else ()
         known[meta.name] = meta.uid, terms
         if terms.invalid and terms.invalid != before:
-            # One Event for all keys: Events of one reason become a series with one note.
+            # One Event for all keys, since Events of one reason are merged into a series.
             ignored = "the key is" if len(terms.invalid) == 1 else "these keys are"
             named = "; ".join(map(str, terms.invalid))
             note = f"quota {meta.name}: {named}; {ignored} ignored, the others are not"
@@ -371,7 +371,7 @@ class QuotaEnforcement:
                 self._find(namespace, name, uid, BUILT_IN_CONFLICT, note)
 
     def _overcommitted(self, account: Account) -> None:
-        # Reported later: many pods may be on their way into the account.
+        # Reported later, because more pods may be charged soon.
         self._exceeded[account] = None
         self.on_timer()
 

@@ -1,7 +1,7 @@
-"""GroupHolds: a group that quota holds, as one of its pods among the held ones.
+"""GroupHolds: groups that quota holds, each represented by one of its pods.
 
-The leader has a place in the order of held pods; the others follow it. Pods without gates are
-charged nothing while quota holds them, followers like leaders (docs/deferred-quota.md, rule Q2).
+The leader has a place in the order of held pods; the other pods follow it. Pods without gates are
+not charged while quota holds them, neither leaders nor followers (docs/deferred-quota.md, rule Q2).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GroupHolds:
         self._on_follow = on_follow
 
     def join(self, record: PodRecord, together: Together | None) -> None:
-        """Have a pod wait for the quota that a group needs, or for its own only."""
+        """Let a pod wait for the quota of its group `together`, or with None for its own."""
         if together is None and record.together is None:
             return
         changed = [each for each in members_of(record) if each.leader is record]
@@ -42,7 +42,7 @@ class GroupHolds:
             self._reconcile(each)
 
     def reconcile(self, leader: PodRecord) -> None:
-        """Bring the accounts up to date: a pod is held from now on, or no longer."""
+        """Update the accounts of a group after its leader was held or released."""
         for each in members_of(leader):
             if not each.deferred or each is leader:
                 self._reconcile(each)

@@ -6,10 +6,10 @@ A deferred key is an entry of a stock ResourceQuota, where the API server ignore
     deferred.kubestow.io/requests.memory: 64Gi
     deferred.kubestow.io/requests.nvidia.com_gpu: "8"      # the first "_" stands for "/"
 
-Names too long for a key go through the annotation `kubestow.io/deferred-keys`, a JSON object of
-`alias: key without the prefix`, in which names are written in full.
+For names that are too long for a key there is the annotation `kubestow.io/deferred-keys`, a JSON
+object of `alias: key without the prefix`, in which names are written in full.
 
-Invariant: a key that cannot be read is reported and ignored; the other keys of the quota count.
+Invariant: an invalid key is reported and ignored; the other keys of the quota count.
 Amounts are exact integers in billionths (`scheduler.api.quantity.NANO`), never floats.
 """
 
@@ -53,14 +53,14 @@ class InvalidKeyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DeferredKey:
-    """A deferred key that was read."""
+    """A parsed deferred key."""
 
     key: str
-    """As in the quota, prefix included."""
+    """The key in the quota, including the prefix."""
     name: str
     """Upstream's quota name, e.g. `requests.cpu`, `requests.nvidia.com/gpu`."""
     unit: int
-    """Billionths that 1 of the key stands for."""
+    """The number of billionths that a value of 1 stands for."""
 
     def amount(self, raw: RawQuantity) -> int:
         """Return a value of the key in billionths.
@@ -107,7 +107,7 @@ class DeferredLimits:
 
 
 def parse_key(key: str) -> DeferredKey:
-    """Read a deferred key, prefix included. Raises InvalidKeyError.
+    """Parse a deferred key, including the prefix. Raises InvalidKeyError.
 
     >>> parse_key("deferred.kubestow.io/requests.nvidia.com_gpu").name
     'requests.nvidia.com/gpu'
@@ -122,8 +122,8 @@ def parse_key(key: str) -> DeferredKey:
 def key_for(name: str) -> DeferredKey:
     """Return the deferred key for a compute name such as `requests.cpu` or `limits.memory`.
 
-    Raises InvalidKeyError if the name is no compute name, or too long for a key: then an alias is
-    needed (`alias_key`).
+    Raises InvalidKeyError if it is not a compute name, or if it is too long for a key and so needs
+    an alias (`alias_key`).
 
     >>> key_for("requests.cpu").key, key_for("requests.nvidia.com/gpu").key
     ('deferred.kubestow.io/requests.cpu-millis', 'deferred.kubestow.io/requests.nvidia.com_gpu')
@@ -150,7 +150,7 @@ def alias_key(alias: str, name: str) -> DeferredKey:
 def read_limits(
     hard: Mapping[str, RawQuantity], annotations: Mapping[str, str] | None = None
 ) -> DeferredLimits:
-    """Read the deferred limits of a quota, and entries that cannot be used; skip other keys.
+    """Read the deferred limits of a quota, and its invalid entries; other keys are skipped.
 
     >>> limits = read_limits({"pods": "5", "deferred.kubestow.io/requests.cpu": "2"})
     >>> limits.hard, limits.invalid[0].key
@@ -188,14 +188,14 @@ def is_native_compute(name: str) -> bool:
 
 
 def is_quota_extended(resource: str) -> bool:
-    """Whether quota counts a resource as extended: under `requests.` only."""
+    """Whether quota counts a resource as extended, which means only under `requests.`."""
     return is_extended_resource_name(resource) or (
         resource.startswith(DEVICE_CLASS) and is_qualified_name(resource)
     )
 
 
 def human(name: str, nano: int) -> str:
-    """Return a human-readable amount, in the shorter of the canonical forms.
+    """Return a human-readable amount, in the shortest canonical form.
 
     >>> human("requests.cpu", 1_500_000_000), human("requests.memory", 64 * 2**30 * 10**9)
     ('1500m', '64Gi')

@@ -1,17 +1,18 @@
 """The ledger: which pod uses how much of which quota, and which pods wait for it (KEP-5465).
 
-Callers report pods, quotas, nominations and reservations; from these the ledger derives what a pod
-would violate, which pods to release, and the usage of each quota. No I/O, no clock: callers pass
-the time. One ledger serves all profiles of a process; it is touched from one event loop.
+Callers report pods, quotas, nominations and reservations; from these the ledger derives which
+limits a pod would exceed, which pods to release, and the usage of each quota. It does no I/O and
+reads no clock; callers pass the time. One ledger serves all profiles of a process, from one event
+loop.
 
-`lifecycle` is the table of states and events of a pod, `accounting` keeps the sums, `checks` is the
-check of one pod against its quotas, `together` that of a group, which `group_holds` holds;
-`releases`, `claims` and `starvation_guard` decide which pods get quota that is free.
+`lifecycle` has the table of states and events of a pod, `accounting` updates the sums, `checks`
+checks one pod against its quotas, `together` a group, and `group_holds` holds groups; `releases`,
+`claims` and `starvation_guard` decide which pods get free quota.
 
 Invariants, which `validate` checks by a full recount:
 * a pod has at most one charge in an account, in one role (`accounts`);
-* whatever is reserved was checked in the same step, so that bound and reserved pods never exceed a
-  limit unless others bound them, or the limit was lowered (docs/deferred-quota.md, rule Q7);
+* every reservation is checked in the same step, so bound and reserved pods never exceed a limit
+  unless others bound them, or the limit was lowered (docs/deferred-quota.md, rule Q7);
 * a reservation ends with the observed binding, with `unreserve`, or with the pod.
 """
 
@@ -48,7 +49,7 @@ from scheduler.api.policy import ResourceQuota
 
 
 class LedgerDriftError(AssertionError):
-    """Incremental sums and a full recount differ: a bug. The text lists every difference."""
+    """The incremental sums differ from a full recount: a bug. The text lists the differences."""
 
 
 class Ledger:
@@ -62,7 +63,7 @@ class Ledger:
         hold_after: float | None = None,
         max_hold: float = 1800.0,
     ) -> None:
-        """`hold_after` (None: no fairness) and `max_hold` in seconds."""
+        """Create a ledger; `hold_after` (None: no fairness) and `max_hold` are in seconds."""
         self.mode = mode
         self._callbacks = callbacks = callbacks or LedgerCallbacks()
         self._namespaces: dict[str, Namespace] = {}
@@ -71,7 +72,7 @@ class Ledger:
         self._sequence = 0
         #: Pods admitted before all pods and quotas were known, in that order.
         self._unsynced: dict[str, None] = {}
-        #: By quota: pods that other active schedulers are about to bind.
+        #: By quota: UIDs of pods that other active schedulers are about to bind.
         self._foreign: dict[tuple[str, str], frozenset[str]] = {}
         self._releases = Releases(self._namespaces, callbacks)
         self._starvation_guard = StarvationGuard(hold_after, max_hold, callbacks, self._releases)
@@ -95,13 +96,13 @@ class Ledger:
 
     @property
     def synced(self) -> bool:
-        """Whether all pods and quotas are known; until then nothing is let through."""
+        """Whether all pods and quotas are known; until then no pods are released."""
         return self._accounting.synced
 
     # -- pods ------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, *, once_gated: bool = False) -> None:
-        """Record a new or changed pod. `once_gated`: it was gated, whatever the object shows."""
+        """Record a new or changed pod; `once_gated`: it was gated, even if it shows no gates."""
         uid = pod.metadata.uid
         record = self._pods.get(uid)
         if record is None:
@@ -124,13 +125,13 @@ class Ledger:
             self._apply(record, PodEvent.BOUND if pod.spec.node_name else PodEvent.OBSERVED)
 
     def observe_newer(self, pod: Pod) -> None:
-        """Record a pod unless a newer object is known: for callers that may hold an old one."""
+        """Record a pod unless a newer version is known, for callers that may have an old one."""
         record = self._pods.get(pod.metadata.uid)
         if record is None or (record.pod is not pod and newer(pod, record.pod)):
             self.observe(pod)
 
     def forget(self, uid: str) -> None:
-        """Drop a pod that was deleted, or has left the watch because it has finished."""
+        """Drop a pod that was deleted, or that finished and so disappeared from the watch."""
         record = self._pods.pop(uid, None)
         if record is None:
             return
@@ -141,11 +142,11 @@ class Ledger:
         self._prune(record.namespace)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
-        """Note that a pod is nominated, or (empty name) no longer.
+        """Record that a pod is nominated to a node, or with an empty name no longer.
 
-        Quota is kept for a nominated deferred pod if it fits; without that its victims would end
-        and a smaller pod take the quota. The engine ends the nomination just before Reserve, which
-        still honours it.
+        Quota is reserved for a nominated deferred pod if it fits; otherwise a smaller pod might
+        take the quota while the victims terminate. The engine ends the nomination just before
+        Reserve, which still honours it.
         """
         record = self._pods.get(pod.metadata.uid)
         if record is None or bool(node_name) == record.nominated:
@@ -158,9 +159,9 @@ class Ledger:
             self._apply(record, PodEvent.NOMINATED)
 
     def reserve(self, pod: Pod) -> Sequence[Violation]:
-        """Check and reserve in one step; violations mean that nothing was reserved.
+        """Check and reserve in one step; if there are violations, nothing was reserved.
 
-        A pod that is not known was deleted: its binding will fail, so nothing is reserved.
+        An unknown pod was deleted; its binding will fail, so nothing is reserved for it.
         """
         record = self._pods.get(pod.metadata.uid)
         if record is None:
@@ -171,7 +172,7 @@ class Ledger:
         return violations
 
     def reserve_unchecked(self, uid: str) -> None:
-        """Reserve for a pod that passed before any quota was enforced; may overcommit."""
+        """Reserve without a check for a pod that passed before quotas were enforced."""
         record = self._pods.get(uid)
         if record is not None:
             self._apply(record, PodEvent.RESERVED)
@@ -189,9 +190,9 @@ class Ledger:
         now: float,
         together: Together | None = None,
     ) -> bool:
-        """Hold a pod, or a group by its leader.
+        """Hold a pod, or the group that it leads.
 
-        Return whether the set of violations is new: report it.
+        Returns whether the set of violations is new, so that it should be reported.
         """
         record = self._pods.get(uid)
         if record is None:
@@ -205,10 +206,10 @@ class Ledger:
         return record.reported != before
 
     def wait_for_more(self, uids: Sequence[str]) -> None:
-        """Have those of these pods that are held wait until more is free than now.
+        """Let the held ones among these pods wait until more quota is free than now.
 
-        They were tried together, and what they had reserved then was theirs: that it is free again
-        is no reason to try them once more.
+        They were tried together and failed. The quota that their attempts had reserved is free
+        again, which is no reason to retry them.
         """
         for uid in uids:
             record = self._pods.get(uid)
@@ -216,7 +217,7 @@ class Ledger:
                 self._group_holds.join(record, Together((uid,), 1, room_for(record)))
 
     def admit(self, uid: str, now: float) -> float | None:
-        """Let a pod pass. Returns the seconds it was held, None if it was not."""
+        """Admit a pod; return the seconds for which it was held, None if it was not."""
         record = self._pods.get(uid)
         if record is None or record.held_since is None:
             return None
@@ -226,14 +227,14 @@ class Ledger:
         return max(0.0, now - since)
 
     def attempted(self, uid: str) -> None:
-        """Note that the pod's attempt failed for another reason than quota: others may try."""
+        """Record that the pod's attempt failed for another reason than quota; others may try."""
         record = self._pods.get(uid)
         if record is not None:
             record.reported = frozenset()
             self._apply(record, PodEvent.ATTEMPT_FAILED)
 
     def recheck_after_sync(self, uid: str) -> None:
-        """Check a pod, admitted before all pods and quotas are known, once they are."""
+        """Check a pod that is admitted now again, as soon as all pods and quotas are known."""
         self._unsynced[uid] = None
 
     def set_foreign(self, key: tuple[str, str], uids: frozenset[str]) -> None:
@@ -254,7 +255,7 @@ class Ledger:
     # -- quotas ----------------------------------------------------------------------------------
 
     def set_quota(self, quota: ResourceQuota) -> QuotaTerms:
-        """Record a new or changed quota. Returns what was read, for findings to be reported."""
+        """Record a new or changed quota; return its terms, with problems to be reported."""
         namespace = self._namespace(quota.metadata.namespace)
         terms = read_terms(quota, self.mode)
         self._accounting.set_quota(namespace, quota, terms)
@@ -262,20 +263,20 @@ class Ledger:
         return terms
 
     def remove_quota(self, namespace: str, name: str) -> None:
-        """Drop a deleted quota; pods it held, and reservations in it, are free."""
+        """Drop a deleted quota, with its reservations; pods that it held may pass."""
         found = self._namespaces.get(namespace)
         if found is not None:
             self._accounting.replace(found, name, None)
             self._prune(found)
 
     def set_devices(self, namespace: str, usage: Usage) -> None:
-        """Set what the claims of devices in a namespace take."""
+        """Set the usage of device claims in a namespace."""
         found = self._namespace(namespace)
         self._accounting.set_devices(found, usage)
         self._prune(found)
 
     def mark_synced(self) -> None:
-        """Note that all pods and quotas are known: from now on pods are let through."""
+        """Record that all pods and quotas are known; from now on pods are released."""
         for record in self._pods.values():
             self._renew_nomination(record)
         # Pods that no quota counts need no check.
@@ -295,7 +296,7 @@ class Ledger:
         return min((time for time in due if time is not None), default=None)
 
     def run_due(self, now: float) -> None:
-        """End what is over by the clock, and release pods that may fit now."""
+        """Handle everything that has expired, and release pods that may fit now."""
         for record in self._ends.expire(now):
             self._accounting.reconcile(record)
         self._releases.close_windows(now)
@@ -312,12 +313,12 @@ class Ledger:
     # -- queries ---------------------------------------------------------------------------------
 
     def deferred(self, pod: Pod) -> bool:
-        """Whether the pod was gated once."""
+        """Whether the pod was ever gated."""
         record = self._pods.get(pod.metadata.uid)
         return is_deferred(pod, None) if record is None else record.deferred
 
     def pod(self, uid: str) -> Pod | None:
-        """Return the newest object of a pod; None if it is not known."""
+        """Return the newest version of a pod; None if it is unknown."""
         record = self._pods.get(uid)
         return None if record is None else record.pod
 
@@ -337,7 +338,7 @@ class Ledger:
         return found is not None and bool(found.accounts)
 
     def violations(self, pod: Pod) -> Sequence[Violation]:
-        """Return what the pod would violate now, never counting the pod itself; change nothing."""
+        """Return the limits that the pod would exceed now, not counting its own charge."""
         namespace = self._namespaces.get(pod.metadata.namespace)
         if namespace is None or not namespace.accounts:
             return ()
@@ -350,7 +351,7 @@ class Ledger:
     def violations_together(
         self, uids: Sequence[str], need: int
     ) -> tuple[str, Sequence[Violation]]:
-        """Return what any `need` of these pods would violate together, and the pod to be held."""
+        """Return (leader's UID, violations) of any `need` of these pods together."""
         members = [self._pods[uid] for uid in uids if uid in self._pods]
         if len(members) < need:
             return "", ()
@@ -361,7 +362,7 @@ class Ledger:
     def violations_with(
         self, pod: Pod, account: Account, amounts: Sequence[int]
     ) -> Sequence[Violation]:
-        """Return the violations when `amounts`, by limit, are taken from one account as well."""
+        """Return the violations if `amounts`, by limit, were also taken from one account."""
         record = self._pods.get(pod.metadata.uid)
         return () if record is None else check(record, {account: amounts})
 
@@ -371,7 +372,7 @@ class Ledger:
             yield from self._namespaces[name].accounts.values()
 
     def account(self, namespace: str, name: str) -> Account | None:
-        """Return the account of a quota, None if nothing of it is enforced here."""
+        """Return the account of a quota; None if no limit of it is enforced here."""
         found = self._namespaces.get(namespace)
         return None if found is None else found.accounts.get(name)
 
@@ -411,13 +412,13 @@ class Ledger:
         return [line for account in self.accounts() for line in self.drift_of(account)]
 
     def drift_of(self, account: Account) -> list[str]:
-        """Return the differences in one account; none when its quota is no longer enforced."""
+        """Return the differences in one account; empty if its quota is no longer enforced."""
         if self.account(account.namespace, account.name) is not account:
             return []
         return account_drift(self._namespaces[account.namespace], account)
 
     def validate(self) -> None:
-        """Raise LedgerDriftError if a full recount differs, or a pod is out of place."""
+        """Raise LedgerDriftError if a full recount differs, or a pod is in the wrong place."""
         found = self.drift() + misplaced_pods(
             self._namespaces, self._pods, self._accounting.request_of
         )
@@ -427,7 +428,7 @@ class Ledger:
     # -- bundles ---------------------------------------------------------------------------------
 
     def kept(self) -> Iterator[KeptRecord]:
-        """Yield what the objects do not show of each pod; in the order of the held pods."""
+        """Yield the state of each pod that its object does not show, in the order of held pods."""
         held: list[tuple[int, KeptRecord]] = []
         for each in self._pods.values():
             queued = each.order is not None
@@ -439,7 +440,7 @@ class Ledger:
         yield from (record for _, record in sorted(held))
 
     def restore(self, kept: KeptRecord) -> None:
-        """Take over what `kept` yielded about one pod; one that is not known is ignored."""
+        """Restore what `kept` yielded about one pod; an unknown pod is ignored."""
         uid, state, deferred, held, since = kept
         record = self._pods.get(uid)
         if record is None:
@@ -452,7 +453,7 @@ class Ledger:
     # -- transitions -----------------------------------------------------------------------------
 
     def _apply(self, record: PodRecord, event: PodEvent) -> None:
-        """Change the state of a pod, then its charges, then whatever the event changes besides."""
+        """Change the state of a pod, then its charges, then apply the effects of the event."""
         next_states, effects, new_object = self._transitions[event]
         before = record.state
         record.state = after = next_states.get(before, before)
@@ -479,7 +480,7 @@ class Ledger:
             self._group_holds.reconcile(record)
 
     def _follow(self, record: PodRecord) -> None:
-        """End what a pod waits for by itself: it is held with another one from now on."""
+        """Remove a pod from the queue of held pods, since it now follows a leader."""
         self._dequeue(record)
         self._releases.give_back(record)
         self.claims.remove(record)

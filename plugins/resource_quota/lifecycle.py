@@ -1,7 +1,7 @@
 """The states of a pod in the ledger, and the events that change them: a transition table.
 
-Pure data; `Ledger._apply` carries it out. The enumerations are integers for speed: their hash is C
-code.
+Pure data, applied by `Ledger._apply`. The enumerations are integers for speed, since the hash of an
+integer is computed in C.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Final, NamedTuple
 
 
 class PodState(IntEnum):
-    """Progress of a pod towards a node, as far as quota is concerned."""
+    """Progress of a pod towards a node, with respect to quota."""
 
-    #: Without a node and without quota of its own; a pod without gates is charged all the same.
+    #: No node and no reserved quota; a pod without gates is charged nevertheless.
     WAITING = auto()
-    #: Quota is kept for it, so that no other pod takes it while its victims end.
+    #: Quota is reserved for it, so that no other pod takes it while its victims terminate.
     NOMINATED = auto()
-    #: The nomination has ended; Reserve, which comes next, still honours what was kept.
+    #: The nomination has ended; Reserve, which comes next, still honours its reservation.
     NOMINATION_ENDED = auto()
     #: Between Reserve and the observed binding.
     RESERVED = auto()
-    #: Reserved and nominated: Unreserve leaves what the nomination keeps.
+    #: Reserved and nominated: Unreserve leaves the reservation of the nomination.
     RESERVED_NOMINATED = auto()
-    #: It has a node, whoever bound it.
+    #: It has a node; any scheduler may have bound it.
     BOUND = auto()
     #: It succeeded, failed or was deleted.
     FINISHED = auto()
 
 
 SHOWN: Final = (PodState.WAITING, PodState.BOUND)
-"""States that the pod's object shows."""
+"""States that follow from the pod's object alone."""
 
 
 class PodEvent(IntEnum):
-    """Something that happens to a pod."""
+    """Events of a pod."""
 
     #: A new or changed object without a node.
     OBSERVED = auto()
@@ -45,31 +45,31 @@ class PodEvent(IntEnum):
     FINISHED = auto()
     NOMINATED = auto()
     NOMINATION_CLEARED = auto()
-    #: The pod does not fit, so nothing is kept for it.
+    #: The nominated pod does not fit, so no quota is reserved for it.
     NOMINATION_REFUSED = auto()
     RESERVED = auto()
     RESERVE_REFUSED = auto()
     UNRESERVED = auto()
     #: PreEnqueue or a later check holds the pod.
     HELD = auto()
-    #: A check lets the pod pass.
+    #: A check admits the pod.
     ADMITTED = auto()
     #: The attempt failed for another reason than quota.
     ATTEMPT_FAILED = auto()
 
 
 class Effect(IntEnum):
-    """A change besides the state."""
+    """A consequence of an event, in addition to the change of state."""
 
-    #: End a nomination whose quota does not suffice any more: the pod may have grown.
+    #: End the reservation of a nomination if it no longer suffices, since the pod may have grown.
     RENEW_NOMINATION = auto()
-    #: The released pod does not use the quota it was released for: others may try.
+    #: The released pod does not use the quota for which it was released, so others may try.
     RETURN_RELEASE = auto()
-    #: The released pod uses the quota: the next release makes no allowance for it.
+    #: The released pod uses the quota, so the next release need not allow for it.
     CONSUME_RELEASE = auto()
     ENQUEUE = auto()
     DEQUEUE = auto()
-    #: Quota alone keeps the pod from a node no longer.
+    #: Quota is no longer the only thing that keeps the pod from a node.
     END_STARVATION = auto()
     WITHDRAW_CLAIM = auto()
 
@@ -78,7 +78,7 @@ class Transition(NamedTuple):
     """Consequences of an event: the next state, then the accounts, then the effects in order."""
 
     next_states: Mapping[PodState, PodState] = {}
-    """By state; one that is not named stays as it is."""
+    """The next state by state; a missing state does not change."""
     effects: tuple[Effect, ...] = ()
     new_object: bool = False
     """Whether the pod's object may be new: the accounts change even if the state does not."""

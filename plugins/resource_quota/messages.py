@@ -34,15 +34,15 @@ Pairs = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One limit of one quota that a pod does not fit under."""
+    """One limit of one quota that a pod exceeds."""
 
     account: Account
     index: int
-    """Of the limit in the account."""
+    """Index of the limit in the account."""
     requested: int
     used: int
     reserved_for: str = ""
-    """`namespace/name` of an older pod that the rest is kept for; empty if it is kept for none."""
+    """`namespace/name` of an older pod for which the rest is reserved; empty if there is none."""
     unknown: bool = False
     """Whether the quota's status lacks the used amount."""
 
@@ -53,7 +53,7 @@ class Violation:
 
     @property
     def never(self) -> bool:
-        """Whether the pod is larger than the limit."""
+        """Whether the pod can never fit, since it is larger than the limit."""
         return self.requested > self.account.limits[self.index].hard
 
 

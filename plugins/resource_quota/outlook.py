@@ -1,8 +1,8 @@
-"""The outlook of a held pod: who gets quota before it, and when enough is free, for people.
+"""The outlook of a held pod, for people: which pods get quota first, and when enough is free.
 
-Only ends that objects state are known: of a pod that is being deleted, and of one with
-`activeDeadlineSeconds`. Most pods end sooner or later than that, and those ahead may take what they
-free, so a time is the latest at which there is quota, not when the pod is let in.
+Ends of pods are known only if their objects state them: if a pod is terminating, or has
+`activeDeadlineSeconds`. Pods may end earlier, and pods ahead may take the quota that they free, so
+a time is only the latest at which quota becomes free, not the time when the pod is admitted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.records import PodRecord
 
 MAX_USERS: Final = 3
-"""The largest users of a quota that are named."""
+"""Maximum number of the largest users of a quota to name."""
 END_OF_TIME: Final = 253_402_300_799.0
-"""The last second that a date can have; a deadline may lie behind it."""
+"""The last second that a date can represent; a deadline may be later."""
 
 
 class Outlook:
@@ -33,9 +33,9 @@ class Outlook:
         self._pods = pods
 
     def ahead_of(self, uid: str) -> list[str]:
-        """Return the held pods of the namespace that are let in before this one, in order.
+        """Return the keys of the held pods that are admitted before this one, in order.
 
-        Their keys; O(held pods).
+        O(held pods of the namespace).
         """
         record = self._pods.get(uid)
         if record is None or record.order is None:
@@ -51,7 +51,8 @@ class Outlook:
     def frees(self, violations: Sequence[Violation]) -> Iterator[str]:
         """Yield a line per violated limit: when enough of it is free, or who uses most.
 
-        O(pods that the quota counts). No end frees quota for a pod that is larger than it.
+        O(pods that the quota counts). A limit that is smaller than the pod gets no line, since the
+        end of other pods does not help.
         """
         for violation in violations:
             if not violation.never and not violation.unknown:
@@ -89,7 +90,7 @@ class Outlook:
 
 
 def _known_end(record: PodRecord) -> float | None:
-    """Return the wall clock second at which a pod counts no more at the latest, if it is known."""
+    """Return the latest wall clock second at which a pod stops counting; None if unknown."""
     if record.counts_until is not None:
         return record.counts_until
     seconds, started = record.pod.spec.active_deadline_seconds, record.pod.status.start_time

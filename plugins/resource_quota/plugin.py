@@ -81,13 +81,13 @@ class ResourceQuota:
     validate_args = staticmethod(argument_problems)
 
     def __init__(self, args: ResourceQuotaArgs | None, handle: Handle) -> None:
-        """Raises ConfigurationError for arguments that differ from those of another profile."""
+        """Raises ConfigurationError if the arguments differ from those of another profile."""
         args = args or ResourceQuotaArgs()
         require_valid(argument_problems(args))
         self._handle = handle
         #: The enforcement of the process; None while the plugin is inert.
         self.enforcement: QuotaEnforcement | None = None
-        #: Fed by the plugin that schedules them; empty without it.
+        #: The pod groups, maintained by GangScheduling; empty without that plugin.
         self._groups = handle.shared(PodGroups.SHARED, PodGroups)
         if not handle.feature_gates.get(GATE, False) or args.mode is QuotaMode.OFF:
             return
@@ -98,7 +98,7 @@ class ResourceQuota:
             raise ConfigurationError(msg)
 
     def _declare(self, args: ResourceQuotaArgs) -> None:
-        """Declare what enforcement needs; deferred keys alone have no effect without it."""
+        """Declare the resources and permissions that the enforcement needs."""
         self.required_resources = ("resourcequotas", *_DEVICES)
         self.optional_resources = dict.fromkeys(_DEVICES, CLAIMS_UNCOUNTED)
         if args.reservation != API and not args.mode.native:
@@ -129,8 +129,8 @@ class ResourceQuota:
             return None
         ledger = self.enforcement.ledger
         if not ledger.synced:
-            # No pod is tried before the first lists are complete. A rejection meanwhile would count
-            # as a scheduling gate of the pod.
+            # No pod is tried before the initial lists are complete, so admit the pod: a rejection
+            # now would look as if the pod had been gated.
             ledger.recheck_after_sync(pod.uid)
             return None
         if not self.enforcement.active:
@@ -145,9 +145,9 @@ class ResourceQuota:
         return None
 
     def _needs_others(self, pod: Pod) -> bool:
-        """Whether the pod is scheduled together with others: `reject_group` asks for all of them.
+        """Whether the pod is scheduled in a group, for which `reject_group` checks the quota.
 
-        Held one by one, they would not be released together.
+        Members that are held one by one would not be released together.
         """
         key = group_of(pod)
         group = None if key is None else self._groups.get(key)
@@ -168,17 +168,17 @@ class ResourceQuota:
         return self._hold(enforcement, by_uid[leader], violations, points.PRE_FILTER, together)
 
     def group_failed(self, pods: Sequence[Pod]) -> None:
-        """Let members that were rejected wait for more than is free now."""
+        """Let rejected members wait until more quota is free than now."""
         if self.enforcement is not None:
             self.enforcement.ledger.wait_for_more([each.metadata.uid for each in pods])
 
     def skips_alike(self, pod: Pod) -> bool:
-        """Whether no quota counts the pod."""
+        """Whether no quota of the pod's namespace is enforced here."""
         enforcement = self.enforcement
         return enforcement is None or not enforcement.ledger.limits_pods_of(pod.metadata.namespace)
 
     def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
-        """Check again: quota may have been taken since PreEnqueue."""
+        """Check again, since quota may have been taken since PreEnqueue."""
         if self.enforcement is None or self.name in state.granted:
             return SKIP
         ledger = self.enforcement.ledger
@@ -210,13 +210,13 @@ class ResourceQuota:
             self.enforcement.unreserve(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Skip PreBind unless labels must be corrected or the reservation shared first."""
+        """Skip PreBind unless conditions must be corrected or the reservation must be shared."""
         if self.enforcement is None or not self.enforcement.must_prepare(pod):
             return SKIP
         return None
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Share the reservation, unless other active schedulers have reserved the rest."""
+        """Share the reservation; reject the pod if other active schedulers reserved the rest."""
         if self.enforcement is None:
             return None
         violations = await self.enforcement.prepare_bind(pod)
@@ -225,14 +225,14 @@ class ResourceQuota:
         return self._hold(self.enforcement, pod, violations, points.PRE_BIND)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Notify the native writer; the reservation stays until the binding is observed."""
+        """Notify the enforcement; the reservation stays until the watch shows the binding."""
         if self.enforcement is not None:
             self.enforcement.bound(pod)
 
     def pod_conditions(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """Return the durable mark, for the patch that replaces reason SchedulingGated (rule Q5).
+        """Return the durable mark in the patch that replaces the reason SchedulingGated (rule Q5).
 
-        No mark is made in a cluster without a quota that is enforced here.
+        There is no mark in clusters without a quota that is enforced here.
         """
         if self.enforcement is None or not self.enforcement.active:
             return ()
@@ -250,7 +250,7 @@ class ResourceQuota:
         return ()
 
     def unschedulable_reason(self, pod: Pod) -> tuple[str, str] | None:
-        """Return the reason and text of a hold if it does not fit on top of earlier claims."""
+        """Return the reason and text of a hold if the pod does not fit on top of earlier claims."""
         if self.enforcement is None or not self.enforcement.args.claim_pending:
             return None
         claimed = self.enforcement.ledger.claims.violations(pod)
@@ -259,7 +259,7 @@ class ResourceQuota:
         return (REASON_VALIDATED, message(claimed)) if claimed else None
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Return the violations of the pod now, who is ahead, and when quota is free."""
+        """Return the pod's violations now, the pods ahead of it, and when quota becomes free."""
         if self.enforcement is None:
             return ()
         ledger = self.enforcement.ledger
@@ -281,7 +281,7 @@ class ResourceQuota:
         return f"behind {listed(ahead, len(ahead))}" if ahead else ""
 
     def demands(self, pod: Pod) -> Sequence[Demand]:
-        """Return how much more the quotas would have to allow (`DemandingPlugin`)."""
+        """Return the limits that the quotas would need to have (`DemandingPlugin`)."""
         violations = () if self.enforcement is None else self.enforcement.ledger.violations(pod)
         if any(each.unknown or each.reserved_for for each in violations):
             return ()
@@ -290,19 +290,19 @@ class ResourceQuota:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return no events: the ledger reacts to freed quota and to changes of the pod itself.
 
-        So no event of nodes, of other pods or of other namespaces ever requeues a held pod.
+        So events of nodes, other pods or other namespaces never requeue a held pod.
         """
         return ()
 
     # -- bundles ---------------------------------------------------------------------------------
 
     def bundle_state(self) -> Iterator[KeptRecord]:
-        """Yield what the objects do not show of the pods in the ledger."""
+        """Yield the state of pods in the ledger that their objects do not show."""
         if self.enforcement is not None and self.enforcement.active:
             yield from self.enforcement.ledger.kept()
 
     def restore_bundle_state(self, pieces: Iterable[Any]) -> None:
-        """Take over what `bundle_state` yielded. Raises ValueError."""
+        """Restore what `bundle_state` yielded. Raises ValueError."""
         for piece in pieces:
             kept = msgspec.convert(piece, KeptRecord)
             if self.enforcement is not None:
@@ -336,7 +336,7 @@ class ResourceQuota:
         if held is not None:
             self._handle.metrics.observe(HELD_DURATION, value=held)
             enforcement.gauge_held(pod.metadata.namespace)
-            # Holding the pod ended what was kept for its nomination, but not the nomination.
+            # Holding the pod ended the reservation of its nomination, but not the nomination.
             node_name = self._handle.nominator.node_of(pod.uid)
             if node_name:
                 enforcement.ledger.nominate(pod, node_name)

@@ -1,8 +1,9 @@
 """The ledger's records: its pods, its namespaces, and the queues of held pods.
 
-10,000 held pods must cost nothing while nothing concerns them, and one freed unit must not wake all
-of them. So a namespace has one queue per request (which quotas, how much of each), each in queue
-order (priority, then the time the pods were held), and a release takes pods from the heads.
+10,000 held pods must cost nothing while no event concerns them, and freeing one unit must not wake
+all of them. So a namespace has one queue per request (which quotas, how much of each), each in
+queue order (priority, then the time when the pods were held), and a release takes pods from the
+heads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Order = tuple[int, int]
 
 
 KeptRecord = tuple[str, int, bool, bool, float | None]
-"""UID, state, whether it was gated once, whether a quota holds it, and since when."""
+"""UID, state, whether the pod was ever gated, whether a quota holds it, and since when."""
 
 
 Room = tuple[tuple[Account, Amounts], ...]
@@ -31,22 +32,22 @@ Room = tuple[tuple[Account, Amounts], ...]
 
 
 class Together(NamedTuple):
-    """The pods of a group, some of which need quota at the same time."""
+    """The pods of a group, a number of which need quota at the same time."""
 
     uids: tuple[str, ...]
     need: int
     room: Room | None = None
-    """What was free when they were tried in vain; None: they were not tried."""
+    """Amounts that were free when the group last failed; None: it was not tried."""
 
 
 class QuotaRequest(NamedTuple):
-    """The facts that decide whether a held pod fits, except its own charges."""
+    """Everything that determines whether a held pod fits, except its own charges."""
 
     deferred: bool
     shares: Room
     """The amounts the pod takes from each quota that covers it."""
     together: Together | None = None
-    """Set if it needs quota for other pods as well."""
+    """Set if the pod needs quota for its group."""
 
 
 NOTHING: Final = QuotaRequest(deferred=False, shares=())
@@ -66,33 +67,33 @@ class PodRecord:
     """Whether the pod was gated once."""
     state: PodState = PodState.WAITING
     counts_until: float | None = None
-    """Wall clock second after which a pod that is being deleted counts no more."""
+    """Wall clock second after which a terminating pod no longer counts."""
     expired: bool = False
-    """Whether that has passed."""
+    """Whether `counts_until` has passed."""
     foreign: bool = False
     """Whether another active scheduler is about to bind the pod."""
     usage: Usage | None = None
-    """None until a quota of the namespace made it necessary."""
+    """Computed on first use, when the namespace has a quota."""
     request: QuotaRequest = NOTHING
     together: Together | None = None
-    """The group for which it was held; None: it was held for itself."""
+    """The group for which the pod is held, as its leader; None: it is held on its own."""
     leader: PodRecord | None = None
-    """The pod that was held for its group; None: no other pod was."""
+    """The leader of the pod's held group; None: the pod follows no other."""
     order: Order | None = None
-    """Position among the held pods; None while it is not among them."""
+    """Position among the held pods; None if the pod is not among them."""
     held_since: float | None = None
-    """Wall clock second since which a quota has held it; None once it was admitted."""
+    """Wall clock second since which a quota holds the pod; None after it was admitted."""
     reported: Pairs = frozenset()
-    """The violations reported last; empty when the nodes rejected the pod since."""
+    """The violations reported last; empty if nodes have rejected the pod since."""
 
     @property
     def nominated(self) -> bool:
-        """Whether quota is kept for the pod's nomination."""
+        """Whether quota is reserved for the pod's nomination."""
         return self.state in _NOMINATED
 
     @property
     def ended(self) -> bool:
-        """Whether the pod counts no more, wherever it was."""
+        """Whether the pod no longer counts, in any state."""
         return self.expired or self.state is PodState.FINISHED
 
     @property
@@ -103,7 +104,7 @@ class PodRecord:
 
     @property
     def role(self) -> Role | None:
-        """The way the pod counts now; None if it does not (docs/deferred-quota.md, "The rules")."""
+        """The role of the pod's charge; None: none (docs/deferred-quota.md, "The rules")."""
         if self.ended:
             return None
         if self.state is PodState.BOUND:
@@ -113,11 +114,11 @@ class PodRecord:
         return None if self.deferred else Role.PENDING
 
     def charges(self) -> list[tuple[Account, Amounts, Role | None]]:
-        """Return how the pod counts in each account that covers it; None if it does not.
+        """Return (account, amounts, role) for each account that covers the pod; None: no charge.
 
-        A pod without gates is charged from its creation on, as the API server does, but not while
-        a quota holds it or its group, or is too small for it even when empty: it would keep others
-        from running and not run itself. Built-in names are charged by the API server.
+        A pod without gates is charged from its creation on, like by the API server, but not while a
+        quota holds it or its group, or is too small for it even when empty: it would keep others
+        from running without running itself. Built-in names are charged by the API server.
         """
         role, shares = self.role, self.request.shares
         if role is Role.PENDING and (
@@ -130,8 +131,8 @@ class PodRecord:
 class WaitQueues:
     """The held pods of a namespace.
 
-    Invariant: a held pod is in exactly one queue; entries of pods that left are dropped when they
-    come to the head.
+    Invariant: a held pod is in exactly one queue; entries of removed pods are dropped when they
+    reach the head.
     """
 
     def __init__(self) -> None:
@@ -145,7 +146,7 @@ class WaitQueues:
         return iter(self._held.values())
 
     def add(self, pod: PodRecord) -> None:
-        """Put a pod with an `order` into the queue of its request; again when that changed."""
+        """Put a pod with an `order` into the queue of its request; call again if that changes."""
         assert pod.order is not None
         self._held[pod.uid] = pod
         heapq.heappush(self._queues.setdefault(pod.request, []), (pod.order, pod.uid))
@@ -158,10 +159,10 @@ class WaitQueues:
     def release(
         self, concerns: Callable[[QuotaRequest], bool], admit: Callable[[PodRecord], bool]
     ) -> list[PodRecord]:
-        """Remove and return pods in order, as long as `admit` is true for the first of a queue.
+        """Remove and return pods in order, as long as `admit` accepts the head of a queue.
 
-        Queues for which `concerns` is false are skipped. A pod that is not admitted keeps its
-        position, and those behind it in its queue wait as well: they request the same.
+        Queues that `concerns` rejects are skipped. A pod that is not admitted keeps its position,
+        and so do the pods behind it in its queue, which have the same request.
         """
         heads: list[tuple[Order, int, QuotaRequest]] = []
         for number, request in enumerate([each for each in self._queues if concerns(each)]):
@@ -203,19 +204,19 @@ class Namespace:
     name: str
     pods: dict[str, PodRecord] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
-    """By name of the quota, sorted by it."""
+    """Accounts by name of the quota, sorted by name."""
     devices: Usage = field(default_factory=dict)
-    """What claims of devices take."""
+    """Usage of device claims."""
     wait_queues: WaitQueues = field(default_factory=WaitQueues)
     freed: set[Account] = field(default_factory=set)
     """Accounts in which something was freed since the last release."""
     released: dict[str, float] = field(default_factory=dict)
-    """Released pods whose attempt is still to come, with the wall clock second of the release."""
+    """UIDs of released pods that were not attempted yet, with the wall clock second of release."""
     window_open: bool = False
-    """Whether a time is set at which released pods have had time to use the quota."""
+    """Whether a release window is open, at whose end released pods count as not using the quota."""
     overrelease: int = 0
-    """How many more pods than fit together the next release lets out."""
+    """Number of pods that the next release admits in addition to those that fit together."""
     starving: dict[str, float] = field(default_factory=dict)
-    """Pods that quota alone keeps from a node, with the wall clock second since which it does."""
+    """UIDs of pods that only quota keeps from a node, with the wall clock second since when."""
     awaiting_claim: dict[str, None] = field(default_factory=dict)
     """Pods that fit the quotas and no node, but not on top of the claims of others."""

@@ -1,6 +1,7 @@
-"""The full recount that the ledger's incremental sums must equal; changes nothing.
+"""The full recount that the ledger's incremental sums must equal: pure functions.
 
-Differences are listed in sentences. What is counted seldom, and needs no sum, is here as well.
+Differences are returned as sentences. Rarely needed counts, for which no sums are kept, are here as
+well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def uncharged(records: Iterable[PodRecord], account: Account) -> list[int]:
 
 
 def account_drift(namespace: Namespace, account: Account) -> list[str]:
-    """List where an account's sums or charges differ from what the namespace's pods add up to."""
+    """List the differences of an account's sums and charges from a recount over the pods."""
     return [*account.recount(), *_wrong_charges(namespace, account)]
 
 
@@ -46,7 +47,7 @@ def misplaced_pods(
     pods: Mapping[str, PodRecord],
     request_of: Callable[[PodRecord], QuotaRequest],
 ) -> list[str]:
-    """List pods that contradict their record, or whose record is out of date."""
+    """List pods that are in the wrong place, or whose record is out of date."""
     found: list[str] = []
     for uid, record in pods.items():
         namespace = record.namespace

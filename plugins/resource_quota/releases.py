@@ -1,10 +1,10 @@
 """Releases: which held pods may try again when quota is freed, and when.
 
-Quota is freed deep in a scheduling cycle; it is only noted there (`free`), and `release` lets pods
-out between cycles. It lets out as many, in queue order, as fit together with those that were let
-out before and whose attempt is still to come. A pod that does not use the quota makes room for
-others: at once if its attempt is known to have failed, otherwise after `RELEASE_WINDOW`, and then
-more pods are let out than fit together, twice as many each time, until one uses the quota.
+Quota is freed in the middle of a scheduling cycle, where it is only recorded (`free`); `release`
+releases pods between cycles. In queue order it releases as many as fit together with pods released
+earlier whose attempts have not happened yet. A pod that does not use the quota makes room for
+others: at once if its attempt has failed, otherwise after `RELEASE_WINDOW`. In the latter case more
+pods are released than fit together, twice as many each time, until one of them uses the quota.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from plugins.resource_quota.records import Namespace, PodRecord, QuotaRequest
 from plugins.resource_quota.together import check_wanted, has_more_room, wanted
 
 RELEASE_WINDOW: Final = 0.25
-"""Seconds that released pods have to use the quota, before more are let out."""
+"""Seconds that released pods have to use the quota, before more pods are released."""
 FIRST_OVERRELEASE: Final = 16
-"""How many more than fit together are let out then; doubled each time, until one uses the quota."""
+"""Number of pods released in addition to those that fit; doubled until one uses the quota."""
 
 
 class Releases:
@@ -37,24 +37,24 @@ class Releases:
         self._windows: list[tuple[float, str]] = []
 
     def next_due(self) -> float | None:
-        """Return the wall clock second at which something is to be done; 0: now, None: never."""
+        """Return the wall clock second at which work is due; 0: now, None: never."""
         if self._due:
             return 0.0
         return self._windows[0][0] if self._windows else None
 
     def free(self, namespace: Namespace, accounts: set[Account]) -> None:
-        """Note that accounts have room: held pods may fit, without more being let out than fit."""
+        """Record that accounts have free quota; the next release admits only pods that fit."""
         if len(namespace.wait_queues):
             namespace.overrelease = 0
             self._note(namespace, accounts)
 
     def consume(self, record: PodRecord) -> None:
-        """Note that a pod, if it was released, uses the quota it was released for."""
+        """Record that a pod, if it was released, uses the quota for which it was released."""
         if record.namespace.released.pop(record.uid, None) is not None:
             record.namespace.overrelease = 0
 
     def give_back(self, record: PodRecord) -> None:
-        """Note that a pod, if it was released, does not use the quota it was released for."""
+        """Record that a pod, if it was released, does not use the quota."""
         namespace = record.namespace
         if namespace.released.pop(record.uid, None) is None:
             return
@@ -63,7 +63,7 @@ class Releases:
             self._note(namespace, accounts)
 
     def close_windows(self, now: float) -> None:
-        """Give up on released pods that had time enough to use the quota."""
+        """End windows that are over: their released pods count as not using the quota."""
         while self._windows and self._windows[0][0] <= now:
             namespace = self._namespaces.get(heapq.heappop(self._windows)[1])
             if namespace is None:
@@ -77,7 +77,7 @@ class Releases:
                 self._note(namespace, set(namespace.accounts.values()))
 
     def release(self, now: float) -> Iterator[list[PodRecord]]:
-        """Let out the pods that may fit now; yield those of each namespace, in queue order."""
+        """Release the pods that may fit now; yield those of each namespace in queue order."""
         due, self._due = self._due, set()
         for name in sorted(due):
             namespace = self._namespaces.get(name)
@@ -92,7 +92,7 @@ class Releases:
             self._callbacks.on_timer()
 
     def _release(self, namespace: Namespace, now: float) -> list[PodRecord]:
-        """Let out, in queue order, as many as fit together, and `overrelease` that fit alone."""
+        """Release in queue order the pods that fit together, and `overrelease` that fit alone."""
         freed, namespace.freed = namespace.freed, set()
         extra: dict[Account, list[int]] = {}
         for uid in namespace.released:

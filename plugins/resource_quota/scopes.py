@@ -1,7 +1,7 @@
 """The match of pods by a quota's `scopes` and `scopeSelector` (`pods.go: podMatchesScopeFunc`).
 
-All scopes must match; a quota without scopes covers every pod of its namespace. A scope that is not
-known covers no pod: a quota must not charge pods it was not meant for.
+All scopes must match; a quota without scopes covers every pod of its namespace. An unknown scope
+covers no pod, since a quota must not charge pods for which it was not meant.
 """
 
 from __future__ import annotations

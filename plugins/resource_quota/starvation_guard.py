@@ -1,12 +1,13 @@
-"""StarvationGuard: quota is kept for the pod that small pods would starve (`fairness: HoldAfter`).
+"""StarvationGuard: reserves quota for a pod that small pods would starve (`fairness: HoldAfter`).
 
-The first pod in queue order that quota alone has held for `holdAfter` gets a reservation in the
-quotas it does not fit into; deferred pods behind it leave it what it needs of the limits it lacks.
-A pod by which a group is held gets what the group needs, which all pods of the group may use.
+The first pod in queue order that only quota has held for `holdAfter` gets a reservation in the
+quotas that it exceeds; deferred pods behind it must leave it the amounts that it needs. The leader
+of a held group gets a reservation for the whole group, which all pods of the group may use.
 
-Invariant: at most one reservation per quota. It ends when the pod is reserved, gone, rejected by
-the nodes or larger than a limit, or after `maxHold`; then the quota is open to all for `holdAfter`.
-Pods larger than a limit never get a reservation, and pods that were never gated yield to none.
+Invariant: there is at most one reservation per quota. It ends when the pod reserves, is deleted, is
+rejected by nodes, or becomes larger than a limit, or after `maxHold`; then the quota is open to all
+for `holdAfter`. Pods larger than a limit never get a reservation, and pods that were never gated
+need not yield.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class StarvationGuard:
         callbacks: LedgerCallbacks,
         releases: Releases,
     ) -> None:
-        """`hold_after` and `max_hold` in seconds; None: no reservation is ever made."""
+        """Create a guard; times are in seconds, and `hold_after` of None disables it."""
         self._hold_after = hold_after
         self._max_hold = max_hold
         self._callbacks = callbacks
@@ -44,14 +45,14 @@ class StarvationGuard:
         return self._times[0][0] if self._times else None
 
     def start(self, record: PodRecord, now: float) -> None:
-        """Note that quota alone keeps a pod from a node: from now on, if it did not before."""
+        """Record that from now on, if not before, only quota keeps a pod from a node."""
         starving = record.namespace.starving
         if self._hold_after is not None and record.deferred and record.uid not in starving:
             starving[record.uid] = now
             self._schedule(now + self._hold_after, record.namespace)
 
     def end(self, record: PodRecord) -> None:
-        """Note that quota alone keeps a pod from a node no longer; free what was kept for it."""
+        """Record that quota is not the only obstacle of a pod any more; end its reservation."""
         namespace = record.namespace
         if namespace.starving.pop(record.uid, None) is None:
             return
@@ -65,12 +66,12 @@ class StarvationGuard:
             self.reconsider(namespace)
 
     def reconsider(self, namespace: Namespace) -> None:
-        """Look for pods that get a reservation now: an account is new, or kept for no pod."""
+        """Search soon for pods that get a reservation, since an account is new or vacant."""
         if namespace.starving:
             self._schedule(0.0, namespace)
 
     def run_due(self, namespaces: Mapping[str, Namespace], now: float) -> None:
-        """End reservations that are over and make new ones."""
+        """End reservations that are over, and make new ones."""
         due: dict[str, None] = {}
         while self._times and self._times[0][0] <= now:
             due[heapq.heappop(self._times)[1]] = None
@@ -116,7 +117,7 @@ class StarvationGuard:
     def _reserve_for(
         self, record: PodRecord, order: Order, vacant: set[Account], now: float
     ) -> set[Account]:
-        """Return the vacant accounts that are kept for the pod from now on."""
+        """Reserve vacant accounts for a pod; return those that are reserved."""
         violations = check_wanted(record)
         kept: set[Account] = set()
         if any(each.never for each in violations):

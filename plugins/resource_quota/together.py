@@ -1,9 +1,9 @@
 """The check of a group against quotas: some of its pods need quota at the same time. Pure.
 
-A group is held by one of its pods, the leader, whose record names the others (`Together`). Of each
-limit the group needs at least what the choice of enough pods does that needs least of it. If that
-fits, and the pods differ, the choices themselves are checked, up to `MAX_CHOICES`. What pods of the
-group are charged already counts as theirs.
+A held group is represented by one of its pods, the leader, whose record names the others
+(`Together`). A lower bound for each limit is the need of the pods that need the least of it. If
+this fits, and the pods differ, the choices of pods themselves are checked, up to `MAX_CHOICES`.
+Existing charges of pods of the group count as available to the group.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from plugins.resource_quota.messages import Violation
 from plugins.resource_quota.records import PodRecord, Room
 
 MAX_CHOICES: Final = 64
-"""Choices of pods that are checked; a group with more of them, or with more kinds of pods, passes
-if the least of each limit fits. A choice is how many pods of each kind, and a kind is what a pod
-needs."""
+"""Maximum number of choices to check. A choice is a number of pods of each kind; pods of one kind
+have equal needs. A group with more choices, or with more kinds, passes if the lower bounds fit."""
 
 
 def leader_of(members: Sequence[PodRecord], need: int) -> PodRecord:
-    """Return the pod by which a group is held: the same one as before, if it still may be.
+    """Return the leader of a group; the present one, if it is still eligible.
 
-    If the group does not do without pods that were gated, it is held as one of them is: these wait
-    for pods that were never gated.
+    If the group needs pods that were gated, one of these leads: they must wait for pods that were
+    never gated, and so must the group.
     """
     deferred = len(members) - need < sum(each.deferred for each in members)
     fitting = [each for each in members if each.deferred is deferred]
@@ -35,7 +34,7 @@ def leader_of(members: Sequence[PodRecord], need: int) -> PodRecord:
 
 
 def members_of(leader: PodRecord) -> Iterator[PodRecord]:
-    """Yield the pods that are held with a pod, itself first; of others only those that are left."""
+    """Yield a leader, then the other pods of its group that still exist."""
     yield leader
     if leader.together is not None:
         pods = leader.namespace.pods
@@ -43,7 +42,7 @@ def members_of(leader: PodRecord) -> Iterator[PodRecord]:
 
 
 def wanted(record: PodRecord) -> dict[Account, Amounts]:
-    """Return what must be free for a held pod, or for its group."""
+    """Return the amounts that must be free for a held pod, or for its group."""
     if record.together is None:
         return dict(record.request.shares)
     members, need = list(members_of(record)), record.together.need
@@ -57,14 +56,14 @@ def wanted(record: PodRecord) -> dict[Account, Amounts]:
 
 
 def check_wanted(record: PodRecord, extra: Extra | None = None) -> list[Violation]:
-    """Return the limits under which a held pod, or its group, does not fit."""
+    """Return the limits that a held pod, or its group, would exceed."""
     return _check(record, extra)[0]
 
 
 def check_group(record: PodRecord) -> list[Violation]:
-    """Return the limits under which a group does not fit, for messages.
+    """Return the limits that a group would exceed, for messages.
 
-    `requested` is the sum of what its pods need, and `used` what others take.
+    `requested` is the sum of the needs of its pods, and `used` the usage of other pods.
     """
     violations, chosen = _check(record, None)
     members, need = list(members_of(record)), 0 if record.together is None else record.together.need
@@ -80,7 +79,7 @@ def check_group(record: PodRecord) -> list[Violation]:
 
 
 def room_for(record: PodRecord) -> Room:
-    """Return what is free of the limits that a pod is subject to."""
+    """Return the free amounts of all limits that apply to a pod."""
     found = []
     for account, _ in record.request.shares:
         kept = account.starvation_reservation
@@ -94,7 +93,7 @@ def room_for(record: PodRecord) -> Room:
 
 
 def has_more_room(record: PodRecord) -> bool:
-    """Whether more is free than when a held pod was tried in vain; True if that is not known."""
+    """Whether more is free than when a held pod's group last failed; True if unknown."""
     if record.together is None or record.together.room is None:
         return True
     before = dict(record.together.room)
@@ -106,7 +105,7 @@ def has_more_room(record: PodRecord) -> bool:
 
 
 def _check(record: PodRecord, extra: Extra | None) -> tuple[list[Violation], list[PodRecord]]:
-    """Return the violated limits, and the chosen pods if those of one choice were violated."""
+    """Return the violated limits, and the chosen pods if a single choice was decisive."""
     if record.together is None:
         return check(record, extra), []
     violations = check(record, extra, wanted=wanted(record))
@@ -130,7 +129,7 @@ def _check(record: PodRecord, extra: Extra | None) -> tuple[list[Violation], lis
 
 
 def _kinds(record: PodRecord) -> Mapping[Room, list[PodRecord]]:
-    """Return the pods of a group by what each lacks, in the order of the group."""
+    """Return the pods of a group by the amounts that each lacks, in the order of the group."""
     kinds: dict[Room, list[PodRecord]] = {}
     for each in members_of(record):
         lacking = [
@@ -142,7 +141,7 @@ def _kinds(record: PodRecord) -> Mapping[Room, list[PodRecord]]:
 
 
 def _choices(sizes: Sequence[int], need: int) -> Iterator[list[int]]:
-    """Yield how many of each kind make `need`; first those with as many as can be of the first."""
+    """Yield all ways to choose `need` pods by number of each kind; most of the first kind first."""
     if not sizes:
         yield []
         return
@@ -153,7 +152,7 @@ def _choices(sizes: Sequence[int], need: int) -> Iterator[list[int]]:
 
 
 def _sums(kinds: Iterable[Room], counts: Sequence[int]) -> Mapping[Account, Amounts]:
-    """Return what must be free for so many pods of each kind."""
+    """Return the amounts that must be free for `counts` pods of each kind."""
     sums: dict[Account, Amounts] = {}
     for lacking, count in zip(kinds, counts, strict=True):
         for account, amounts in lacking if count else ():
@@ -169,9 +168,9 @@ def _amounts(record: PodRecord, account: Account) -> Amounts:
 
 
 def _lacking(record: PodRecord, account: Account, *, pending: bool) -> Amounts:
-    """Return what must be free for a pod besides what it is charged.
+    """Return the amounts that must be free for a pod in addition to its own charge.
 
-    `pending`: what is charged since the creation of a pod counts, as it is not free for others.
+    With `pending` a charge since the pod's creation counts as well.
     """
     amounts, charge = _amounts(record, account), account.charges.get(record.uid)
     if charge is None or (charge.role is Role.PENDING and not pending):

@@ -1,11 +1,10 @@
-"""Periodic work on the ledger: stale labels are corrected, and quotas recounted.
+"""Periodic work on the ledger: outdated pod conditions are corrected, and quotas recounted.
 
-`Sweep`: a deferred pod that passed its quotas and found no node is labelled `Unschedulable`, and an
-autoscaler buys a node for it. When usage rises, the quota would hold the pod nevertheless; so
-within `SWEEP_SECONDS` PreEnqueue runs for it again, and holds and labels it if it does not fit.
-(Pods with a claim are relabelled at once, see `Claims.withdraw`; after a restart, and with
-`claimPending: false`, no pod has one.) A held pod never becomes `Unschedulable` here: only an
-attempt at the nodes makes it so.
+`Sweep`: a deferred pod that passed its quotas but fits no node has the reason `Unschedulable`, and
+an autoscaler adds a node for it. If usage rises, the quota would hold the pod despite a new node.
+So within `SWEEP_SECONDS` PreEnqueue runs for it again, and holds it if it does not fit. (Pods with
+a claim are corrected at once, see `Claims.withdraw`; after a restart, and with `claimPending:
+false`, no pod has one.) The sweep never makes a held pod `Unschedulable`; only an attempt does.
 
 `Audit`: every quota is recounted once in `ROUND_SECONDS`; a difference is a bug.
 
@@ -23,7 +22,7 @@ from plugins.resource_quota.ledger import Ledger
 from scheduler.api.pod import Pod
 
 SWEEP_SECONDS: Final = 3.0
-"""Delay after usage rose; with the delay of status writes labels are corrected in 5 seconds."""
+"""Delay after usage rose; with the delay of writes, conditions are corrected within 5 seconds."""
 SWEEP_BATCH: Final = 500
 SWEEP_INTERVAL: Final = 0.02
 """Seconds between two batches of one sweep."""
@@ -33,13 +32,13 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class Sweep:
-    """Correction of the labels of unplaced pods after usage rose."""
+    """Corrects the conditions of unplaced pods after usage rose."""
 
     def __init__(self, ledger: Ledger, recheck: Callable[[Sequence[str]], None]) -> None:
         """`recheck(uids)`: run PreEnqueue again for these pods."""
         self._ledger = ledger
         self._recheck = recheck
-        #: By namespace and UID: pods labelled Unschedulable.
+        #: Pods with the reason Unschedulable, by namespace and UID.
         self._unplaced: dict[str, dict[str, Pod]] = {}
         #: Namespaces in which something has changed since the last sweep.
         self._changed: dict[str, None] = {}
@@ -47,7 +46,7 @@ class Sweep:
         self._due: float | None = None
 
     def observe(self, pod: Pod, now: float) -> None:
-        """Record a pod as the API server shows it."""
+        """Record a pod in the state that the API server shows."""
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         if pod.spec.node_name or not _unplaced(pod):
             if self._unplaced:
@@ -63,7 +62,7 @@ class Sweep:
             del self._unplaced[pod.metadata.namespace]
 
     def changed(self, namespace: str, now: float) -> None:
-        """Note that usage or limits of a namespace have changed."""
+        """Record that usage or limits of a namespace have changed."""
         if namespace in self._unplaced:
             self._changed[namespace] = None
             if self._due is None:
@@ -74,7 +73,7 @@ class Sweep:
         return self._due
 
     def run_due(self, now: float) -> None:
-        """Check a batch of pods, if it is time."""
+        """Check a batch of pods, if that is due."""
         if self._due is None or self._due > now:
             return
         if self._remaining is None:
@@ -99,7 +98,7 @@ class Audit:
     """Recount of one quota at a time."""
 
     def __init__(self, ledger: Ledger, report: Callable[[int], None]) -> None:
-        """`report(differences)` at the end of each round."""
+        """`report(differences)` is called at the end of each round."""
         self._ledger = ledger
         self._report = report
         self._uncounted: list[Account] = []
@@ -114,7 +113,7 @@ class Audit:
         return self._due
 
     def run_due(self, now: float) -> None:
-        """Recount one quota, if it is time."""
+        """Recount one quota, if that is due."""
         if self.next_due(now) > now:
             return
         if not self._uncounted:

@@ -1,4 +1,4 @@
-"""Usage of a pod under every quota name, as upstream counts it (`pods.go: PodUsageFunc`).
+"""Usage of a pod under every quota name, counted like upstream (`pods.go: PodUsageFunc`).
 
 The sums themselves are `scheduler.api.requests`': init containers, sidecars, overhead, pod-level
 resources, in-place resize. This module maps resources to quota names, once per signature.
@@ -31,7 +31,7 @@ from scheduler.api.requests import (
 )
 
 Usage = Mapping[str, int]
-"""Quota name to billionths, e.g. `{"requests.cpu": 1_500_000_000}`. Never changed once made."""
+"""Quota name to billionths, e.g. `{"requests.cpu": 1_500_000_000}`. Never modified."""
 
 PODS: Final = "pods"
 COUNT_PODS: Final = "count/pods"

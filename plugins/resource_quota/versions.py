@@ -1,4 +1,4 @@
-"""Comparison of two objects of one pod."""
+"""Comparison of two versions of one pod."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler.api.requests import limits_differ
 
 
 def same_usage(old: Pod, new: Pod) -> bool:
-    """Whether two objects of one pod surely use the same: one signature, no resize under way."""
+    """Whether two versions of a pod certainly have the same usage: same signature, no resize."""
     return (
         old.interned is not None
         and old.interned is new.interned
@@ -19,7 +19,7 @@ def same_usage(old: Pod, new: Pod) -> bool:
 
 
 def newer(pod: Pod, known: Pod) -> bool:
-    """Whether `pod` is no older than `known`; also where versions are no numbers."""
+    """Whether `pod` is not older than `known`; also if their versions are not numbers."""
     try:
         return int(pod.metadata.resource_version) >= int(known.metadata.resource_version)
     except ValueError:
