@@ -18,26 +18,28 @@ class GangSchedulingArgs(Arguments):
 
     assemble_for: dt.timedelta = dt.timedelta(milliseconds=500)
     """Time without a new member after which a group that requires a topology domain is tried for
-    the first time, so that the domain has room for members beyond the minimum, too; four times as
-    long at most. 0s: at once. Default 500ms: controllers create the pods of a Job in less."""
+    the first time, so that the domain has room for members beyond the minimum as well; the wait is
+    at most four times as long. 0s: no wait. Default 500ms, in which controllers create the pods of
+    a Job."""
 
     reserve_after: dt.timedelta = dt.timedelta(minutes=1)
-    """Time of failing attempts after which nodes are kept for a group, so that smaller pods do not
-    starve it; one group of a profile at a time. 0s: never. Default 1m: it costs less if it begins
-    before many groups wait, and at first little room is kept that is not free already."""
+    """Time of failed attempts after which nodes are reserved for a group, so that smaller pods do
+    not starve it; for one group of a profile at a time. 0s: never. Default 1m: a reservation costs
+    less before many groups wait, and at first it holds little room that is not free already."""
 
     reserve_for: dt.timedelta = dt.timedelta(minutes=15)
-    """Longest time for which nodes are kept for one group; after it there is a pause of the same
-    length for all groups of the profile. 0s: never. Default 15m."""
+    """Maximum time for which nodes are reserved for one group, followed by a pause of the same
+    length for all groups of the profile. 0s: no reservations. Default 15m."""
 
     group_share: float = 0.5
-    """Part of the time that scheduling cycles of groups take at most while single pods can be
-    tried: after a cycle single pods go first, whatever their priority, until this holds. Above 0;
-    1 is no limit. Default 0.5: a large group takes about 60 ms, which single pods then have too."""
+    """Maximum fraction of the time that scheduling cycles of groups take while single pods can be
+    tried: after a group cycle single pods of any priority go first until this holds. Above 0; 1
+    means no limit. Default 0.5: after a large group, which takes about 60 ms, single pods get as
+    much."""
 
 
 def argument_problems(args: GangSchedulingArgs) -> Iterator[tuple[str, str]]:
-    """Require times that are not negative, and a share that is a part of the time."""
+    """Yield (field, error) unless times are non-negative and the share is above 0 and at most 1."""
     if not 0 < args.group_share <= 1:
         yield "groupShare", invalid(args.group_share, "must be above 0 and at most 1")
     times = {

@@ -1,4 +1,4 @@
-"""Deadlines: when the parts of the plugin have work to do for a group."""
+"""Deadlines: timed work for groups, for all parts of the plugin."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Deadlines:
     def __init__(self, clock: Clock) -> None:
         self.on_timer: Callable[[], None] = lambda: None
         self._clock = clock
-        #: Monotonic times.
+        #: Monotonic time of each work of a group.
         self._due: dict[GroupKey, dict[Work, float]] = {}
         self._next_due: float | None = None
 
     def plan(self, work: Work, key: GroupKey, seconds: float) -> None:
-        """Have `work` called for a group after this time, unless it will be called earlier."""
+        """Call `work` for a group after `seconds`, unless an earlier call is already planned."""
         due = self._clock.monotonic() + seconds
         planned = self._due.setdefault(key, {})
         if due >= planned.get(work, float("inf")):
@@ -32,11 +32,11 @@ class Deadlines:
             self.on_timer()
 
     def cancel(self, work: Work, key: GroupKey) -> None:
-        """Do not call `work` for a group."""
+        """Cancel the planned call of `work` for a group."""
         self._due.get(key, {}).pop(work, None)
 
     def forget(self, key: GroupKey) -> None:
-        """Call nothing for a group that is gone."""
+        """Cancel all calls for a deleted group."""
         self._due.pop(key, None)
 
     def next_due(self) -> float | None:
@@ -44,7 +44,7 @@ class Deadlines:
         return self._next_due
 
     def run_due(self) -> None:
-        """Do the work whose time has come."""
+        """Do all work that is due."""
         now = self._clock.monotonic()
         due = [
             (key, work)

@@ -1,11 +1,11 @@
-"""EndedMembers: looks up how members ended that the watch of pods does not show any more.
+"""EndedMembers: finds out whether finished members, which are not watched, succeeded or failed.
 
-Pods that have succeeded count for the minimum of their group, those that have failed do not. The
-watch shows neither: an end looks like a deletion. Members that end while this process runs are read
-once, by name. Those that ended before are in no list; a group older than this process that waits
-for members has the succeeded pods of its namespace listed, once for all groups of the namespace.
+Succeeded pods count for the minimum of their group, failed pods do not. The watch excludes finished
+pods, so their end looks like a deletion. Members that finish while this process runs are read once,
+by name. For a group that is older than this process and waits for members, the succeeded pods of
+its namespace are listed, once for all groups of the namespace.
 
-While nothing can be read a group waits as if nobody had succeeded; the list is tried again.
+If they cannot be read, a group waits as if no member had succeeded; the list is retried.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ FAILED: Final = "Failed"
 SELECTOR: Final = f"status.phase={SUCCEEDED}"
 
 MAX_LISTED: Final = 20_000
-"""Pods of one namespace that are listed; it is rare that so many finished ones are kept."""
+"""Maximum number of pods to list in one namespace, more than usually exist."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""Time after which a list that failed is tried again, if a group of the namespace still waits."""
+"""Seconds after which a failed list is retried, if a group of the namespace still waits."""
 
 SKEW_SECONDS: Final = 60.0
-"""An object this much younger than the process may be older, if the clocks differ."""
+"""Maximum clock skew: an object that looks this much younger than the process may be older."""
 
 STARTED_PHASES: Final = ("Running", "Finished", "Failed")
-"""Phases of the custom resource in which members had nodes."""
+"""Phases of the custom resource which show that members had nodes."""
 
 
 class EndedMembers:
@@ -47,25 +47,25 @@ class EndedMembers:
         changed: Callable[[Group], None],
         failed: Callable[[GroupKey], None],
     ) -> None:
-        """`changed` is called for a group with more successes, `failed` for each failure."""
+        """Call `changed` for a group with more succeeded members and `failed` for each failure."""
         self._handle = handle
         self._groups = groups
         self._changed = changed
         self._failed = failed
         #: Names and UIDs of members that ended while this process ran, as many as may count.
         self._ended: dict[GroupKey, list[tuple[str, str]]] = {}
-        #: Groups that may have had members before this process, and when their objects were made.
+        #: Creation times of the objects of groups that may have had members before this process.
         self._older: dict[GroupKey, str] = {}
-        #: Namespaces whose list is under way, or has failed, with the time of the next attempt.
+        #: Namespaces whose list is under way or has failed, with the time of the next attempt.
         self._listing: dict[str, float] = {}
         self._began = _second(handle.clock.now() + SKEW_SECONDS)
-        #: Requests for members that ended.
+        #: Number of requests for finished members.
         self.lookups = 0
 
-    # -- what is heard ---------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def saw_object(self, group: Group, item: PodGroup | NativePodGroup) -> None:
-        """Take note of the object of a group that had none."""
+        """Handle the object of a group that had none before."""
         if isinstance(item, PodGroup):
             group.succeeded_earlier(max(item.status.succeeded, 0))
             started = item.status.phase in STARTED_PHASES
@@ -81,29 +81,29 @@ class EndedMembers:
             self._older[group.key] = created
 
     def note(self, group: Group, pod: Pod) -> None:
-        """Remember a member that ended by itself: if others wait one day, it is looked up."""
+        """Record a member that finished, to be looked up if other members wait later."""
         ended = self._ended.setdefault(group.key, [])
         minimum = 0 if group.terms is None else group.terms.minimum
         if len(ended) < minimum:
             ended.append((pod.metadata.name, pod.uid))
 
     def forget(self, key: GroupKey) -> None:
-        """Forget a group that is gone."""
+        """Drop a deleted group."""
         self._ended.pop(key, None)
         self._older.pop(key, None)
 
     # -- look-ups --------------------------------------------------------------------------------
 
     def look_up(self, key: GroupKey) -> None:
-        """Read the members of a group that ended while this process ran."""
+        """Read the members of a group that finished while this process ran."""
         ended = self._ended.pop(key, None)
         if ended:
             self._handle.run_in_background(self._read(key, ended), f"ended members of {key}")
 
     def look_up_earlier(self, key: GroupKey) -> bool:
-        """List what ended before this process began, for a group that waits for members.
+        """List pods that succeeded before this process started, for a group that waits for members.
 
-        Returns whether the group must ask again: the list may fail.
+        Returns whether the caller must call again later, since the list may fail.
         """
         if key not in self._older:
             return False
@@ -129,7 +129,7 @@ class EndedMembers:
                 self._failed(key)
 
     async def _list(self, namespace: str) -> None:
-        # What is seen from here on is no business of this list.
+        # Groups that are seen from here on are not covered by this list.
         keys = [key for key in self._older if key.namespace == namespace]
         self.lookups += 1
         found = await self._handle.api.list(
@@ -151,7 +151,7 @@ class EndedMembers:
 
 
 def _began_after(pod: Pod, created: str) -> bool:
-    """Whether a pod got its node after this time: it may be of an earlier group of the name."""
+    """Whether a pod started after this time; otherwise an earlier group may have had the name."""
     for each in pod.status.conditions:
         if each.type == "PodScheduled" and each.last_transition_time:
             return each.last_transition_time >= created

@@ -1,10 +1,11 @@
-"""Gangs: the groups of the process, fed by the watches, and the members that they hold.
+"""Gangs: the groups of the process, updated by watch events, and their held members.
 
-One object for all profiles with the plugin. It requeues pods itself, so that the plugin registers
-no events: what happens in one group concerns no other. Members are let in when their group becomes
-ready, gated again when it is not ready any more, and their texts are renewed after a while.
+There is one object for all profiles with the plugin. It requeues pods itself, and the plugin
+registers no events, because a change of one group does not affect others. Members are admitted when
+their group becomes ready, and gated again when it no longer is; their messages are updated with a
+delay.
 
-Invariant: a held member is one that PreEnqueue rejected last. Deadlines are monotonic times.
+Invariant: a member is held if PreEnqueue rejected it last. Deadlines are monotonic times.
 """
 
 from __future__ import annotations
@@ -55,46 +56,46 @@ from scheduler.groups import (
 from scheduler.pages import GroupAttempt
 
 MAX_ASSEMBLING: Final = 4
-"""Times `assemble_seconds` for which a first attempt waits at most."""
+"""Maximum wait for the first attempt, as a multiple of `assemble_seconds`."""
 
 RENEW_SECONDS: Final = 1.0
-"""Time after which the texts of held members are renewed, for a thousand members or fewer."""
+"""Delay after which the messages of held members are updated, for up to a thousand members."""
 
 MEMBERS_PER_SECOND: Final = 1_000
-"""Held members whose texts are renewed within `RENEW_SECONDS`; larger groups wait longer."""
+"""Number of held members per second of that delay; larger groups wait longer."""
 
 REPLACEMENT_SECONDS: Final = 30.0
-"""Time that a started group waits for replacements, after its last change."""
+"""Seconds that a started group waits for replacements after its last change."""
 
 UNSERVED_SECONDS: Final = 30.0
-"""Time after which a group without an object looks again whether the resource is served."""
+"""Seconds between checks whether the resource is served, for groups without an object."""
 
 
 class Gangs:
-    """The groups of all profiles, with what is planned for them."""
+    """The groups of all profiles, their held members and their timed work."""
 
     def __init__(self, handle: Handle, plugin: str) -> None:
         self.groups = handle.shared(PodGroups.SHARED, PodGroups)
         self._group_of_uid = self.groups.of
-        #: The scheduler names of the profiles with the plugin.
+        #: Scheduler names of the profiles with the plugin.
         self.profiles: set[str] = set()
         self._handle = handle
         self._plugin = plugin
-        #: UIDs of members that PreEnqueue rejected, by group.
+        #: UIDs of held members, by group.
         self._held: dict[GroupKey, dict[str, None]] = {}
-        #: Seconds without a new member after which a group with a required domain is tried first.
+        #: Seconds without a new member before the first attempt at a group with a required domain.
         self.assemble_seconds = 0.0
-        #: When groups with a required domain had enough members; None: their first attempt was due.
+        #: Time since which groups with a required domain have enough members; None: attempt is due.
         self._complete_since: dict[GroupKey, float | None] = {}
-        #: Groups in which PreEnqueue saw a new pod that its watch event has not reported yet.
+        #: Groups of which PreEnqueue saw a new pod before the subscriber received its event.
         self._noticed: set[GroupKey] = set()
-        #: Groups whose last cycle failed, with its message.
+        #: Groups whose last cycle failed, with the message.
         self.failed: dict[GroupKey, str] = {}
-        #: Those of them that there is too little quota for.
+        #: Those of `failed` that failed because of quota.
         self.over_quota: set[GroupKey] = set()
-        #: The last cycle of each group that was tried.
+        #: The last cycle of each group.
         self.attempts: dict[GroupKey, GroupAttempt] = {}
-        #: Groups whose members are in several domains of a label of which one is required.
+        #: Groups with members in several domains of the required label, with the message.
         self.split: dict[GroupKey, str] = {}
         subscriptions = handle.subscriptions
         subscriptions.on_object("pods", self._pod_changed)
@@ -103,14 +104,14 @@ class Gangs:
         subscriptions.on_object(PRIORITY_CLASSES, self._class_changed)
         subscriptions.on_synced(self._synced)
         self.priorities = GroupPriorities(handle)
-        #: Whether all PriorityClasses are known: before that, one that is missing may come.
+        #: Whether all PriorityClasses are known, so that a missing one does not exist.
         self._classes_known = False
         self._deadlines = Deadlines(handle.clock)
         subscriptions.on_time(self._deadlines)
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing, self._deadlines)
         #: The metrics of groups.
         self.tally = Tally(handle, self.groups.get, self.standing)
-        #: Nodes that are kept for groups.
+        #: Nodes that are reserved for groups.
         self.reserved = Reservations()
         self.ended = EndedMembers(
             handle, self.groups, changed=self._changed, failed=self.statuses.member_failed
@@ -119,7 +120,7 @@ class Gangs:
     # -- PreEnqueue ------------------------------------------------------------------------------
 
     def why_held(self, pod: Pod) -> str:
-        """Return why PreEnqueue must hold a member, and take note; empty if it must not."""
+        """Return why PreEnqueue must hold a member, and record this; empty if it must not."""
         before = self.groups.of(pod.metadata.uid)
         changed = self.groups.observe(pod, ours=True)
         if changed is not None:
@@ -142,15 +143,15 @@ class Gangs:
         return text
 
     def _assembles(self, group: Group, *, is_new: bool) -> bool:
-        """Whether the first attempt waits for members that come a moment later.
+        """Whether the first attempt must still wait for further members.
 
-        The domain is chosen once: it should have room for those beyond the minimum as well.
+        The domain is chosen only once, so it should have room for members beyond the minimum.
         """
         key, terms, seconds = group.key, group.terms, self.assemble_seconds
         if terms is None or not terms.required_key or group.started or seconds <= 0:
             return False
         now = self._handle.clock.monotonic()
-        # It may have become complete without a new member, as when its object came after its pods.
+        # A group may become complete without a new member, if its object comes after its pods.
         is_new = is_new or key not in self._complete_since
         since = self._complete_since.setdefault(key, now)
         if since is None:
@@ -162,7 +163,7 @@ class Gangs:
         return True
 
     def _assembled(self, key: GroupKey) -> None:
-        """Let the members of a group in for its first attempt."""
+        """Admit the members of a group for its first attempt."""
         self._complete_since[key] = None
         group = self.groups.get(key)
         if group is not None:
@@ -171,8 +172,8 @@ class Gangs:
     def _why_without_object(self, group: Group) -> str:
         """Return why a group without an object waits.
 
-        Where the API server has no PodGroups at all, a label alone holds no pod; a field does, as
-        only an API server that knows of groups stores it.
+        If the API server does not serve PodGroups at all, the label alone does not hold a pod. The
+        field does, since only an API server that supports groups stores it.
         """
         native = group.key.source is Source.NATIVE
         resources = NATIVE_POD_GROUPS if native else (POD_GROUPS,)
@@ -185,7 +186,7 @@ class Gangs:
     # -- changes ---------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        # First, because it runs for every change of every pod: most are in no group.
+        # Checked first, because this runs for every change of every pod, and most are in no group.
         if (
             new is not None
             and new.spec.scheduling_group is None
@@ -214,18 +215,18 @@ class Gangs:
             self._report_conflict(new, group)
         if before is not None and before is not group:
             self._left(before, new.uid)
-            # It waits for what the other group needed, if it waits, and its reason says so.
+            # If it is rejected, then for the needs of its former group, which its message shows.
             self._handle.wake([new.uid], self._plugin)
-        # PreEnqueue may have seen it first; it cannot requeue other pods while it runs.
+        # PreEnqueue may have seen the pod first, but it could not requeue other pods.
         if group is not None and (changed is not None or group.key in self._noticed):
             self._noticed.discard(group.key)
             self._changed(group)
         elif group is not None and old is not None and old.interned is not new.interned:
-            # What a member asks for has changed; the group may wait for no event of its plugins.
+            # A member's requests have changed, for which no rejecting plugin may have an event.
             self._try_again(group)
 
     def _left(self, group: Group, uid: str) -> None:
-        """Handle that a pod is no member of a group any more."""
+        """Handle that a pod is no longer a member of a group."""
         held = self._held.get(group.key)
         if held is not None:
             held.pop(uid, None)
@@ -246,7 +247,7 @@ class Gangs:
             self.statuses.saw_object(group.key, new)
             self._report_faults(group, before)
             if group.terms != before:
-                # Not for a change of the status, which is mostly ours.
+                # Not for a change of the status, which is usually our own.
                 self._changed(group)
         elif old is not None:
             remaining = self.groups.remove_object(old)
@@ -256,7 +257,7 @@ class Gangs:
                 self._forget(key_of(old))
 
     def _report_faults(self, group: Group, before: GroupTerms | None) -> None:
-        """Record in Events what is wrong with an object, if it was not so before."""
+        """Record Events for new errors of an object."""
         terms = group.terms
         assert terms is not None
         if terms.refused and (before is None or before.refused != terms.refused):
@@ -268,20 +269,20 @@ class Gangs:
             self._report_class(group)
 
     def _report_class(self, group: Group) -> None:
-        """Record in an Event that the PriorityClass of a group does not count."""
+        """Record an Event if the PriorityClass of a group is invalid."""
         if self._classes_known and group.terms is not None:
             fault = self.priorities.fault(group.terms)
             if fault:
                 self.record(group, "Warning", INVALID_ANNOTATION, IGNORED.format(fault=fault))
 
     def _synced(self) -> None:
-        """Report the PriorityClasses that were not among the first objects."""
+        """Report groups whose PriorityClass is not among the initial objects."""
         self._classes_known = True
         for group in self.groups:
             self._report_class(group)
 
     def _class_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
-        """Have the groups that name a PriorityClass tried with what it is now."""
+        """Retry the groups that name a PriorityClass that has changed."""
         changed = old if new is None else new
         assert changed is not None
         for group in self.groups:
@@ -312,7 +313,7 @@ class Gangs:
         self._handle.events.record(about, kind, reason, "Scheduling", note)
 
     def _changed(self, group: Group) -> None:
-        """Let members in, or hold them, as the group says now."""
+        """Admit or hold the members of a group according to its current state."""
         key = group.key
         if self.groups.get(key) is not group:
             self._forget(key)
@@ -332,7 +333,7 @@ class Gangs:
         if let_in:
             self._handle.recheck(let_in)
             if group.terms is None and not self._why_without_object(group):
-                # They are single pods now, and waited for what their group needed.
+                # They are now single pods, but were rejected because of their group's needs.
                 self._handle.wake(let_in, self._plugin)
         elif held:
             self._deadlines.plan(
@@ -344,7 +345,7 @@ class Gangs:
             self.ended.look_up(key)
 
     def _try_again(self, group: Group) -> None:
-        """Have a group tried that failed: one member brings the others with it."""
+        """Retry a failed group by requeueing one member, which brings the others with it."""
         first = next(group.members(MemberState.PENDING), None)
         if group.key in self.failed and first is not None:
             self._handle.wake([first], self._plugin)
@@ -364,14 +365,14 @@ class Gangs:
     # -- time ------------------------------------------------------------------------------------
 
     def _resume(self, key: GroupKey) -> None:
-        """Let a started group go on without replacements."""
+        """Let a started group continue without replacements."""
         group = self.groups.get(key)
         if group is not None and group.short_after_start:
             group.resume()
             self._changed(group)
 
     def _renew(self, key: GroupKey) -> None:
-        """Renew the texts of the members that are held."""
+        """Update the messages of held members."""
         held = self._held.get(key)
         if held:
             self._handle.recheck(list(held))
@@ -381,18 +382,18 @@ class Gangs:
     # -- inspection ------------------------------------------------------------------------------
 
     def standing(self, group: Group) -> Standing:
-        """Return how far a group is."""
+        """Return the progress of a group."""
         kept = self.reserved.note(group.key)
         over_quota = group.key in self.over_quota
         return standing(group, self.failed.get(group.key, ""), kept, over_quota=over_quota)
 
     def touch(self, key: GroupKey) -> None:
-        """Take note that a group stands differently."""
+        """Record that the progress of a group has changed, for metrics and statuses."""
         self.statuses.touch(key)
         self.tally.touch(key)
 
     def held(self, key: GroupKey) -> Collection[str]:
-        """Return the UIDs of the members that PreEnqueue holds."""
+        """Return the UIDs of the held members of a group."""
         return self._held.get(key, {}).keys()
 
     def statistics(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Texts about groups, for the conditions of their pods."""
+"""Messages about groups, for the conditions of their pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from scheduler.groups import Group, Source
 
 WAITING: Final = "WaitingForGang"
-"""Reason of the condition PodScheduled while a pod waits for other members, or for the object."""
+"""Reason of PodScheduled while a pod waits for other members, or for the PodGroup object."""
 
 GANG_SCHEDULED: Final = "GangScheduled"
 GANG_RESERVED: Final = "GangReserved"
@@ -49,7 +49,7 @@ FOREIGN: Final = "{count} more belong to other schedulers and have no node yet"
 
 
 def why_held(group: Group) -> str:
-    """Return why no pending member of a group can be tried; empty if they can be."""
+    """Return why the pending members of a group cannot be tried; empty if they can."""
     if group.ready:
         return ""
     key, terms = group.key, group.terms

@@ -1,10 +1,10 @@
 """GangScheduling: the pods of a PodGroup start together or not at all.
 
-Reads PodGroups of `scheduling.x-k8s.io`, to which a label joins pods, and those of
-`scheduling.k8s.io`, to which `spec.schedulingGroup` does, wherever the API server has them.
-PreEnqueue holds the members until the group has an object and enough of them; the scheduler then
-tries all of them in one cycle (`scheduler.framework.grouping`). Nobody waits at Permit, so groups
-do not block each other. docs/gang-scheduling.md describes it for users.
+It reads PodGroups of `scheduling.x-k8s.io`, which pods join by a label, and of `scheduling.k8s.io`,
+which pods join by `spec.schedulingGroup`, if the API server serves them. PreEnqueue holds the
+members until the group has an object and enough members; the scheduler then tries all of them in
+one cycle (`scheduler.framework.grouping`). No pod waits at Permit, so groups do not block each
+other. See docs/gang-scheduling.md for users.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ PLANS: Final = "kubestow_gang_preemption_plans_total"
 
 
 class GangScheduling:
-    """Idle for pods without the label."""
+    """Schedules pods in groups; it does nothing for pods without a group."""
 
     name: ClassVar[str] = plugin_names.GANG_SCHEDULING
     #: The plugin of scheduler-plugins that reads the same objects.
     aliases: ClassVar[tuple[str, ...]] = ("Coscheduling",)
-    #: Which members are assumed is known to this instance only.
+    #: Only this instance knows which members are assumed.
     restart_on_change: ClassVar[bool] = True
     required_resources: ClassVar[tuple[str, ...]] = (
         POD_GROUPS,
@@ -119,7 +119,7 @@ class GangScheduling:
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Hold a member whose group is not ready."""
-        # Spelled out, because it runs for every pod: most are in no group.
+        # A fast check first, because this runs for every pod, and most are in no group.
         if (
             pod.spec.scheduling_group is None
             and POD_GROUP_LABEL not in pod.metadata.labels
@@ -156,7 +156,7 @@ class GangScheduling:
         return ()
 
     def explain(self, pod: Pod) -> Sequence[str]:
-        """Return for which groups nodes are kept against a pod; `group_of` is about its own."""
+        """Return a line for each other group whose reserved nodes the pod may not use."""
         if pod.spec.node_name:
             return ()
         return self.gangs.reserved.lines(pod, self.gangs.groups.of(pod.uid))
@@ -172,7 +172,7 @@ class GangScheduling:
         if need:
             members = tuple(group.members(MemberState.PENDING))
         elif topology is not None:
-            # Each for itself, but where the others are.
+            # Members are tried one by one, but in the domain of the others.
             need, members = 1, (pod.uid,)
         else:
             return None
@@ -189,30 +189,30 @@ class GangScheduling:
             reserve_after=self._args.reserve_after.total_seconds(),
             reserve_for=self._args.reserve_for.total_seconds(),
             share=self._args.group_share,
-            # Spread over all nodes, they would leave too little room on each for those that wait.
+            # Without packing, members would leave too little room on each node for waiting groups.
             packs=len(self.gangs.failed) > len(self.gangs.over_quota),
         )
 
     def group_name(self, pod: Pod) -> str | None:
-        """Return how texts call the pod's group."""
+        """Return the name of the pod's group in messages."""
         group = self.gangs.groups.of(pod.uid)
         return None if group is None else name_of(group)
 
     def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:
-        """Return all placed members of a group that is disrupted as a whole.
+        """Return all placed members if the pod's group is disrupted as a whole.
 
-        Members beyond its minimum are evicted singly.
+        Members beyond the minimum can be evicted one by one.
         """
         group = self.gangs.groups.of(pod.uid)
         if group is None or group.terms is None or not group.terms.whole:
             return ()
-        # In an order that a replay of the decision has as well.
+        # Sorted, so that a replay of the decision has the same order.
         placed = tuple(sorted(group.members(MemberState.BOUND, MemberState.RESERVED)))
         left = sum(uid not in victims for uid in placed)
         return () if left + group.succeeded >= group.terms.minimum else placed
 
     def group_reserved(self, pod: Pod, reservation: GroupReservation | None) -> None:
-        """Take note that nodes are kept for a group, and say so once."""
+        """Record a reservation for a group, with an Event when it begins."""
         group = self.gangs.groups.of(pod.uid)
         begins, seconds = self.gangs.reserved.set(
             group_of(pod) if group is None else group.key,
@@ -229,22 +229,22 @@ class GangScheduling:
             self.gangs.record(group, "Normal", GANG_RESERVED, note_of(reservation))
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
-        """Return views of the groups of a namespace (empty: of all), and their number."""
+        """Return at most `limit` groups of a namespace (empty: all), and how many there are."""
         return group_views(self.gangs, namespace, limit)
 
     def group_details(self, namespace: str, name: str) -> Sequence[GroupDetails]:
-        """Return what is known of the groups of a name in both APIs."""
+        """Return the details of the groups of a name, in both APIs."""
         keys = (GroupKey(namespace, name, source) for source in Source)
         found = (self.gangs.groups.get(key) for key in keys)
         return [group_details(self.gangs, each) for each in found if each is not None]
 
     def group_of(self, pod: Pod) -> GroupDetails | None:
-        """Return what is known of the group of a pod."""
+        """Return the details of the group of a pod; None if it is in no group."""
         group = self.gangs.groups.of(pod.uid)
         return None if group is None else group_details(self.gangs, group)
 
     def group_decided(self, pod: Pod, group: GroupToSchedule, outcome: GroupOutcome) -> None:
-        """Record the result in metrics, and in an Event on the PodGroup when it changed."""
+        """Record the result in metrics, and in an Event on the PodGroup if it has changed."""
         self._measure(outcome)
         known = self.gangs.groups.of(pod.uid)
         if known is None or known.terms is None:
@@ -263,7 +263,7 @@ class GangScheduling:
         before = self.gangs.failed.pop(known.key, None)
         self.gangs.over_quota.discard(known.key)
         if outcome.scheduled and group.alone:
-            # Those that are alike wait for it.
+            # The other members wait for this one.
             following = next(known.members(MemberState.PENDING), None)
             if following is not None:
                 self._handle.wake([following], self.name)
@@ -305,7 +305,7 @@ class GangScheduling:
             self.gangs.tally.evicted([self._kind(uid, victims) for uid in outcome.victims])
 
     def _kind(self, uid: str, victims: AbstractSet[str]) -> str:
-        """Return as what a victim is evicted, for metrics."""
+        """Return the kind of a victim, for metrics."""
         group = self.gangs.groups.of(uid)
         if group is None or group.terms is None or not group.terms.whole:
             return "pod"
@@ -318,7 +318,7 @@ class GangScheduling:
         self.gangs.tally.report(lookups=self.gangs.ended.lookups, kept=kept_waiting)
 
     def _report_split(self, group: Group, split: str) -> None:
-        """Record in an Event that members are in several domains, unless the last one said so."""
+        """Record an Event if members are in several domains, unless it was reported already."""
         if self.gangs.split.get(group.key, "") == split:
             return
         if split:

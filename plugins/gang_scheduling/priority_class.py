@@ -1,8 +1,8 @@
 """PriorityClasses that PodGroups name in the annotation `kubestow.io/priority-class`.
 
-A class is looked up whenever its group is tried, so one that comes, goes or is recreated counts at
-once. It can only limit for whom a group evicts: the members have the priorities that the API server
-gave them, under its quotas.
+A class is looked up whenever its group is tried, so that changes of classes take effect at once. It
+can only lower the priority for preemption: the members keep the priorities that the API server has
+assigned under its quotas.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class GroupPriorities:
         self._handle = handle
 
     def priority(self, terms: GroupTerms) -> int | None:
-        """Return the priority of a group; None: that of its members."""
+        """Return the priority of a group; None: the priority of its members."""
         found = self._class(terms)
         return terms.priority if found is None else found.value
 
     def never_preempts(self, terms: GroupTerms) -> bool:
-        """Whether the group must not preempt, whatever its members may."""
+        """Whether the group must not preempt, even if its members may."""
         found = self._class(terms)
         return terms.never_preempts or (found is not None and found.preemption_policy == "Never")
 
     def fault(self, terms: GroupTerms) -> str:
-        """Return why the class of a group does not count; empty if it does, or there is none."""
+        """Return why the class of a group is ignored; empty if it is valid, or there is none."""
         if not terms.priority_class or self._class(terms) is not None:
             return ""
         text = NO_CLASS if self._handle.may("list", PRIORITY_CLASSES) else NOT_LISTED

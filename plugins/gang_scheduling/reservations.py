@@ -1,4 +1,4 @@
-"""Reservations: the nodes that are kept for groups, as people see them."""
+"""Reservations: the nodes that are reserved for groups, for messages and metrics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KEPT_AWAY: Final = (
     "pods of priority {priority} or lower may use there only what that leaves"
 )
 MAX_NODES: Final = 5
-"""Names of nodes in a text."""
+"""Maximum number of node names in a message."""
 
 
 class Reservations:
     """The reservations of all groups."""
 
     def __init__(self) -> None:
-        #: With the time until which its seconds are counted.
+        #: Each reservation, with the time up to which its duration has been counted.
         self._kept: dict[GroupKey, tuple[GroupReservation, float]] = {}
 
     def set(
@@ -30,7 +30,7 @@ class Reservations:
     ) -> tuple[bool, float]:
         """Set or (None) end a reservation.
 
-        Returns whether it began, and for how many seconds more it has lasted.
+        Returns whether it began, and by how many seconds its duration has grown.
         """
         if key is None:
             return False, 0.0
@@ -40,21 +40,21 @@ class Reservations:
         return before is None, 0.0 if before is None else now - before[1]
 
     def forget(self, key: GroupKey) -> None:
-        """Forget a group that is gone."""
+        """Drop a deleted group."""
         self._kept.pop(key, None)
 
     def of(self, key: GroupKey) -> GroupReservation | None:
-        """Return what is kept for a group."""
+        """Return the reservation for a group, or None."""
         known = self._kept.get(key)
         return None if known is None else known[0]
 
     def note(self, key: GroupKey) -> str:
-        """Return what is kept for a group; empty for nothing."""
+        """Describe the reservation for a group; empty if there is none."""
         kept = self.of(key)
         return "" if kept is None else note_of(kept)
 
     def lines(self, pod: Pod, group: Group | None) -> Sequence[str]:
-        """Return what is kept against a pod, for groups other than its own."""
+        """Describe the reservations of groups other than the pod's own that restrict a pod."""
         own = None if group is None else group.key
         lines: list[str] = []
         for key, (kept, _) in self._kept.items():
@@ -67,7 +67,7 @@ class Reservations:
 
 
 def note_of(reservation: GroupReservation) -> str:
-    """Return what is kept, in words."""
+    """Describe a reservation."""
     return KEPT.format(members=reservation.members, nodes=_named(reservation))
 
 

@@ -1,4 +1,4 @@
-"""Standing: the progress of a group, in one word and one sentence, for statuses and `explain`."""
+"""Standing: the progress of a group as a word and a sentence, for statuses and `explain`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from scheduler.groups import Group
 class Stage(StrEnum):
     """The progress of a group; also the reasons of the condition `kubestow.io/Satisfied`."""
 
-    #: Its object is missing, or contradicts itself.
+    #: Its object is missing or invalid.
     INVALID = "Invalid"
     #: Too few pods exist, or may be scheduled.
     WAITING_FOR_MEMBERS = "WaitingForMembers"
-    #: It was not tried yet, or is being bound.
+    #: It was not tried yet, or its members are being bound.
     PENDING = "Pending"
-    #: Its attempts have failed for long, and nodes are kept for it.
+    #: Its attempts have failed for a long time, and nodes are reserved for it.
     RESERVED = "Reserved"
-    #: A ResourceQuota leaves too little for it.
+    #: A ResourceQuota has too little left for it.
     QUOTA_EXCEEDED = "QuotaExceeded"
     #: Its last attempt failed.
     UNSCHEDULABLE = "Unschedulable"
-    #: Some members have a node, and fewer than needed.
+    #: Some members have nodes, but fewer than needed.
     PARTIAL = "Partial"
-    #: Enough members have a node, and others wait.
+    #: Enough members have nodes, and others wait.
     MINIMUM_BOUND = "MinimumBound"
-    #: All members have a node.
+    #: All members have nodes.
     ALL_BOUND = "AllBound"
-    #: Enough members have ended well.
+    #: Enough members have succeeded.
     FINISHED = "Finished"
 
 
@@ -55,10 +55,10 @@ class Standing(NamedTuple):
 
 
 def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = False) -> Standing:
-    """Return how far a group is.
+    """Return the progress of a group.
 
-    `failed` is the message of its last attempt, if that failed, `kept` tells which nodes are kept.
-    `over_quota`: whether it failed for want of quota.
+    `failed` is the message of its last attempt if that failed, and `kept` describes the nodes that
+    are reserved for it. `over_quota` is whether it failed because of quota.
     """
     terms, counts = group.terms, group.counts
     if terms is None or terms.refused:

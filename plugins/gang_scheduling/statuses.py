@@ -1,11 +1,12 @@
-"""GroupStatuses: writes how far groups are into the status of their objects.
+"""GroupStatuses: writes the progress of groups to the status of their objects.
 
-The custom resource has the phases and counts of Coscheduling's controller, so that clusters without
-that controller work; where another manager writes them, nothing is written. The built-in resource
-has upstream's condition, which stays True once it was, and `kubestow.io/Satisfied`, which does not.
+The custom resource gets the phases and counts that Coscheduling's controller writes, for clusters
+without that controller; if another manager writes them, this module does not. The built-in resource
+gets upstream's condition, which stays True once it was True, and `kubestow.io/Satisfied`, which
+does not.
 
-Only groups of which some pod is ours are written, one write per object at a time, and none that
-changes nothing. A change of a text alone waits, since its numbers change often.
+Only groups with pods of our profiles are written, with one write per object at a time, and only if
+something has changed. A change of a message alone is delayed, since its numbers change often.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from scheduler.framework import Handle, WriteConflictError
 from scheduler.groups import Group, GroupKey, Source
 
 OWN_MANAGER: Final = "kubestow"
-"""The field manager of our writes: the first part of our User-Agent."""
+"""The field manager of our writes, which is the first part of our User-Agent."""
 
 CONDITION: Final = "kubestow.io/Satisfied"
 UPSTREAM_CONDITIONS: Final = dict(
@@ -33,28 +34,28 @@ UPSTREAM_CONDITIONS: Final = dict(
 )
 
 SOON_SECONDS: Final = 0.5
-"""From a change to its write: members of a gang change one after the other."""
+"""Seconds from a change to its write, since the members of a gang change one after the other."""
 
 TEXT_SECONDS: Final = 30.0
-"""Between two writes of which the second changes a text only."""
+"""Minimum seconds before a write that changes only a message."""
 
 RETRY_SECONDS: Final = 30.0
-"""After a write that failed."""
+"""Seconds until a failed write is retried."""
 
 FINAL_PHASES: Final = ("Finished", "Failed")
 
 
 @dataclass(slots=True)
 class _Known:
-    """The knowledge about one object."""
+    """State about the status of one object."""
 
-    #: The status, as it was seen or written last; conditions by type.
+    #: The status that was last seen or written; conditions by type.
     phase: str = ""
     counts: tuple[int, int, int] = (0, 0, 0)
     conditions: dict[str, Condition] = field(default_factory=dict)
     #: Whether another manager writes the status.
     foreign: bool = False
-    #: Whether some pod of the group was ours.
+    #: Whether any pod of the group was of our profiles.
     ours: bool = False
     #: UIDs of members that run.
     running: set[str] = field(default_factory=set)
@@ -64,7 +65,7 @@ class _Known:
     writing: bool = False
 
     def take(self, status: Mapping[str, Any]) -> None:
-        """Take note of a status that was written."""
+        """Record a status that was written."""
         if "phase" in status:
             self.phase = status["phase"]
             self.counts = (status["running"], status["succeeded"], status["failed"])
@@ -79,7 +80,7 @@ class _Known:
 
 
 class GroupStatuses:
-    """Writes the statuses. `touch` a group that may have changed."""
+    """Writes the statuses; call `touch` for a group that may have changed."""
 
     def __init__(
         self,
@@ -88,8 +89,8 @@ class GroupStatuses:
         standing: Callable[[Group], Standing],
         deadlines: Deadlines,
     ) -> None:
-        """`group` returns a group by its key, `standing` how far it is."""
-        #: Set by plugins that want it.
+        """`group` returns a group by its key, `standing` its progress."""
+        #: Whether statuses are written; set by the plugin's argument `writeStatus`.
         self.enabled = False
         self._handle = handle
         self._group = group
@@ -97,10 +98,10 @@ class GroupStatuses:
         self._known: dict[GroupKey, _Known] = {}
         self._deadlines = deadlines
 
-    # -- what is heard ---------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def saw_object(self, key: GroupKey, item: PodGroup | NativePodGroup) -> None:
-        """Take note of the status of an object."""
+        """Record the status of an object."""
         known = self._known.setdefault(key, _Known())
         if isinstance(item, NativePodGroup):
             known.conditions = {each.type: each for each in item.status.conditions}
@@ -115,7 +116,7 @@ class GroupStatuses:
         )
 
     def saw_pod(self, key: GroupKey, pod: Pod, *, ours: bool) -> None:
-        """Take note of the phase of a member."""
+        """Record the phase of a member."""
         known = self._known.setdefault(key, _Known())
         known.ours |= ours
         if pod.status.phase == "Running":
@@ -127,30 +128,30 @@ class GroupStatuses:
             self.touch(key)
 
     def member_left(self, key: GroupKey, uid: str) -> None:
-        """Take note that a pod is no member any more."""
+        """Record that a pod is no longer a member."""
         known = self._known.get(key)
         if known is not None:
             known.running.discard(uid)
             self.touch(key)
 
     def member_failed(self, key: GroupKey) -> None:
-        """Take note that a member ended, and not well."""
+        """Record that a member has failed."""
         self._known.setdefault(key, _Known()).failed += 1
         self.touch(key)
 
     def counts_ends(self, key: GroupKey) -> bool:
-        """Whether members that end have to be looked up for the counts."""
+        """Whether finished members must be looked up for the counts in the status."""
         known = self._known.get(key)
         return known is not None and key.source is Source.CRD and self._writes(known)
 
     def forget(self, key: GroupKey) -> None:
-        """Forget a group that is gone."""
+        """Drop a deleted group."""
         self._known.pop(key, None)
 
     # -- writes ----------------------------------------------------------------------------------
 
     def touch(self, key: GroupKey, seconds: float = SOON_SECONDS) -> None:
-        """Write the status of a group soon, if it differs then."""
+        """Write the status of a group after `seconds`, if it differs then."""
         known = self._known.get(key)
         if known is None or not self._writes(known):
             return
@@ -160,7 +161,7 @@ class GroupStatuses:
         return self.enabled and known.ours and not known.foreign
 
     def _begin(self, key: GroupKey) -> None:
-        """Begin the write that is due; one that is under way touches the group at its end."""
+        """Begin a write that is due, unless one is under way; it touches the group at its end."""
         known, group = self._known.get(key), self._group(key)
         if (
             known is None
@@ -195,7 +196,7 @@ class GroupStatuses:
             known.written = self._handle.clock.monotonic()
             wait = SOON_SECONDS
         except WriteConflictError:
-            # The object is gone, and its successor is another one.
+            # The object was deleted; a new object of the same name has its own record.
             return
         finally:
             known.writing = False
@@ -270,7 +271,7 @@ class GroupStatuses:
 
 
 def phase_of(minimum: int, existing: int, running: int, succeeded: int, failed: int) -> str:
-    """Return the phase of a custom resource, as Coscheduling's controller derives it."""
+    """Return the phase of a custom resource, derived like Coscheduling's controller does."""
     if succeeded >= minimum:
         return "Finished"
     if failed and failed + running + succeeded >= minimum:

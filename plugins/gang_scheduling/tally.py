@@ -1,7 +1,7 @@
 """Tally: the metrics of all groups, for `Gangs`.
 
-A group that changed is noted, and looked at when the metrics are read; so a change costs next to
-nothing, and reading them as much as there were changes.
+A changed group is only recorded, and evaluated when the metrics are read. So a change costs almost
+nothing, and reading the metrics costs as much as there were changed groups.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Tally:
         group: Callable[[GroupKey], Group | None],
         standing: Callable[[Group], Standing],
     ) -> None:
-        """`group` returns a group by its key, `standing` how far it is."""
+        """`group` returns a group by its key, `standing` its progress."""
         self._handle = handle
         self._group = group
         self._standing = standing
@@ -48,17 +48,17 @@ class Tally:
         self._groups: Counter[tuple[str, str]] = Counter()
         self._members: Counter[str] = Counter()
         self._partial = 0
-        #: Since when groups wait that are complete and do not have their minimum.
+        #: Time since which complete groups wait for their minimum to be placed.
         self._waiting: dict[GroupKey, float] = {}
-        #: Parts of counters that are in the metrics already.
+        #: Parts of counters that are already in the metrics.
         self._lookups = self._kept = 0
 
     def touch(self, key: GroupKey) -> None:
-        """Take note that a group, or a member of it, may have changed."""
+        """Record that a group, or a member of it, may have changed."""
         self._changed.add(key)
 
     def look(self, group: Group) -> None:
-        """Begin or end the wait of a group that changed."""
+        """Begin or end the waiting time of a changed group."""
         key = group.key
         self._changed.add(key)
         if key in self._waiting:
@@ -68,11 +68,11 @@ class Tally:
             self._waiting[key] = self._handle.clock.monotonic()
 
     def forget(self, key: GroupKey) -> None:
-        """Take note that a group is gone."""
+        """Drop a deleted group."""
         if key in self._counted:
             self._changed.add(key)
         else:
-            # Groups that come and go between two reads, or while nobody reads, take no memory.
+            # Groups that were created and deleted between two reads must not take memory.
             self._changed.discard(key)
         if key in self._waiting:
             self._end_wait(key, "deleted")
@@ -82,12 +82,12 @@ class Tally:
         self._handle.metrics.observe(WAIT, result, value=waited)
 
     def evicted(self, kinds: Sequence[str]) -> None:
-        """Count the victims of a plan by their kinds."""
+        """Count the victims of an eviction plan by kind."""
         for kind, number in Counter(kinds).items():
             self._handle.metrics.count(VICTIMS, kind, amount=number)
 
     def report(self, *, lookups: int, kept: int) -> None:
-        """Set the gauges, and add to counters what is new."""
+        """Set the gauges, and update the counters."""
         metrics = self._handle.metrics
         for name, labels, new in (
             (LOOKUPS, (), lookups - self._lookups),
@@ -119,7 +119,7 @@ class Tally:
 
     def _add(self, counted: _Counted, sign: int) -> None:
         self._groups[counted.stage.value, counted.source] += sign
-        # If nobody waits, its owner does not replace what is lost.
+        # Without waiting members the group's controller does not replace lost members.
         waiting = counted.counts.pending or counted.counts.gated
         self._partial += sign if counted.stage is Stage.PARTIAL and waiting else 0
         for state, number in counted.counts._asdict().items():
@@ -128,7 +128,7 @@ class Tally:
 
 
 def result_of(outcome: GroupOutcome) -> str:
-    """Return the result of a cycle in upstream's words."""
+    """Return the result of a cycle as upstream's metric label."""
     if outcome.scheduled:
         return "scheduled"
     if outcome.error:

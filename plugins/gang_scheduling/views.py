@@ -16,16 +16,16 @@ from scheduler.groups import MAX_MEMBERS, Group, GroupTerms, MemberState
 from scheduler.pages import GroupMembers, GroupRules, GroupView
 
 MAX_PLACED: Final = 1_000
-"""Placed members whose nodes determine the domain of the others: those that had one first."""
+"""Maximum number of placed members, first ones first, that determine the domain of others."""
 
 EXAMPLES: Final = 5
-"""Members that are named for each state."""
+"""Maximum number of members to name for each state."""
 
 
 def group_views(gangs: Gangs, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
-    """Return views of at most `limit` groups of a namespace (empty: of all), and their number.
+    """Return at most `limit` groups of a namespace (empty: all), and how many there are.
 
-    Those that wait come first.
+    Waiting groups come first.
     """
     groups = [each for each in gangs.groups if namespace in ("", each.key.namespace)]
 
@@ -56,7 +56,7 @@ def _view(gangs: Gangs, group: Group) -> GroupView:
 
 
 def group_details(gangs: Gangs, group: Group) -> GroupDetails:
-    """Return everything that is known of a group."""
+    """Return all details of a group."""
     key = group.key
     return GroupDetails(
         name=name_of(group),
@@ -73,12 +73,12 @@ def group_details(gangs: Gangs, group: Group) -> GroupDetails:
 
 
 def name_of(group: Group) -> str:
-    """Return how texts call a group."""
+    """Return the name of a group in messages."""
     return f"pod group {group.key}"
 
 
 def topology_of(group: Group) -> GroupTopology | None:
-    """Return the domains that a group demands; None: its members may be anywhere."""
+    """Return the topology constraints of a group; None if it has none."""
     terms = group.terms
     if terms is None or not (terms.required_key or terms.preferred_keys):
         return None

@@ -1,7 +1,7 @@
 """Pod groups: which pods belong together, and how many of them must be placed at once.
 
-Pure: no clock, no queue, no nodes. The plugin GangScheduling feeds a `PodGroups` with what it
-hears of pods and of PodGroup objects, and gates pods by what it says.
+Pure: no clock, no queue, no nodes. The plugin GangScheduling updates a `PodGroups` with events of
+pods and PodGroup objects, and gates pods by the state of their groups.
 """
 
 from __future__ import annotations

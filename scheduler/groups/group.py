@@ -1,12 +1,12 @@
-"""Group: the members of one PodGroup, and whether enough of them are there to start.
+"""Group: the members of one PodGroup, and whether enough of them exist to be scheduled.
 
-`have` is what is placed or done: bound, reserved and succeeded members. Members that failed or were
-deleted are gone. `need` is what must be placed at once for any to be placed, so a group that lost
-half of its members comes back as a gang. Once `need` is 0, members are placed one by one.
+`have` is the number of bound, reserved and succeeded members; failed and deleted members do not
+count. `need` is the number of members that must be placed at once, so a group that has lost half of
+its members is scheduled as a gang again. When `need` is 0, members are placed one by one.
 
-A group is *started* once a member has a node: the first members get theirs together. If a started
-group cannot reach its minimum any more, because replacements do not come, it goes on after a while
-with those that it has (`resume`): a late start is better than a silent deadlock.
+A group is *started* once a member has had a node. If a started group can no longer reach its
+minimum, because no replacements are created, it continues after a while with the members that it
+has (`resume`), which is better than a silent deadlock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Counts(NamedTuple):
     pending: int
     reserved: int
     bound: int
-    #: Members that ended well, up to the minimum.
+    #: Succeeded members, up to the minimum.
     succeeded: int
 
     @property
     def existing(self) -> int:
-        """Members that count for the minimum once nothing holds them."""
+        """Number of members that can count for the minimum."""
         return self.gated + self.pending + self.reserved + self.bound + self.succeeded
 
 
@@ -40,27 +40,27 @@ class Group:
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
-        #: None while there is no PodGroup object.
+        #: The terms of the PodGroup object; None if there is none.
         self.terms: GroupTerms | None = None
         self._members: dict[str, MemberState] = {}
         self._by_state: dict[MemberState, dict[str, None]] = {state: {} for state in MemberState}
-        #: Scheduler names of own members without a node to their number.
+        #: Number of our members without a node, by scheduler name.
         self._profiles: dict[str, int] = {}
         self._profile_of: dict[str, str] = {}
-        #: UIDs of members that ended well, and the number of those of which no UID is known.
+        #: UIDs of succeeded members, and the number of those whose UIDs are unknown.
         self._succeeded: set[str] = set()
         self._succeeded_earlier = 0
         #: Whether any member ever had a node.
         self.started = False
-        #: Whether a started group goes on below its minimum.
+        #: Whether a started group continues below its minimum.
         self.resumed = False
 
     # -- changes ---------------------------------------------------------------------------------
 
     def set_terms(self, terms: GroupTerms | None) -> None:
-        """Take over the terms of a new, changed or (None) deleted object.
+        """Set the terms of a new, changed or (None) deleted object.
 
-        Members stay. What was reached under an object with another UID does not count.
+        Members stay; but the progress under an object with another UID does not count.
         """
         if terms is not None and self.terms is not None and terms.uid != self.terms.uid:
             self._succeeded.clear()
@@ -71,7 +71,7 @@ class Group:
         self.terms = terms
 
     def apply(self, uid: str, event: MemberEvent, profile: str = "") -> bool:
-        """Apply an event of a member; `profile` is its schedulerName. Return whether it moved."""
+        """Apply an event of a member with a schedulerName; return whether its state changed."""
         before = self._members.get(uid)
         after = next_state(before, event)
         if after is None or after is before:
@@ -89,7 +89,7 @@ class Group:
         return True
 
     def discard(self, uid: str) -> bool:
-        """Forget a member whose pod is gone; return whether it was one."""
+        """Remove a member whose pod was deleted; return whether it was a member."""
         state = self._members.pop(uid, None)
         if state is None:
             return False
@@ -99,27 +99,27 @@ class Group:
         return True
 
     def succeed(self, uid: str) -> None:
-        """Count a member that ended well; once, however often it is reported."""
+        """Count a succeeded member; repeated reports count once."""
         if len(self._succeeded) < MAX_MEMBERS:
             self._succeeded.add(uid)
 
     def succeeded_earlier(self, count: int) -> None:
-        """Count members that ended well, and whose UIDs are not known."""
+        """Count succeeded members whose UIDs are unknown."""
         self._succeeded_earlier = count
 
     def name_succeeded(self, uids: Iterable[str]) -> None:
-        """Count members that ended well; those that were counted without a UID are among them."""
+        """Count succeeded members, which include those counted without a UID so far."""
         found = set(uids) - self._succeeded
         self._succeeded_earlier = max(self._succeeded_earlier - len(found), 0)
         for uid in found:
             self.succeed(uid)
 
     def start(self) -> None:
-        """Take note that members had nodes once, which are gone by now."""
+        """Record that members had nodes earlier, even if these members no longer exist."""
         self.started = True
 
     def resume(self) -> None:
-        """Let a started group go on with the members it has, until one comes or goes."""
+        """Let a started group continue with its members, until one is added or removed."""
         self.resumed = self.started
 
     def _count_profile(self, uid: str, profile: str, *, waits: bool) -> None:
@@ -143,22 +143,22 @@ class Group:
         return uid in self._members
 
     def state(self, uid: str) -> MemberState | None:
-        """Return the state of a member; None if it is none."""
+        """Return the state of a member; None if the pod is not a member."""
         return self._members.get(uid)
 
     def members(self, *states: MemberState) -> Iterator[str]:
-        """Yield the UIDs of members in these states, in the order in which they came there."""
+        """Yield the UIDs of members in these states, in the order in which they entered them."""
         for state in states:
             yield from self._by_state[state]
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """The scheduler names of members without a node that this process serves, sorted."""
+        """The sorted scheduler names of our members without a node."""
         return tuple(sorted(self._profiles))
 
     @property
     def succeeded(self) -> int:
-        """Members that ended well, up to the minimum: more would say nothing."""
+        """Number of succeeded members, up to the minimum, beyond which it does not matter."""
         limit = 0 if self.terms is None else self.terms.minimum
         return min(len(self._succeeded) + self._succeeded_earlier, limit)
 
@@ -170,20 +170,20 @@ class Group:
 
     @property
     def have(self) -> int:
-        """Members that are placed, or have ended well."""
+        """Number of members that are placed or succeeded."""
         by_state = self._by_state
         placed = len(by_state[MemberState.RESERVED]) + len(by_state[MemberState.BOUND])
         return placed + self.succeeded
 
     @property
     def satisfied(self) -> bool:
-        """Whether the minimum has nodes, or has ended well."""
+        """Whether the minimum of members is placed or succeeded."""
         terms, bound = self.terms, len(self._by_state[MemberState.BOUND])
         return terms is not None and bound + self.succeeded >= terms.minimum
 
     @property
     def need(self) -> int:
-        """Members to place at once, for any to be placed; 0: each by itself."""
+        """Number of members that must be placed at once; 0: members are placed one by one."""
         if self.terms is None:
             return 0
         need = max(self.terms.minimum - self.have, 0)
@@ -193,7 +193,7 @@ class Group:
 
     @property
     def ready(self) -> bool:
-        """Whether pending members may be tried: the object can be met, and enough of them exist."""
+        """Whether pending members may be tried: the object is valid, and enough members exist."""
         terms = self.terms
         if terms is None or terms.refused or len(self._profiles) > 1:
             return False

@@ -1,8 +1,8 @@
 """States of a member of a group, and the table of their transitions.
 
-A member is known from the first event that shows its pod until the pod is gone. Events repeat and
-come late: the watch shows an assumed pod without a node for a while, and Unreserve may be called
-for a pod that is bound after all. So every event has a defined result in every state.
+A member is known from the first event of its pod until the pod is deleted. Events may be repeated
+or late: the watch shows an assumed pod without a node for a while, and Unreserve may be called for
+a pod that is bound after all. So every event has a defined result in every state.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 
 
 class MemberState(Enum):
-    """The stage of a member on its way to a node."""
+    """The state of a member on its way to a node."""
 
-    #: Pending, and served by another scheduler: it counts only once it is bound.
+    #: Pending, but for another scheduler; it counts only once it is bound.
     FOREIGN = "foreign"
-    #: Pending with scheduling gates: it must not be scheduled yet.
+    #: Pending with scheduling gates, so that it must not be scheduled yet.
     GATED = "gated"
     #: Pending.
     PENDING = "pending"
@@ -28,9 +28,9 @@ class MemberState(Enum):
 
 
 class MemberEvent(Enum):
-    """A change of a member."""
+    """An event of a member."""
 
-    #: The watch shows it without a node: of another scheduler, with gates, or neither.
+    #: The watch shows it without a node: for another scheduler, with gates, or neither.
     SEEN_FOREIGN = "seen foreign"
     SEEN_GATED = "seen gated"
     SEEN_PENDING = "seen pending"
@@ -59,9 +59,9 @@ MEMBER_TRANSITIONS: Final[Mapping[MemberState | None, Mapping[MemberEvent, Membe
     },
     MemberState.BOUND: {},
 }
-"""The next state by state and event; an event that a state does not list changes nothing.
+"""The next state by state and event; an event that is missing for a state changes nothing.
 
-A pod that is not known is in state None. Nothing leaves BOUND but the end of the pod."""
+An unknown pod has state None. BOUND ends only with the pod."""
 
 
 def next_state(state: MemberState | None, event: MemberEvent) -> MemberState | None:

@@ -1,7 +1,7 @@
 """PodGroups: all groups, by key and by member.
 
-Invariants, checked by `validate`: a pod is a member of one group at most; a group without members
-and without an object is forgotten; the members of each group add up (`Group.violations`).
+Invariants, checked by `validate`: a pod is a member of at most one group; groups without members
+and object are dropped; the counts of each group equal a recount (`Group.violations`).
 
 Every call is constant time in the number of groups and members.
 """
@@ -21,16 +21,16 @@ from scheduler.groups.terms import GroupKey, group_of, is_older, key_of, terms_o
 
 @dataclass(frozen=True, slots=True)
 class PodGroupsStatistics:
-    """Numbers now."""
+    """Current numbers."""
 
     groups: int
     members: int
-    #: Groups whose members wait for others, or for the object.
+    #: Number of groups whose members wait for other members, or for the object.
     held: int
 
 
 class PodGroups:
-    """The groups of the cluster, as far as pods and objects show them."""
+    """The groups of the cluster that have members or an object."""
 
     #: The name under which the plugins of a process share them (`Handle.shared`).
     SHARED: ClassVar[str] = "pod groups"
@@ -38,7 +38,8 @@ class PodGroups:
     def __init__(self) -> None:
         self._groups: dict[GroupKey, Group] = {}
         self._group_of: dict[str, Group] = {}
-        #: Returns the group of a pod, by UID; asked several times for every pod of the cluster.
+        #: Returns the group of a pod by UID. A bound method, for speed: it is called several times
+        #: for every pod of the cluster.
         self.of: Final[Callable[[str], Group | None]] = self._group_of.get
 
     def __len__(self) -> int:
@@ -48,15 +49,15 @@ class PodGroups:
         return iter(self._groups.values())
 
     def get(self, key: GroupKey) -> Group | None:
-        """Return a group that has members or an object."""
+        """Return the group with this key, or None."""
         return self._groups.get(key)
 
     # -- objects ---------------------------------------------------------------------------------
 
     def set_object(self, podgroup: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Group:
-        """Handle the addition or update of a PodGroup object, as a list or watch shows it.
+        """Handle the addition or update of a PodGroup object.
 
-        Of an object that the API server shows in two versions, the newer one counts.
+        If the API server serves an object in two versions, the newer version counts.
         """
         group = self._group(key_of(podgroup))
         terms, known = terms_of(podgroup, resource), group.terms
@@ -65,9 +66,9 @@ class PodGroups:
         return group
 
     def remove_object(self, podgroup: PodGroup | NativePodGroup) -> Group | None:
-        """Handle the deletion of a PodGroup object; return its group if it has members left.
+        """Handle the deletion of a PodGroup object; return its group if it still has members.
 
-        The deletion of an object that has a successor already changes nothing.
+        Nothing changes if a new object of the same name already exists.
         """
         group = self._groups.get(key_of(podgroup))
         if group is None:
@@ -79,10 +80,10 @@ class PodGroups:
     # -- pods ------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, *, ours: bool) -> Group | None:
-        """Handle a pod as the watch shows it; return its group if something changed there.
+        """Handle a pod in the state that the watch shows; return its group if that changed.
 
-        `ours`: whether this process schedules pods of its schedulerName. A pending pod whose label
-        changed moves to another group; a pod with a node stays where it was.
+        `ours` is whether this process schedules pods of its schedulerName. A pending pod whose
+        label changed moves to another group; a pod with a node stays in its group.
         """
         uid, key = pod.metadata.uid, group_of(pod)
         known = self._group_of.get(uid)
@@ -100,21 +101,21 @@ class PodGroups:
         return known if moved else None
 
     def reserved(self, uid: str) -> Group | None:
-        """Handle Reserve of a member, and return its group; nothing for other pods."""
+        """Handle Reserve of a pod; return its group, or None if it is not a member."""
         group = self._group_of.get(uid)
         if group is not None:
             group.apply(uid, MemberEvent.RESERVED)
         return group
 
     def unreserved(self, uid: str) -> Group | None:
-        """Handle Unreserve of a member, and return its group; nothing for other pods."""
+        """Handle Unreserve of a pod; return its group, or None if it is not a member."""
         group = self._group_of.get(uid)
         if group is not None:
             group.apply(uid, MemberEvent.UNRESERVED)
         return group
 
     def forget(self, uid: str) -> Group | None:
-        """Handle the end of a pod; return its group if that still exists."""
+        """Handle the end of a pod; return its group if the group still exists."""
         group = self._group_of.pop(uid, None)
         if group is None:
             return None

@@ -1,8 +1,8 @@
-"""Terms of a group: the demands of its PodGroup object, and what is wrong with them.
+"""Terms of a group: the requirements in its PodGroup object, and errors in them.
 
-An object that contradicts itself is never half applied: either a field has one documented reading,
-or the group is refused with a text for its pods. Annotations that cannot be read are ignored, and
-`GroupTerms.ignored` says so.
+An inconsistent object is never half applied: either a field has one documented interpretation, or
+the group is refused, with a message for its pods. Invalid annotations are ignored and listed in
+`GroupTerms.ignored`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from scheduler.text.escaping import escaped
 from scheduler.text.names import is_object_name, is_qualified_name
 
 MAX_MEMBERS: Final = 10_000
-"""Pods that one decision may be about: it holds up all others meanwhile."""
+"""Maximum number of members of a group, since other pods wait during its cycle."""
 
 MAX_LEVELS: Final = 8
-"""Topology levels that a group may prefer."""
+"""Maximum number of topology levels that a group may prefer."""
 
 TOPOLOGY_REQUIRED: Final = "kubestow.io/topology-required"
 TOPOLOGY_PREFERRED: Final = "kubestow.io/topology-preferred"
@@ -48,11 +48,11 @@ NO_DISRUPTION: Final = 'annotation {name}: "{value}" is neither PodGroup nor Pod
 NO_CLASS_NAME: Final = 'annotation {name}: "{value}" is not the name of a PriorityClass'
 FIELD_COUNTS: Final = "annotation {name}: the object has spec.priority, which counts"
 SHOWN: Final = 100
-"""Characters of an unreadable annotation in texts."""
+"""Maximum characters of an invalid annotation in messages."""
 
 
 class Source(Enum):
-    """The spelling of a group; groups of equal names in both are two groups."""
+    """The API of a group; groups of the same name in both APIs are different groups."""
 
     #: `scheduling.x-k8s.io`, joined by a label.
     CRD = "CRD"
@@ -61,7 +61,7 @@ class Source(Enum):
 
 
 class GroupKey(NamedTuple):
-    """The name of a group."""
+    """The identity of a group: API, namespace and name."""
 
     namespace: str
     name: str
@@ -74,36 +74,36 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupTerms:
-    """The demands of one version of a PodGroup object."""
+    """The requirements of one version of a PodGroup object."""
 
-    #: Number of members that start together or not at all; 0: each starts for itself.
+    #: Number of members that start together or not at all; 0: members start one by one.
     minimum: int
-    #: Of the object: a new object of the same name is another group.
+    #: UID of the object; a new object of the same name is another group.
     uid: str = ""
-    #: Why no pod of the group can be scheduled; empty if the terms can be met.
+    #: Why no pod of the group can be scheduled; empty if the terms are valid.
     refused: str = ""
     #: The resource of the object, `group/version/plural`.
     resource: str = POD_GROUPS
-    #: The priority of the group; None: that of its members.
+    #: The priority of the group; None: the priority of its members.
     priority: int | None = None
-    #: The PriorityClass that has it, if the object names one in an annotation.
+    #: The PriorityClass that the object names in an annotation; empty if none.
     priority_class: str = ""
-    #: Whether the group must not preempt, whatever its members may.
+    #: Whether the group must not preempt, even if its members may.
     never_preempts: bool = False
-    #: Node label of which all members must be in one domain; empty: anywhere.
+    #: Node label: all members must be in the same domain of it; empty: no such constraint.
     required_key: str = ""
-    #: Node labels of which the members should be in as few domains as possible, narrowest first.
+    #: Node labels: members should be in as few domains of each as possible; narrowest first.
     preferred_keys: tuple[str, ...] = ()
     #: Whether evicting one member means evicting all of them.
     whole: bool = True
-    #: What could not be read, and was left out.
+    #: Errors of annotations that are ignored.
     ignored: tuple[str, ...] = ()
 
 
 def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> GroupTerms:
-    """Read a PodGroup object; `resource` is what it was read from.
+    """Read the terms of a PodGroup object of a `resource`.
 
-    A `minMember` below 1 counts as 1, as Coscheduling reads it.
+    As in Coscheduling, a `minMember` below 1 counts as 1.
     """
     read = _Annotations(group.metadata.annotations)
     required, preferred = read.required(), read.preferred()
@@ -170,7 +170,7 @@ def _declared_whole(spec: NativePodGroupSpec) -> bool:
 
 
 class _Annotations:
-    """Reads annotations, and collects what is wrong with them."""
+    """Reads annotations, and collects their errors."""
 
     def __init__(self, annotations: Mapping[str, str]) -> None:
         self._annotations = annotations
@@ -200,7 +200,7 @@ class _Annotations:
         return None
 
     def priority_class(self, field: int | None) -> str:
-        """Return the name of the class; `field` is the priority that the object has without it."""
+        """Return the name of the class; `field` is the priority in the object's own field."""
         value = self._annotations.get(PRIORITY_CLASS, "").strip()
         if not value:
             return ""
@@ -220,12 +220,12 @@ class _Annotations:
 
 
 def _shown(value: str) -> str:
-    """Return an unreadable annotation for texts, without characters that hide what it is."""
+    """Return an invalid annotation for messages, shortened, with control characters escaped."""
     return escaped(value[:SHOWN])
 
 
 def group_of(pod: Pod) -> GroupKey | None:
-    """Return the group that the pod says it belongs to; the field wins over the label."""
+    """Return the group that a pod refers to; the field takes precedence over the label."""
     field = pod.spec.scheduling_group
     if field is not None and field.pod_group_name:
         return GroupKey(pod.metadata.namespace, field.pod_group_name, Source.NATIVE)
