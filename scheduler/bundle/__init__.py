@@ -1,6 +1,6 @@
-"""Bundles: a scheduler's state and decisions in one file, to look into and to replay.
+"""Bundles: a scheduler's state and decisions in one file, for inspection and replay.
 
-docs/bundles.md documents the format. `writing` and `reading` handle the file, `objects` turns typed
-objects into what may leave the cluster, `redaction` replaces names. Pure, except that `reading`
-opens the file.
+docs/bundles.md documents the format. `writing` and `reading` handle the file, `objects` removes
+from objects what must not leave the cluster, and `redaction` replaces names. Pure, except that
+`reading` opens the file.
 """

@@ -1,9 +1,9 @@
-"""Objects of custom resources as they go into a bundle.
+"""Encoding of custom objects for a bundle.
 
-A built-in object has the fields that the scheduler declares, and so has one of a type that a plugin
-declares (`resource_types`). Of an object without such a type only numbers, booleans, amounts and
-times are kept: what else it may hold, nobody knows. Fields with the names of credentials are
-dropped from both.
+Built-in objects have only the fields that the scheduler declares, and so do custom objects of a
+type that a plugin declares (`resource_types`). Of other custom objects only numbers, booleans,
+amounts and times are kept, since their strings may contain anything. Fields whose names suggest
+credentials are always dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.client.resources import Resource
 from scheduler.text.redaction import is_secret_name, redact_message
 
 MAX_BYTES: Final = 64 * 1024
-"""JSON of a custom object: looking at each value takes milliseconds then."""
+"""Maximum JSON of a custom object; checking every value of it then takes milliseconds."""
 
 TEXTS_LEFT_OUT: Final = (
     "of {resource} texts are left out, but for amounts and times, because no plugin declares their "
@@ -33,7 +33,7 @@ LARGE_LEFT_OUT: Final = (
 
 
 def left_out(resources: Iterable[Resource[Any]]) -> list[str]:
-    """Return what a bundle of objects of these custom resources does not have, in sentences."""
+    """Return sentences about what a bundle omits from objects of these custom resources."""
     chosen = list(resources)
     found = [TEXTS_LEFT_OUT.format(resource=each.plural) for each in chosen if _plain(each)]
     return [*found, LARGE_LEFT_OUT] if chosen else []
@@ -42,9 +42,9 @@ def left_out(resources: Iterable[Resource[Any]]) -> list[str]:
 def encode_custom(
     resource: Resource[Any], item: Any, kept_annotations: Collection[str] = ()
 ) -> bytes | None:
-    """Return the JSON of a custom object without what must not leave the cluster; None: nothing.
+    """Return the JSON of a custom object without content that must not leave the cluster.
 
-    An object that cannot be encoded, or is too large, is left out.
+    None if the object cannot be encoded or is too large, and so must be omitted.
     """
     metadata = msgspec.to_builtins(kept_metadata(item.metadata, kept_annotations))
     try:
@@ -60,7 +60,7 @@ def encode_custom(
 
 
 def encode_identity(resource: Resource[Any], item: Any) -> bytes:
-    """Return the JSON of nothing but the name, namespace and UID of a custom object."""
+    """Return JSON with only the name, namespace and UID of a custom object."""
     metadata = item.metadata
     names = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
     return msgspec.json.encode(_head(resource) | {"metadata": names})
@@ -75,7 +75,7 @@ def _plain(resource: Resource[Any]) -> bool:
 
 
 def _without_secrets(value: Any, *, texts: bool) -> Any:
-    """Return JSON without fields of credentials; without `texts` of these only amounts stay."""
+    """Return JSON without credential fields; without `texts`, strings stay only if amounts."""
     if isinstance(value, dict):
         return {
             key: _without_secrets(each, texts=texts)

@@ -1,7 +1,7 @@
-"""The format of bundles: gzip, inside it one JSON object in each line; version, sections, limits.
+"""The format of bundles: gzip-compressed JSON lines; version, sections, limits.
 
-Each line is `{"section": NAME, "data": {...}}`. The first has the section `bundle` (`Header`), the
-last one `manifest` (`Manifest`): a file without a manifest was cut.
+Each line is `{"section": NAME, "data": {...}}`. The first line has the section `bundle` (`Header`),
+the last line `manifest` (`Manifest`): a file without a manifest is truncated.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ BINDING: Final = "binding"
 STREAM: Final = frozenset((DELTA, DUE, ATTEMPT, GROUP, BINDING))
 
 COMPLETE: Final = "complete"
-"""`Manifest.end` of a bundle; that of a recording says why it ended."""
+"""`Manifest.end` of a bundle; for a recording it is the reason why it ended."""
 
 MAX_LINE_BYTES: Final = 16 << 20
-"""Several times the largest object that etcd takes."""
+"""Maximum length of a line, several times the largest object that etcd accepts."""
 MAX_BYTES: Final = 4 << 30
-"""Of a file after decompression. 50,000 pods on 5,000 nodes take less than a tenth of it."""
+"""Maximum size after decompression. 50,000 pods on 5,000 nodes take less than a tenth of it."""
 MAX_LINES: Final = 20_000_000
 MAX_SECTIONS: Final = 64
 MAX_SECTION_NAME: Final = 64
-"""Characters. A later version may add sections, but not many."""
+"""Maximum characters of a section's name, in any version of the format."""
 
 
 class BundleError(ValueError):
-    """A file that is no usable bundle; the text names the file, what is wrong, and what to do."""
+    """The file is not a usable bundle; the text names the file, the error, and what to do."""
 
 
 class Header(msgspec.Struct, rename="camel", kw_only=True):
@@ -57,29 +57,29 @@ class Header(msgspec.Struct, rename="camel", kw_only=True):
     kind: str
     """`Bundle`, or `Recording` if a stream follows the state."""
     version: str
-    """Of the kubestow that wrote it."""
+    """Version of the kubestow that wrote the file."""
     python: str = ""
     created: float = 0.0
-    """Wall clock seconds of the moment that the state is of."""
+    """Wall clock second at which the state was taken."""
     redacted: bool = False
     left_out: tuple[str, ...] = ()
-    """What the scheduler reads and the file does not have, one sentence each."""
+    """Sentences about data that the scheduler reads and the file omits."""
 
 
 class Manifest(msgspec.Struct, rename="camel", kw_only=True):
-    """The last line: of all lines before it the count, the bytes, and their SHA-256."""
+    """The last line: number, bytes and SHA-256 of all lines before it."""
 
     lines: int
     bytes: int
     sha256: str
     sections: dict[str, int]
-    """Lines by section."""
+    """Number of lines by section."""
     end: str = COMPLETE
     detail: str = ""
 
 
 class Line(msgspec.Struct):
-    """One line; `data` is decoded by whoever knows the section."""
+    """One line; the reader of a section decodes its `data`."""
 
     section: str
     data: msgspec.Raw
@@ -90,5 +90,5 @@ decode_line: Final = msgspec.json.Decoder(Line).decode
 
 
 def plain_value(value: Any) -> Any:
-    """Return what JSON can express for a value of the scheduler; text for anything unknown."""
+    """Convert a value of the scheduler to JSON values; anything unknown becomes a string."""
     return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

@@ -1,9 +1,9 @@
-"""Typed objects as they go into a bundle.
+"""Encoding of typed objects for a bundle.
 
-Invariant: no Secret, no environment variable, argument or command is in a bundle. The scheduler
-watches no Secrets and decodes only what scheduling reads; here annotations are left out as well,
-except those of Kubernetes and kubestow that scheduling reads, and texts lose whatever looks like a
-credential.
+Invariant: a bundle contains no Secrets, environment variables, arguments or commands. The scheduler
+watches no Secrets and decodes only fields that scheduling reads. This module also drops all
+annotations except those of Kubernetes and kubestow that scheduling reads, and redacts strings that
+look like credentials.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubestow.io")
 """Domains, with their subdomains, of annotations that scheduling reads."""
 
 LEFT_OUT_DOMAINS: Final = ("kubectl.kubernetes.io",)
-"""`last-applied-configuration` is a copy of the whole object, environment variables included."""
+"""Domains of annotations that are dropped nevertheless: `last-applied-configuration` is a copy of
+the whole object, including environment variables."""
 
 MAX_ANNOTATION: Final = 4096
-"""Characters of an annotation that is kept."""
+"""Maximum characters of an annotation that is kept."""
 
 ANNOTATIONS_LEFT_OUT: Final = (
     "annotations outside of kubernetes.io, k8s.io and kubestow.io are left out, except those named "
@@ -38,7 +39,7 @@ _SPEC_FIELDS: Final = PodSpec.__struct_fields__
 def encode_object(
     resource: Resource[Any], item: Any, kept_annotations: Collection[str] = ()
 ) -> bytes:
-    """Return the JSON of an object without what must not leave the cluster."""
+    """Return the JSON of an object without content that must not leave the cluster."""
     metadata = kept_metadata(item.metadata, kept_annotations)
     if resource is PODS:
         item = _plain_pod(item, metadata)
@@ -48,7 +49,7 @@ def encode_object(
 
 
 def _plain_pod(pod: Pod, metadata: ObjectMeta) -> Pod:
-    """Return a pod that can be encoded: without its signature, and with an unpacked spec."""
+    """Return a pod in encodable form: without its signature, and with an unpacked spec."""
     spec: PodSpec = pod.spec
     if type(spec) is not PodSpec:
         spec = PodSpec(**{name: getattr(spec, name) for name in _SPEC_FIELDS})
@@ -59,7 +60,7 @@ def _plain_pod(pod: Pod, metadata: ObjectMeta) -> Pod:
             message=redact_message(status.message),
             conditions=tuple(map(_redacted, status.conditions)),
         )
-    # An interned pod keeps its pin: what it was read from is still in the affinity.
+    # The pin need not be encoded, since it is derived from the affinity again.
     return msgspec.structs.replace(
         pod, metadata=metadata, spec=spec, status=status, interned=None, pin=""
     )
@@ -72,7 +73,7 @@ def _redacted(condition: Condition) -> Condition:
 
 
 def kept_metadata(metadata: ObjectMeta, kept: Collection[str]) -> ObjectMeta:
-    """Return metadata without annotations that may hold anything."""
+    """Return metadata without annotations whose content is unknown."""
     annotations = metadata.annotations
     left = {key: value for key, value in annotations.items() if _stays(key, value, kept)}
     if len(left) == len(annotations):
@@ -90,7 +91,7 @@ def _stays(key: str, value: str, kept: Collection[str]) -> bool:
 
 
 def in_domains(name: str, domains: Collection[str]) -> bool:
-    """Whether a DNS name is one of the domains or within one.
+    """Whether a DNS name equals one of the domains, or is a subdomain of one.
 
     >>> [in_domains(each, ("k8s.io",)) for each in ("k8s.io", "node.k8s.io", "notk8s.io")]
     [True, True, False]
@@ -99,9 +100,9 @@ def in_domains(name: str, domains: Collection[str]) -> bool:
 
 
 def without_secrets(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what connects to others: addresses, files and extenders.
+    """Return a configuration without connections to other systems: addresses, files, extenders.
 
-    `configuration` is the content of `/configz`, without passwords and keys already.
+    `configuration` is the content of `/configz`, which has no passwords and keys.
     """
     left = {key: value for key, value in configuration.items() if key not in _CONNECTING}
     own = left.get("kubestow")

@@ -1,4 +1,4 @@
-"""The outcome of an attempt, as a recording keeps it and a replay compares it."""
+"""The outcome of an attempt, for recordings, and for replays that compare it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Outcome(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, 
     evaluated: int = 0
     feasible: int = 0
     reason: str = ""
-    """Of the condition; empty for a placed pod."""
+    """Reason of the condition; empty for a placed pod."""
     message: str = ""
     rejected_by: tuple[str, ...] = ()
     pending_by: tuple[str, ...] = ()
     nominated: str | None = None
-    """The node that victims make room on; empty: the nomination ended; None: it stays."""
+    """The nominated node; empty: the nomination ended; None: it is unchanged."""
     victims: tuple[str, ...] = ()
     post_filter: str = ""
     unjudgeable: str = ""
-    """Why no replay can reproduce it; empty for all others."""
+    """Why no replay can reproduce this outcome; empty if one can."""
 
 
 OVER_BUDGET = "it depends on the CPU time that cycles used"
@@ -58,7 +58,7 @@ def outcome_of(attempt: Attempt, *, suspended: bool = False) -> Outcome:
 
 
 class MemberOutcome(msgspec.Struct, frozen=True):
-    """The outcome for one member of a group that was decided about."""
+    """The outcome of one member in the cycle of a group."""
 
     pod: str
     """`namespace/name`."""
@@ -69,8 +69,8 @@ class MemberOutcome(msgspec.Struct, frozen=True):
 def outcomes_of(result: GroupResult, *, suspended: bool = False) -> list[MemberOutcome]:
     """Return the outcomes of a group's cycle, in the order in which members were tried.
 
-    Of a group that was scheduled those of the members that were placed: the others have attempts of
-    their own. The first one names the victims of the group.
+    For a scheduled group these are the placed members, since the others have separate attempts. The
+    first outcome has the victims of the group.
     """
     found = [(each.info, outcome_of(each, suspended=suspended)) for each in result.placed]
     if not result.outcome.scheduled:
@@ -88,7 +88,7 @@ def outcomes_of(result: GroupResult, *, suspended: bool = False) -> list[MemberO
 
 
 def failure_data(failure: Failure) -> dict[str, Any]:
-    """Return a failure as JSON can express it; `failure_of` makes the failure of it again."""
+    """Convert a failure to JSON values; `failure_of` is the inverse."""
     nominating = failure.nominating
     return {
         "reason": failure.reason,

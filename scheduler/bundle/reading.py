@@ -1,7 +1,7 @@
-"""Reading of bundles, which may come from anywhere: bounded, checked before anything is used.
+"""Reading of bundles from untrusted sources: with limits, and verified before use.
 
-The file is read twice, so that nothing of a damaged or hostile file is kept: once to compare it
-with its manifest, once for its content. Memory is bounded by the longest line.
+The file is read twice, first to verify it against its manifest, then for its content, so that no
+content of a damaged or hostile file is used. Memory is bounded by the longest line.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from scheduler.bundle.format import (
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 16
 _INFLATED: Final = 1 << 20
-"""Bytes that one step of decompression may yield, however well the input was compressed."""
+"""Maximum bytes of one decompression step, even for highly compressed input."""
 
 _CUT: Final = "{path}: the file is cut: it ends {where}; copy it again, or make a new bundle"
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A file that agrees with its manifest."""
+    """A file that matches its manifest."""
 
     path: Path
     header: Header
@@ -62,7 +62,7 @@ class Bundle:
 
 
 def is_bundle(path: str | Path) -> bool:
-    """Whether a file claims to be a bundle, of whatever version."""
+    """Whether a file looks like a bundle of any version."""
     try:
         with Path(path).open("rb") as file:
             if file.read(2) != GZIP_MAGIC:
@@ -74,10 +74,10 @@ def is_bundle(path: str | Path) -> bool:
 
 
 def open_bundle(path: str | Path) -> Bundle:
-    """Check a file from its first to its last byte.
+    """Open a bundle and verify it completely.
 
     Raises:
-        BundleError: it is no bundle, of another version, cut, changed, or too large.
+        BundleError: the file is not a bundle, of another version, truncated, changed or too large.
     """
     path = Path(path)
     header: Header | None = None

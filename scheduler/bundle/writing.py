@@ -1,4 +1,4 @@
-"""Writing of a bundle, line by line; whoever calls decides how much is done at a time."""
+"""Writing of a bundle, line by line; the caller decides how much is done at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scheduler.bundle.format import (
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 3
-"""Of zlib: half the time of its default, and files a tenth larger."""
+"""Compression level of zlib: half the time of the default, and files a tenth larger."""
 
 
 class BundleWriter:
@@ -33,7 +33,7 @@ class BundleWriter:
         self._sections: Counter[str] = Counter()
         self._sum = hashlib.sha256()
         self._lines = 0
-        #: Bytes before compression, and after it as far as they left the compressor.
+        #: Bytes before compression, and compressed bytes that were returned so far.
         self.bytes = self.compressed = 0
         self._first = self.add(HEADER, header)
 
@@ -52,11 +52,11 @@ class BundleWriter:
         return self._counted(self._compressor.compress(line))
 
     def add_raw(self, section: str, data: bytes) -> bytes:
-        """Add a line whose data is JSON already."""
+        """Add a line whose data is already encoded as JSON."""
         return self.add(section, msgspec.Raw(data))
 
     def flush(self) -> bytes:
-        """Return everything so far, for a reader that should not wait."""
+        """Return all bytes so far, so that a reader does not have to wait."""
         return self._counted(self._compressor.flush(zlib.Z_SYNC_FLUSH))
 
     def end(self, reason: str = COMPLETE, detail: str = "") -> bytes:
