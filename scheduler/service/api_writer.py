@@ -91,7 +91,7 @@ class ServiceApiWriter:
         return error(result.error if result.error is not None else f"pod {pod.key} is not bound")
 
     async def get(self, plural: str, name: str, namespace: str) -> Any | None:
-        """Return the object as the API server has it; None: not found."""
+        """Read an object from the API server; None: not found."""
         try:
             return await self._client.get(resource_of(plural), name, namespace)
         except ApiError as error:
@@ -141,7 +141,7 @@ class ServiceApiWriter:
         )
 
     async def _write(self, send: Callable[[], Awaitable[R]]) -> R:
-        """Send a write as urgently as a bind, and translate the errors that plugins act on."""
+        """Send a write with the priority of a bind, and translate errors for plugins."""
         try:
             return await self._dispatcher.call(Lane.BIND, send)
         except ApiError as error:
@@ -169,9 +169,9 @@ class ServiceApiWriter:
     ) -> Sequence[bool | BaseException]:
         """Write each pod's condition, then delete it; return True, False (not found) or the error.
 
-        All pods run concurrently. A pod whose eviction is under way is not evicted twice: a burst
-        of preemptors chooses the same victims, each one more than the last, and one eviction for
-        each choice would be thousands of requests.
+        All pods run concurrently. A pod whose eviction is under way is not evicted twice, since a
+        burst of preemptors chooses mostly the same victims, which would cause thousands of
+        requests.
         """
         tasks = [self._eviction(pod, condition) for pod in pods]
         return await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)

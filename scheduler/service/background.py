@@ -1,6 +1,6 @@
-"""BackgroundTasks: work that plugins start in a cycle and that outlives it, such as evictions.
+"""BackgroundTasks: work of plugins that outlives the cycle that started it, such as evictions.
 
-Every task is owned here: its failure is logged, and all are cancelled at the end.
+This class owns all tasks: it logs their failures, and cancels them at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BackgroundTasks:
-    """Touched from one event loop; tasks may begin only while it runs."""
+    """The tasks. Used from one event loop only, and only while it runs."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -24,7 +24,7 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work` in a task of its own."""
+        """Run `work` in a task named `name`."""
         task = self._loop().create_task(_logged(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

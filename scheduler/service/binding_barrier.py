@@ -1,9 +1,9 @@
-"""BindingBarrier: the members of a group are bound once all of them are ready, or none is.
+"""BindingBarrier: binds the members of a group once all of them are ready, or none of them.
 
-Each binding cycle arrives here after PreBind. When the last one has arrived, every member is
-checked once more: it must still be assumed, and its node must still fit if others have changed it.
-Nothing else runs between this check and the first bind. A member that fails before undoes all of
-them. From the first bind on nothing can be taken back.
+Each binding cycle arrives at the barrier after PreBind. When the last one has arrived, every member
+is checked again: it must still be assumed, and must still fit on its node if another writer has
+changed that. No other code runs between this check and the first bind. If a member fails before, no
+member is bound. From the first bind on nothing can be undone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEFT: Final = "it was deleted or its binding cycle ended"
 
 
 class BindingBarrier:
-    """One group. Touched from the scheduling loop's event loop only."""
+    """The barrier of one group. Used only from the scheduling loop's event loop."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class BindingBarrier:
         self._recheck = recheck
         self._arrived: set[str] = set()
         self._open = asyncio.Event()
-        #: UID and failure of the member because of which nobody is bound.
+        #: UID and failure of the member that keeps all members from being bound.
         self._broken: tuple[str, Failure] | None = None
 
     async def arrive(self, attempt: Attempt) -> Failure | None:
@@ -51,17 +51,17 @@ class BindingBarrier:
         return self._failure_of(attempt)
 
     async def opened(self, attempt: Attempt) -> Failure | None:
-        """Wait as `arrive` does, without being waited for: for members beyond the minimum."""
+        """Like `arrive`, for members beyond the minimum: the barrier does not wait for them."""
         await self._open.wait()
         return self._failure_of(attempt)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is decided if the members are bound."""
+        """Whether the decision has been made, in favour of binding or against it."""
         return self._open.is_set()
 
     def leave(self, attempt: Attempt, failure: Failure | None = None) -> None:
-        """Note the end of a binding cycle; one that never arrived keeps all others from binding."""
+        """Handle the end of a binding cycle; if it has not arrived, no member is bound."""
         if attempt.info.uid not in self._arrived and not self._open.is_set():
             self._break(attempt, failure or _left())
 

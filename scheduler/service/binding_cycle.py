@@ -44,8 +44,8 @@ from scheduler.text.exceptions import error_repr
 
 _log = structlog.get_logger(__name__)
 
-#: A failure without a text: the pod is retried, unless the watch shows that it is gone or bound,
-#: but nothing is written about it.
+#: A failure that is not reported: the pod is retried, unless the watch shows that it was deleted or
+#: bound, but no Event and condition are written.
 SILENT_FAILURE: Final = Failure(
     reason="SchedulerError", message="", nominating=None, rejected=False
 )
@@ -88,26 +88,26 @@ class BindingCycle:
         self._inbox = inbox
         self._decisions = decisions
         self._recheck = recheck
-        #: Replaced when the configuration is.
+        #: Replaced when the configuration is reloaded.
         self.extenders = extenders
         #: Attempts whose binding cycle has not ended, by UID; added before the task is created.
         self.under_way: dict[str, Attempt] = {}
-        #: Where a recording is told of every step; None while there is none.
+        #: The journal of a recording; None while there is none.
         self.journal: Journal | None = None
         #: Barriers of members of groups, by UID.
         self._barriers: dict[str, BindingBarrier] = {}
-        #: Those of them that are not open, by the name of the group.
+        #: Barriers that are not open yet, by the name of the group.
         self._closed: dict[str, BindingBarrier] = {}
-        #: Barriers that members of groups wait for without being waited for, by UID.
+        #: Barriers for which members beyond the minimum wait, by UID.
         self._followed: dict[str, BindingBarrier] = {}
         #: Called with each attempt whose binding cycle has ended.
         self.on_end: Callable[[Attempt], None] | None = None
-        #: PreBind work under way, and the message for those whose work a preemptor stopped; by UID.
+        #: PreBind work under way, by UID; then the messages for pods whose work was preempted.
         self._pre_binding: dict[str, asyncio.Task[None]] = {}
         self._preempted: dict[str, str] = {}
 
     def preempt(self, uid: str, message: str) -> bool:
-        """Stop the PreBind of a pod in favour of another; False when it is not in PreBind."""
+        """Stop PreBind of a pod in favour of another; return False if it is not in PreBind."""
         work = self._pre_binding.get(uid)
         if work is None or work.done():
             return False
@@ -116,7 +116,7 @@ class BindingCycle:
         return True
 
     def bind_together(self, group: str, attempts: Sequence[Attempt]) -> None:
-        """Bind none of these before PreBind of all of them has ended; call before they `run`."""
+        """Bind these attempts only after PreBind of all has ended; call before they `run`."""
         recheck = self._recheck
 
         def changed(attempt: Attempt) -> Failure | None:
@@ -128,13 +128,13 @@ class BindingCycle:
 
     @property
     def binds_groups(self) -> bool:
-        """Whether there may be somebody to `follow`."""
+        """Whether any group is being bound, so that `follow` may have an effect."""
         return bool(self._closed)
 
     def follow(self, group: str, attempt: Attempt) -> None:
-        """Bind this one after those that are bound together, if there are any, or not at all.
+        """Bind this attempt only after the group's members that are bound together, if any.
 
-        Call before it runs. That it fails does not keep the others from being bound.
+        Call it before the attempt runs. If it fails, the others are bound nevertheless.
         """
         barrier = self._closed.get(group)
         if barrier is not None and attempt.info.uid not in self._barriers:
@@ -219,7 +219,7 @@ class BindingCycle:
         return from_status(status)
 
     async def _pass_barrier(self, attempt: Attempt) -> Failure | None:
-        """Wait for the other members of a group; return why this one must not be bound."""
+        """Wait for the other members of a group; return why this member must not be bound."""
         uid = attempt.info.uid
         barrier = self._barriers.get(uid)
         if barrier is not None:
@@ -267,7 +267,7 @@ class BindingCycle:
         return result
 
     async def _pre_bind_all(self, attempt: Attempt, groups: Sequence[Sequence[Any]]) -> None:
-        """Run PreBind in a task of its own, so that a preemptor can stop it and nothing else."""
+        """Run PreBind in a separate task, so that a preemptor can cancel it alone."""
         uid = attempt.info.uid
 
         async def work() -> None:
@@ -368,7 +368,7 @@ class BindingCycle:
     # -- outcome ---------------------------------------------------------------------------------
 
     def permitted(self, attempt: Attempt) -> None:
-        """Note the end of the wait at Permit."""
+        """Handle the end of the wait at Permit."""
         if self.journal is not None:
             self.journal.binding(attempt, "permitted")
         self._engine.waiting_pods.remove(attempt.info.uid)
@@ -404,7 +404,7 @@ class BindingCycle:
         self._failures.activate_pods_of(attempt)
 
     def failed(self, attempt: Attempt, failure: Failure) -> None:
-        """Release what was assumed and reserved, and requeue the pod."""
+        """Undo assumption and reservations, and requeue the pod."""
         if self.journal is not None:
             self.journal.binding(attempt, "failed", failure)
         pod = attempt.pod
@@ -427,7 +427,7 @@ class BindingCycle:
 
 
 def _add_seconds(attempt: Attempt, point: str, spent: float) -> None:
-    """Count the time of a step, in which several plugins may have a part."""
+    """Add the time of one plugin to that of its extension point."""
     seconds = attempt.binding_seconds
     if seconds is None:
         seconds = attempt.binding_seconds = {}
@@ -443,7 +443,7 @@ async def _maybe_await(result: Any) -> Any:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # Something that the plugin waited for was cancelled, not this binding cycle.
+        # A task for which the plugin waited was cancelled, not this binding cycle.
         raise RuntimeError("it was cancelled") from None
 
 

@@ -6,15 +6,15 @@ import asyncio
 
 
 class BindingSlots:
-    """The slots, one for each such cycle. Touched from one event loop only.
+    """The slots, one for each such cycle. Used from one event loop only.
 
-    The scheduling loop pauses while all are taken, so that an API server that stopped answering
-    does not make it assume the whole backlog. A pod that waits at Permit, or for its volumes, holds
-    no slot, so that a gang of any size completes.
+    The scheduling loop pauses while all slots are taken, so that it does not assume the whole
+    backlog if the API server stops responding. A pod that waits at Permit, or for its volumes,
+    holds no slot, so that a gang of any size can complete.
     """
 
     def __init__(self, limit: int, wake: asyncio.Event) -> None:
-        """Prepare; `wake` is set when a slot is free again."""
+        """Create `limit` slots; `wake` is set when a slot becomes free."""
         self._limit = limit
         self._wake = wake
         self.taken = 0
@@ -28,7 +28,7 @@ class BindingSlots:
         return self.taken >= self._limit
 
     def take(self) -> None:
-        """Take a slot, even above the limit: a cycle that waited must go on."""
+        """Take a slot, even above the limit, since a cycle that has waited must continue."""
         self.taken += 1
         self.idle.clear()
 

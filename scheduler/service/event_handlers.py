@@ -57,8 +57,8 @@ class EventHandlers:
     ) -> None:
         """Wire the handlers; `rejected` gets deleted bound pods of ours, and deleted nodes.
 
-        `honor_foreign_nominations`: pending pods of other schedulers that are nominated to a node
-        count there, as our own do.
+        With `honor_foreign_nominations`, pending pods of other schedulers that are nominated to a
+        node count there like our own.
         """
         self._rejected = rejected
         self._honor_nominations = honor_foreign_nominations
@@ -66,23 +66,23 @@ class EventHandlers:
         self._queue = queue
         self._waiting_pods = waiting_pods
         self._names = frozenset(scheduler_names)
-        #: Whether a name was ever taken away.
+        #: Whether a scheduler name was ever removed.
         self._names_removed = False
         self._registered = registered
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
         self._features = features
-        #: Calls of Permit that follow from the present change. They are made last, so that plugins
-        #: decide by what they have heard of it.
+        #: Calls of Permit because of the current change. They are made last, so that plugins have
+        #: already handled the change.
         self._permits: deque[Callable[[], None]] = deque()
-        #: Where a recording is told of every change; None while there is none.
+        #: The journal of a recording; None while there is none.
         self.journal: Journal | None = None
 
     def replace_profiles(self, scheduler_names: Collection[str], strangers: Iterable[Pod]) -> None:
         """Handle pods of these names as ours from now on.
 
-        `strangers` are the pending pods that were ours before and are no more.
+        `strangers` are the pending pods that were ours before and no longer are.
         """
         if self.journal is not None:
             self.journal.end(RELOAD)
@@ -299,7 +299,7 @@ class EventHandlers:
         return self._clock.monotonic() - started
 
 
-#: Resources that in-tree filters read. Of others the status may change all the time (quotas), or
+#: Resources that in-tree filters read. The status of others may change all the time (quotas), or
 #: with every eviction (disruption budgets, which preemption compares itself).
 _READ_BY_FILTERS = frozenset(
     (

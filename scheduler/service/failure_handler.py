@@ -50,7 +50,7 @@ class FailureHandler:
         self._conditions = conditions
         #: Lines about placements and rejections.
         self.log = DecisionLog(clock)
-        #: That of the pods which are handled.
+        #: The queue of the pods that are handled.
         self.queue = queue
         self._newest = newest
         self._events = events
@@ -60,9 +60,9 @@ class FailureHandler:
         self._gates = gates
 
     def activate_pods_of(self, attempt: Attempt) -> None:
-        """Move the pods that plugins named during the attempt, once, to the active queue.
+        """Activate the pods that plugins listed in `CycleState.pods_to_activate`, once.
 
-        They are named "namespace/name"; unknown and malformed names are ignored.
+        They are given as "namespace/name"; unknown and malformed names are ignored.
         """
         keys = attempt.state.pods_to_activate
         if not keys:
@@ -77,12 +77,12 @@ class FailureHandler:
         return pending_pod(self._newest, info.pod)
 
     def relabel(self, pod: Pod, reason: str, message: str) -> None:
-        """Write another reason for a pod that waits; see `Handle.relabel`."""
+        """Write another PodScheduled reason for a pending pod; see `Handle.relabel`."""
         newest = pending_pod(self._newest, pod)
         if newest is None:
             return
         self._gates.superseded(pod.metadata.uid)
-        # The watch may not have delivered the replaced condition yet: the known pod proves nothing.
+        # Written in any case, since the known pod may not have the replaced condition yet.
         self._statuses.not_scheduled(newest, reason, redact_message(message), afresh=True)
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
@@ -133,8 +133,8 @@ class FailureHandler:
                 afresh=self._gates.superseded(pod.uid),
             )
         elif not info.gated:
-            # A plugin may let in many pods at once and reject them again, hence the delay. (If a
-            # gate holds the pod by now, the gate's condition is newer.)
+            # Delayed, since a plugin may admit many pods at once and reject them again. (If a gate
+            # holds the pod by now, the gate's condition is newer.)
             self._gates.rejected(info, failure.reason, message)
 
     def _requeue(self, info: QueuedPodInfo) -> None:

@@ -1,6 +1,6 @@
-"""GroupEvictions: the evictions for groups that are under way.
+"""GroupEvictions: evictions for groups that are under way.
 
-While victims of a group leave, or until it has had enough time, nobody else is evicted for it.
+No further pods are evicted for a group until its victims are gone, or a timeout has passed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from scheduler.engine.group_preemption import EvictionPlan
 from scheduler.framework import Clock
 
 PATIENCE_SECONDS: Final = 60.0
-"""Time at least before a group may evict again although victims of it are still there."""
+"""Minimum seconds before a group may evict again while some of its victims still exist."""
 
 GRACE_FACTOR: Final = 2
-"""Of the longest grace period of a victim, if that is more."""
+"""The timeout is this multiple of the victims' longest grace period, if that is longer."""
 
 _DEFAULT_GRACE: Final = 30.0
 
@@ -31,7 +31,7 @@ class _UnderWay:
 
 
 class GroupEvictions:
-    """Starts evictions that a cycle has planned, and remembers them."""
+    """Starts the evictions that a cycle has planned, and tracks their victims."""
 
     def __init__(self, cache: Cache, clock: Clock) -> None:
         self._cache = cache
@@ -39,7 +39,7 @@ class GroupEvictions:
         self._under_way: dict[str, _UnderWay] = {}
 
     def start(self, preemptor: str, group: str, plan: EvictionPlan) -> None:
-        """Have the victims of a plan evicted; `preemptor` is a group, or one pod of it."""
+        """Start the evictions of a plan; `preemptor` is a group, or one pod of it."""
         longest = max(
             each.spec.termination_grace_period_seconds or _DEFAULT_GRACE for each in plan.victims
         )
@@ -51,7 +51,7 @@ class GroupEvictions:
         plan.plugin.evict_for_group(plan.members, group, plan.victims)
 
     def under_way(self, preemptor: str) -> bool:
-        """Whether victims of a group, or of one pod of it, are still leaving."""
+        """Whether victims of a group, or of one pod of it, are still terminating."""
         known = self._under_way.get(preemptor)
         if known is None:
             return False
@@ -61,7 +61,7 @@ class GroupEvictions:
         return True
 
     def left(self, preemptor: str) -> tuple[Sequence[Pod], float]:
-        """Return the victims that have not left yet, and until when nobody else is evicted."""
+        """Return the victims that still exist, and the time until which no others are evicted."""
         known = self._under_way.get(preemptor)
         if known is None or self._is_over(known):
             return (), 0.0

@@ -1,6 +1,6 @@
-"""GroupExplainer: everything about one pod group, from the plugin, the engine and the queue.
+"""GroupExplainer: explains one pod group, with data of the plugin, the engine and the queue.
 
-Runs on the loop between cycles, and changes nothing.
+It runs on the event loop between cycles, and has no side effects.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from scheduler.queue import SchedulingQueue
 from scheduler.service.group_scheduling import GroupScheduling
 
 EXAMPLES: Final = 5
-"""Nodes and victims that are named."""
+"""Maximum number of nodes, and of victims, to name."""
 
 MAX_VIEWED: Final = 8
-"""Members whose waits are looked at in detail: those of one state wait for the same mostly."""
+"""Maximum number of members to examine, since most members in one state wait for the same."""
 
 HELD: Final = "its members may be tried; now: {why}"
 IN_CYCLE: Final = "its members are being bound"
@@ -56,7 +56,7 @@ class GroupExplainer:
         *,
         clock: Clock,
     ) -> None:
-        """`plugins` returns those that group pods."""
+        """`plugins` returns the grouping plugins."""
         self._engine = engine
         self._queue = queue
         self._groups = groups
@@ -64,7 +64,7 @@ class GroupExplainer:
         self._clock = clock
 
     def named(self, namespace: str, name: str) -> tuple[GroupExplanation, ...]:
-        """Explain the groups of a name; none, one, or one of each API."""
+        """Explain all groups of a name: none, one, or one per group API."""
         found: dict[str, GroupDetails] = {}
         for plugin in self._plugins():
             for each in plugin.group_details(namespace, name):
@@ -106,7 +106,7 @@ class GroupExplainer:
             yield replace(each, examples=tuple(filter(None, names)))
 
     def _name_of(self, uid: str) -> str:
-        """Return the name of a pod that has a node or waits here; empty for others."""
+        """Return the name of a pod that has a node or is in the queue; empty for others."""
         queued = self._queue.queued(uid)
         pod = self._engine.cache.get_pod(uid) if queued is None else queued.pod
         return "" if pod is None else pod.metadata.name
@@ -141,7 +141,7 @@ class GroupExplainer:
     def _next(
         self, group: GroupDetails, infos: Sequence[QueuedPodInfo], plan: GroupPlan | None
     ) -> NextGroupAttempt | None:
-        """Return what the group waits for; one of its members that is tried brings all others."""
+        """Return what the group waits for; an attempt at any member tries the whole group."""
         if group.held:
             return NextGroupAttempt(HELD.format(why=group.held.removeprefix(f"{group.name}: ")))
         by_state: dict[QueueState | None, list[QueuedPodInfo]] = {}
@@ -168,8 +168,8 @@ class GroupExplainer:
         return NextGroupAttempt(EVENTS.format(plugins=", ".join(sorted(plugins))), retry)
 
     def _retry(self, infos: Sequence[QueuedPodInfo]) -> float | None:
-        """Return when one of the members is tried even without an event."""
-        # Those with the most rejecting plugins wait for the others.
+        """Return when any of the members is retried even without an event."""
+        # Members with the most rejectors are those that the other members wait for.
         some = sorted(infos, key=lambda each: -len(each.unschedulable_plugins))[:MAX_VIEWED]
         pods = (each.pod.metadata for each in some)
         views = (self._queue.view(each.namespace, each.name) for each in pods)

@@ -1,13 +1,13 @@
-"""GroupReservations: keeps nodes for groups that others starve, one group of a profile at a time.
+"""GroupReservations: reserves nodes for starved groups, for one group of a profile at a time.
 
-A group whose attempts have failed for long enough, and before which no other one of its priority
-waits longer, has its members nominated to the nodes of a plan (`engine.group_reservation`). The
-filters then leave this room to it, as against pods of the same priority and of lower ones. The
-plan is renewed after changes of nodes, and given up when the group is placed, cannot fit even
-beside nobody else, or has had its time; the profile then has a pause that is as long.
+If the attempts at a group have failed for long enough, and no other group of its priority waits
+longer, its members are nominated to the nodes of a plan (`engine.group_reservation`). The filters
+then reserve this room against pods of the same or a lower priority. The plan is renewed after
+changes of nodes. It ends when the group is placed, cannot fit even on emptied nodes, or has had its
+maximum time; the profile then pauses for the same time.
 
-Nominations are in memory only. They are withdrawn for each cycle of the group, which may choose any
-nodes, and set again after it failed. Nothing here runs unless a group waits.
+The nominations are in memory only. They are withdrawn for each cycle of the group, which may choose
+any nodes, and set again if it fails. There is no overhead unless a group waits.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ from scheduler.framework.grouping import GroupingPlugin, GroupReservation, Group
 from scheduler.queue import SchedulingQueue
 
 PLAN_SECONDS: Final = 30.0
-"""Between two looks for a group that needs a reservation, and at most between two of its plans."""
+"""Seconds between two searches for a group to reserve for, and maximum between two plans."""
 
 MAX_DOUBLINGS: Final = 20
-"""More members than a group may have."""
+"""Maximum number of doublings in `_draining`; 2 to this power exceeds `MAX_MEMBERS`."""
 
 PLAN_COST: Final = 20.0
-"""Time between plans after events, in times that the last plan took: at most 5 % of the time."""
+"""Minimum time between plans, in durations of the last plan: at most 5 % of the time."""
 
 MAX_PLANS: Final = 3
-"""Groups of a profile for which a plan is tried at one time; each costs a few milliseconds."""
+"""Maximum number of groups of a profile to plan for at once; each costs a few milliseconds."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A group whose attempts fail."""
+    """A group whose attempts have failed."""
 
     info: QueuedPodInfo
     group: GroupToSchedule
     since: float
-    #: When it was considered last, which lets others of its priority go first.
+    #: Time when it was last considered; others of its priority then go first.
     considered: float = -1.0
 
 
 @dataclass(slots=True)
 class _Profile:
-    """The groups of one profile."""
+    """The waiting groups and the reservation of one profile."""
 
     waiting: dict[str, _Waiting] = field(default_factory=dict)
-    #: The group with the reservation; empty for none.
+    #: Name of the group with the reservation; empty: none.
     name: str = ""
     began: float = 0.0
-    #: Its members with their nodes; they are nominated there, but not during its cycles.
+    #: The members of that group with their nodes; they are nominated except during its cycles.
     plan: list[tuple[Pod, str]] = field(default_factory=list)
-    #: When to look again.
+    #: Time of the next check.
     due: float | None = None
-    #: No reservation before.
+    #: Time before which no reservation begins.
     pause: float = 0.0
-    #: No further plan before, so that plans take a small part of the time.
+    #: Time before which no further plan is made, to limit the time that plans take.
     not_before: float = 0.0
 
 
@@ -82,23 +82,23 @@ class GroupReservations:
     # -- cycles ----------------------------------------------------------------------------------
 
     def begins(self, info: QueuedPodInfo, group: GroupToSchedule) -> None:
-        """Withdraw the nominations of a group whose cycle begins."""
+        """Withdraw the nominations of a group at the start of its cycle."""
         profile = self._profiles.get(info.pod.spec.scheduler_name)
         if profile is not None and profile.name == group.name:
             self._withdraw(profile)
 
     def forget(self, info: QueuedPodInfo, group: GroupToSchedule) -> None:
-        """Forget a group that was placed, or waits for something else than nodes."""
+        """Drop a group that was placed, or that waits for something other than nodes."""
         profile = self._profiles.get(info.pod.spec.scheduler_name)
         if profile is None or profile.waiting.pop(group.name, None) is None:
             return
         if profile.name == group.name:
             self._end(profile, info)
-            # The next group may have its turn.
+            # Another group may now get the reservation.
             self._look_at(profile, max(self._clock.monotonic(), profile.not_before))
 
     def failed(self, info: QueuedPodInfo, group: GroupToSchedule, *, evicting: bool) -> None:
-        """Take note of a cycle that failed; with evictions under way the group has its room."""
+        """Handle a failed cycle; with `evicting`, evictions already make room for the group."""
         if group.alone or min(group.reserve_after, group.reserve_for) <= 0:
             return
         profile = self._profiles.setdefault(info.pod.spec.scheduler_name, _Profile())
@@ -113,7 +113,7 @@ class GroupReservations:
             self._nominate(profile, known)
 
     def note_event(self) -> None:
-        """Plan again soon, since nodes have changed: room that is free already is the best."""
+        """Plan again soon after a change of nodes, since room that is already free is the best."""
         now = self._clock.monotonic()
         for profile in self._profiles.values():
             if profile.name and profile.plan:
@@ -122,7 +122,7 @@ class GroupReservations:
     # -- TimedWork -------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return when a reservation may begin, change or end."""
+        """Return the time at which a reservation may begin, change or end."""
         if not self._profiles:
             return None
         times = [each.due for each in self._profiles.values() if each.due is not None]
@@ -163,7 +163,7 @@ class GroupReservations:
             self._nominate(profile, waiting)
 
     def _choose(self, profile: _Profile, now: float) -> None:
-        """Give the reservation to the group that needs it most, if one may have it."""
+        """Give the reservation to the group that needs it most, if any is eligible."""
         if now < profile.pause:
             return
 
@@ -186,7 +186,7 @@ class GroupReservations:
                 return
 
     def _refresh(self, profile: _Profile, waiting: _Waiting) -> bool:
-        """Read the group anew; False, and forget it, if it does not wait any more."""
+        """Update the data of a group; if it no longer waits, drop it and return False."""
         queue = self._queue
         members = (queue.waiting(uid) for uid in (waiting.info.uid, *waiting.group.members))
         info = next((each for each in members if each is not None), None)
@@ -223,9 +223,9 @@ class GroupReservations:
         self._report(waiting.info, GroupReservation(nodes, len(plan), priority, until))
 
     def _apply(self, profile: _Profile, plan: list[tuple[Pod, str]]) -> list[tuple[Pod, str]]:
-        """Nominate as planned; return the nominations that were withdrawn.
+        """Nominate members according to `plan`; return the nominations that were withdrawn.
 
-        Members of one kind change places so that as many as possible keep theirs.
+        Equal members are interchanged, so that as many as possible keep their nominations.
         """
         nominator = self._queue.nominator
         places: dict[int, Counter[str]] = {}
@@ -260,7 +260,7 @@ class GroupReservations:
                 nominator.add_nominated_pod(pod, CLEAR_NOMINATION)
 
     def _end(self, profile: _Profile, info: QueuedPodInfo | None) -> None:
-        """End the reservation, and let those try that it kept away."""
+        """End the reservation, and requeue pods that it kept from these nodes."""
         freed = profile.plan
         self._withdraw(profile)
         profile.name, profile.plan = "", []
@@ -269,8 +269,8 @@ class GroupReservations:
         self._let_in(freed)
 
     def _let_in(self, freed: list[tuple[Pod, str]]) -> None:
-        """Let those try that nominations kept away."""
-        # One of each kind: which resources are free again is all that hints ask for.
+        """Requeue pods that these nominations kept from their nodes."""
+        # One event per kind of pod is enough, since hints only read which resources became free.
         for pod, node in {id(pod.signature): (pod, node) for pod, node in freed}.values():
             left = msgspec.structs.replace(pod.status, nominated_node_name=node)
             old = msgspec.structs.replace(pod, status=left)
@@ -287,5 +287,5 @@ class GroupReservations:
 
 
 def _draining(seconds: float) -> int:
-    """Return for how many members room is kept that other pods must leave first."""
+    """Return for how many members to reserve room that other pods still use."""
     return 1 << min(int(seconds / PLAN_SECONDS), MAX_DOUBLINGS)

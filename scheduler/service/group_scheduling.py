@@ -1,10 +1,10 @@
-"""GroupScheduling: carries out the cycles of pod groups, for the scheduling loop.
+"""GroupScheduling: runs the cycles of pod groups, for the scheduling loop.
 
-A group is tried when one of its members is popped; the others are taken from wherever they wait.
-After a failure the group waits until its bound has risen (`WaitingGroups`). Where the bound does
-not explain the failure, one member of each template waits for the events of its rejectors, and
-brings the group back; the others stay among the unschedulable pods, so that an event is cheap
-however large the waiting groups are.
+A group is tried when one of its members is popped; the others are taken out of their sub-queues.
+After a failure the group waits until its capacity bound has risen (`WaitingGroups`). If the bound
+does not explain the failure, one member of each template waits for events of its rejectors and
+brings the whole group back. The other members stay among the unschedulable pods, so that events are
+cheap even for large groups.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from scheduler.service.recording.journal import Journal
 from scheduler.service.waiting_groups import WaitingGroups
 
 LARGE_GROUP: Final = 64
-"""Members from which on a cycle is suspended between time slices; fewer fit into one."""
+"""From this number of members on a cycle is suspended between time slices; fewer fit into one."""
 
 
 LATER: Final = "{group}: tried after the minimum of the group"
 GROUP_PLACED: Final = "GroupPlaced"
-"""The event that moves a member beyond the minimum, in metrics and for people."""
+"""Label of the event that requeues a member beyond the minimum, in metrics and outputs."""
 
 
 class GroupScheduling:
-    """The part of `SchedulingLoop` that is about groups."""
+    """The part of `SchedulingLoop` that handles groups."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class GroupScheduling:
     ) -> None:
         """Wire it; `attempt` attempts a single pod, `outcome` handles an ended attempt.
 
-        The former returns None for a pod that needs no scheduling, the latter for one that failed.
+        `attempt` returns None for a pod that needs no scheduling, `outcome` for a failed attempt.
         """
         self._engine = engine
         self._queue = queue
@@ -65,14 +65,14 @@ class GroupScheduling:
         self._clock = clock
         self._attempt = attempt
         self._outcome = outcome
-        #: Groups that wait for their bound to rise.
+        #: Groups that wait for their capacity bound to rise.
         self.waiting = WaitingGroups(queue, clock)
         #: Evictions for groups that are under way.
         self.evictions = GroupEvictions(engine.cache, clock)
-        #: Room that is kept for groups.
+        #: Nodes that are reserved for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
-        #: Where a recording is told of every cycle; None while there is none.
+        #: The journal of a recording; None while there is none.
         self.journal: Journal | None = None
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
@@ -131,7 +131,7 @@ class GroupScheduling:
             if result.bound is not None:
                 self.waiting.wait(info, group.plugin, result.bound)
             if result.outcome.refused_by:
-                # It would not use nodes that are kept for it.
+                # The group does not wait for nodes, so it would not use a reservation.
                 self.reservations.forget(info, group)
                 return []
             evicting = self.evictions.under_way(_preemptor(info, group))
@@ -144,8 +144,8 @@ class GroupScheduling:
                 self.follow(attempt)
             return placed
         self._binding.bind_together(group.name, placed)
-        # Members beyond the minimum are single pods now, which may preempt others. They are bound
-        # after the minimum, but if one of them fails, the minimum is bound all the same.
+        # Members beyond the minimum are now scheduled as single pods, which may preempt. They are
+        # bound after the minimum; if one of them fails, the minimum is bound nevertheless.
         rest = [attempt.info for attempt in result.failed]
         for member in result.untried:
             self._take(member)
@@ -160,8 +160,8 @@ class GroupScheduling:
     ) -> list[Attempt]:
         """Try a member beyond the minimum; return its attempt if its binding cycle is next.
 
-        What no plugin can tell from one that was `refused` is refused as well: those placed since
-        have only taken room. One for which others are evicted is not among them.
+        A member that equals one in `refused` is not tried but fails as well, since members placed
+        meanwhile have only taken room. Members for which pods are evicted are not in `refused`.
         """
         kind = identity(info.pod)
         why = None if kind is None else refused.get(kind)
@@ -170,7 +170,7 @@ class GroupScheduling:
             return []
         group = self.group_of(info)
         if group is not None:
-            # It must be where the others are, and is a group of one.
+            # It must be in the domain of the others, so it is scheduled as a group of one.
             return self._schedule_near_others(info, group, refused)
         attempt = self._attempt(info)
         if attempt is None:
@@ -195,7 +195,7 @@ class GroupScheduling:
                 if why is not None and why.rejected:
                     refused[kind] = why
             return placed
-        # Its cycle may wait, so it needs a turn of its own.
+        # Its cycle may be suspended, so requeue it for a separate attempt.
         later = of_group(LATER.format(group=group.name), group.plugin)
         self._outcome(self._engine.untried(info, later))
         self._queue.wake((info.uid,), group.plugin, GROUP_PLACED)
@@ -208,7 +208,7 @@ class GroupScheduling:
         self._outcome(attempt)
 
     def follow(self, attempt: Attempt) -> None:
-        """Have a member beyond the minimum wait for those that are bound together."""
+        """Let a member beyond the minimum wait until the minimum has been bound."""
         grouping = self._grouping(attempt.info)
         name = None if grouping is None else grouping.group_name(attempt.info.pod)
         if name is not None:
@@ -244,13 +244,13 @@ class GroupScheduling:
         for info in result.untried:
             waits = self._queue.state(info.uid) is QueueState.UNSCHEDULABLE
             if why is None or (waits and info.uid not in nodes):
-                # It waits already, for a member of its group.
+                # It is already queued, because of another member of its group.
                 continue
             self._take(info)
             self._refuse(info, reserved(why, info))
 
     def _take(self, info: QueuedPodInfo) -> None:
-        """Put a member in flight, unless it is the one that was popped."""
+        """Mark a member as in flight, unless it is the popped one, which already is."""
         if self._queue.state(info.uid) is not None:
             self._queue.pop_member(info)
 
@@ -267,7 +267,7 @@ def is_large(group: GroupToSchedule) -> bool:
 
 
 def _preemptor(info: QueuedPodInfo, group: GroupToSchedule) -> str:
-    """Return for whom evictions are under way: members beyond the minimum are on their own."""
+    """Return the preemptor: the group, or the single pod for members beyond the minimum."""
     return info.uid if group.alone else group.name
 
 

@@ -55,22 +55,22 @@ class ServiceHandle:
         self.api = api
         self._state = state
         self._shared = shared
-        #: Empty, or the parts alone: one list for all plugins of the profile.
+        #: A list with the parts, or empty before `connect`; all plugins of the profile share it.
         self._connected: list[SchedulingParts] = []
 
     def for_plugin(
         self, subscriptions: PluginSubscriptions, metrics: DeclaredMetrics
     ) -> ServiceHandle:
-        """Return the handle as one plugin sees it, with its own subscriptions and metrics."""
+        """Return the handle for one plugin, with its own subscriptions and metrics."""
         own = copy.copy(self)
         own.subscriptions = subscriptions
         own.metrics = metrics
         return own
 
     def connect(self, parts: SchedulingParts) -> None:
-        """Complete the handle: queue and binding are built from plugins that have it.
+        """Complete the handle; queue and binding are built after the plugins that use it.
 
-        Again whenever the plugins of some profile were replaced.
+        Called again whenever the plugins of any profile were replaced.
         """
         self._connected[:] = [parts]
 
@@ -115,14 +115,14 @@ class ServiceHandle:
         self._scheduling().relabel(pod, reason, message)
 
     def wake(self, uids: Iterable[str], plugin: str) -> None:
-        """Try pods again that `plugin` rejected."""
+        """Requeue pods that `plugin` rejected or gates."""
         wake = self._scheduling().queue.wake
         self._state.inbox.submit(wake, list(uids), plugin, f"{plugin}Wake")
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the one object of this name in the process."""
+        """Return the process-wide object of this name."""
         if name not in self._shared.objects:
-            # `make` passes this handle on; what it makes outlives the plugin.
+            # `make` may pass this handle to an object that outlives the plugin.
             own = self.subscriptions
             self.subscriptions = self._shared.subscribe(name, own)
             try:
@@ -140,7 +140,7 @@ class ServiceHandle:
         return self._state.waiting_pods.get(uid)
 
     def preempt_binding(self, uid: str, message: str) -> bool:
-        """Stop the PreBind of a pod; False when it is not in PreBind."""
+        """Stop PreBind of a pod; return False if it is not in PreBind."""
         return self._scheduling().preempt_binding(uid, message)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -1,12 +1,12 @@
 """Inbox: changes of the scheduler's state that are deferred while a scheduling cycle is suspended.
 
-Invariant: changes are applied in the order in which they were submitted, each exactly once: at
-once while no cycle is suspended, else when it resumes, before its outcome is handled. The cycle
-therefore sees one world, and the queue records what happened meanwhile for the pod in flight.
+Invariant: changes are applied in the order of submission, each exactly once: immediately while no
+cycle is suspended, else when it resumes, before its outcome is handled. The cycle therefore sees a
+consistent state, and the queue records the events for the pod in flight.
 
-Every change of cache, queue, nominations and waiting pods is deferred. Reflectors go on decoding,
-and their stores, which listers read, stay up to date. The timeouts of extenders and plugins bound
-the number of deferred changes.
+Every change of cache, queue, nominations and waiting pods is deferred. Reflectors continue, and
+their stores, which listers read, stay up to date. The timeouts of extenders and plugins limit the
+number of deferred changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Change = Callable[[], object]
 
 
 class Inbox:
-    """Touched from one event loop. One cycle is suspended at a time."""
+    """Defers changes of state. Used from one event loop; one cycle is suspended at a time."""
 
     def __init__(self) -> None:
         self._waiting: deque[Change] = deque()
@@ -39,18 +39,18 @@ class Inbox:
         return self._suspended
 
     def suspend(self) -> None:
-        """Defer changes from now on: a cycle begins that may be suspended."""
+        """Defer changes from now on, at the start of a cycle that may be suspended."""
         assert not self._suspended, "one cycle at a time"
         self._suspended = True
 
     def resume(self) -> None:
-        """Apply deferred changes in order, with those they submit, and stop deferring."""
+        """Apply deferred changes in order, including those that they submit; stop deferring."""
         while self._waiting:
             self._apply_next()
         self._suspended = False
 
     def apply(self, monotonic: Callable[[], float], seconds: float) -> bool:
-        """Apply deferred changes in order for `seconds`, still deferring; True if some are left."""
+        """Apply deferred changes for `seconds`, still deferring; return whether any remain."""
         end = monotonic() + seconds
         while self._waiting:
             self._apply_next()
@@ -63,7 +63,7 @@ class Inbox:
         try:
             change()
         except Exception:  # noqa: BLE001 - the boundary between one change and the next
-            # Its submitter cannot handle the error any more, and the other changes must be applied.
+            # Its submitter can no longer handle the error, and the other changes must be applied.
             _log.exception("a change that waited for a scheduling cycle failed")
 
     def submit(self, change: Callable[[*Ts], object], *arguments: *Ts) -> None:
@@ -86,5 +86,5 @@ class Inbox:
         return receive
 
     def statistics(self) -> dict[str, int]:
-        """Return the number of changes deferred now, and ever."""
+        """Return the number of changes deferred at present, and in total."""
         return {"waiting": len(self._waiting), "deferred": self._deferred}

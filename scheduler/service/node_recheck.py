@@ -13,7 +13,7 @@ from scheduler.metrics import SchedulerMetrics
 
 
 class NodeRecheck:
-    """The pods whose Bind plugins run. Touched from the scheduling loop's event loop only."""
+    """The pods whose Bind plugins run. Used only from the scheduling loop's event loop."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._metrics = metrics

@@ -1,7 +1,7 @@
 """The scheduling loop: pops pods, attempts them back to back in slices, starts binding cycles.
 
-Between slices the event loop runs everything else: watches, binds, timers. Nothing is scheduled
-while a relist is being applied, because the world is half old and half new then.
+Between slices the event loop runs everything else: watches, binds, timers. No pods are scheduled
+while a relist is being applied, because the state is then a mixture of old and new objects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_SLEEP: Final = 60.0
 
 
 class SchedulingLoop:
-    """Owns queue, engine and cache while it runs; the only one to begin a cycle."""
+    """Owns queue, engine and cache while it runs; only it begins scheduling cycles."""
 
     def __init__(  # noqa: PLR0913 - what it is wired to
         self,
@@ -57,7 +57,7 @@ class SchedulingLoop:
     ) -> None:
         """Subscribe to the queue and to `timed` work; `wake` is set when there may be work.
 
-        `timed` may grow; whoever adds to it connects its `on_timer`.
+        `timed` may grow; the code that adds to it must connect `on_timer`.
         """
         self._engine = engine
         self._queue = queue
@@ -71,8 +71,8 @@ class SchedulingLoop:
         self._inbox = inbox
         self._decisions = decisions
         self._timed = timed
-        #: Seconds after which the loop looks at the wall clock again, which may jump while the loop
-        #: sleeps by the monotonic one. Infinite where the wall clock cannot jump.
+        #: Maximum seconds of a sleep, after which the loop reads the wall clock again, since that
+        #: may jump meanwhile. Infinite if the wall clock cannot jump.
         self.max_sleep = MAX_SLEEP
         self._pauses = 0
         self._steady = asyncio.Event()
@@ -90,7 +90,7 @@ class SchedulingLoop:
         self._held = False
         self._released = asyncio.Event()
         self._released.set()
-        #: Where a recording is told of every attempt; None while there is none.
+        #: The journal of a recording; None while there is none.
         self.journal: Journal | None = None
         queue.signals.on_ready = wake.set
         queue.signals.on_timer = wake.set
@@ -109,7 +109,7 @@ class SchedulingLoop:
             self._wake.set()
 
     def stop(self) -> None:
-        """Pop no more pods and cancel a suspended cycle; binding cycles under way go on."""
+        """Pop no more pods, and cancel a suspended cycle; binding cycles under way continue."""
         if self.journal is not None:
             self.journal.end(LEADER)
         self._stopping = True
@@ -118,18 +118,18 @@ class SchedulingLoop:
 
     @property
     def groups(self) -> GroupScheduling:
-        """The part that is about groups."""
+        """The part of the loop that handles groups."""
         return self._groups
 
     async def between_cycles(self) -> None:
-        """Wait until no cycle is suspended; until the next await none begins."""
+        """Wait until no cycle is suspended; no cycle begins until the caller's next await."""
         while self._inbox.suspended:
             await self._resumed.wait()
 
     async def at_rest(self) -> None:
-        """Wait until no cycle is suspended and no relist is applied.
+        """Wait until no cycle is suspended and no relist is being applied.
 
-        Until the next await none begins.
+        No cycle and no relist begins until the caller's next await.
         """
         while self._inbox.suspended or self._pauses:
             await self._resumed.wait()
@@ -137,9 +137,9 @@ class SchedulingLoop:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Keep cache, queue, nominations and plugins as they are, for a snapshot.
+        """Freeze cache, queue, nominations and plugins, for a snapshot.
 
-        Binding cycles and watches go on; what they change is deferred. Other snapshots wait.
+        Binding cycles and watches continue; their changes are deferred. Other snapshots wait.
         """
         while self._held:
             await self._released.wait()
@@ -163,8 +163,8 @@ class SchedulingLoop:
             self._wake.set()
 
     async def drained(self) -> None:
-        """Wait until no binding cycle is past Permit; those that wait there would take too long."""
-        # Binding cycles created in this iteration of the event loop begin in the next one.
+        """Wait until no binding cycle is past Permit; waits at Permit may take too long."""
+        # Binding cycles created in this iteration of the event loop start in the next one.
         await asyncio.sleep(0)
         while self._slots.taken or self._inbox.suspended:
             await self._resumed.wait()
@@ -186,7 +186,7 @@ class SchedulingLoop:
                     await asyncio.sleep(0)
 
     def run_timed(self) -> None:
-        """Do the work whose time has come: of groups that wait, and of plugins."""
+        """Do all timed work that is due, of waiting groups and of plugins."""
         for work in self._all_timed():
             due = work.next_due()
             if due is not None and due <= self._clock.monotonic():
@@ -196,9 +196,9 @@ class SchedulingLoop:
                     _log.exception("a plugin's timed work failed", work=repr(work))
 
     async def _schedule_slice(self, cycles: asyncio.TaskGroup) -> bool:
-        """Schedule for one slice; False if no pod was left to do.
+        """Schedule for one slice; return False if no pods were left.
 
-        Nothing else runs meanwhile, unless a cycle is suspended; that ends the slice.
+        No other task runs meanwhile, unless a cycle is suspended, which ends the slice.
         """
         end, engine = self._clock.monotonic() + self._slice, self._engine
         while not (self._slots.full or self._stopping):
@@ -236,7 +236,7 @@ class SchedulingLoop:
     async def _schedule_suspended(
         self, info: QueuedPodInfo, group: GroupToSchedule | None
     ) -> Sequence[Attempt]:
-        """Do as `_schedule`, for a pod whose cycle may be suspended."""
+        """Like `_schedule`, for a pod whose cycle may be suspended."""
         if group is not None:
             return await self._schedule_group_suspended(info, group)
         attempt = await self.schedule_suspended(info)
@@ -257,9 +257,9 @@ class SchedulingLoop:
     async def _schedule_group_suspended(
         self, info: QueuedPodInfo, group: GroupToSchedule
     ) -> Sequence[Attempt]:
-        """Try a group whose cycle may wait; all changes of state wait in the inbox meanwhile.
+        """Try a group whose cycle may be suspended; changes of state are deferred meanwhile.
 
-        What they change for the members counts at the barrier before the first bind.
+        Whether such changes affect the members is checked at the barrier before the first bind.
         """
         if self._skip(info, info.pod):
             return ()
@@ -286,9 +286,9 @@ class SchedulingLoop:
         return await self._groups.cycle(info, group, self._pauses_of_a_cycle()).run()
 
     def _pauses_of_a_cycle(self) -> Callable[[], Awaitable[bool]]:
-        """Return a function to await often in a long cycle; it suspends it once for each slice.
+        """Return a function for a long cycle to await often; it suspends the cycle once per slice.
 
-        The function returns whether it did.
+        The function returns whether it suspended the cycle.
         """
         monotonic, seconds = self._clock.monotonic, self._slice
         end = monotonic() + seconds
@@ -324,9 +324,9 @@ class SchedulingLoop:
         return attempt
 
     async def schedule_suspended(self, info: QueuedPodInfo) -> Attempt | None:
-        """Attempt a pod whose cycle may wait for an extender or an async plugin.
+        """Attempt a pod whose cycle may be suspended by an extender or an async plugin.
 
-        All changes of state wait in the inbox meanwhile, and are applied before the outcome.
+        Changes of state are deferred meanwhile, and applied before the outcome is handled.
         """
         if self._skip(info, info.pod):
             return None
@@ -376,12 +376,12 @@ class SchedulingLoop:
                 raise
             attempt = self._engine.aborted(info, error)
         self._decisions.record(attempt)
-        # No cycle begins while a relist is being applied, and so none ends then.
+        # As cycles do not begin while a relist is being applied, they do not continue either.
         await self._steady.wait()
         return attempt
 
     async def _catch_up(self) -> None:
-        """Apply the changes deferred meanwhile, in slices: there may be thousands."""
+        """Apply the deferred changes in slices, since there may be thousands."""
         left = True
         while left:
             left = self._inbox.apply(self._clock.monotonic, self._slice)
@@ -437,7 +437,7 @@ class SchedulingLoop:
         self._wake.clear()
 
     def seconds_to_sleep(self) -> float:
-        """Return the time after which there is work, unless something happens before."""
+        """Return the seconds until there is work, unless an event happens before."""
         wakeup = self._queue.next_wakeup()
         delay = self.max_sleep
         if wakeup is not None:

@@ -1,13 +1,12 @@
-"""WaitingGroups: groups that cannot fit, and are woken by the change after which they may.
+"""WaitingGroups: groups that certainly do not fit, until a change after which they may.
 
-A group whose cycle failed although all nodes together have too little room for its members waits
-for no event of any plugin. After events the bound of its templates is compared with its need
-(`TemplateCapacities`), and nothing else is done for it: no hint is evaluated, no member is moved,
-and no cycle runs, as long as the bound is too low. However many groups wait, an event costs one
-operation on the changed nodes.
+If all nodes together have too little room for a group, it does not wait for events of plugins.
+Instead, the bound of its templates is compared with its need after events (`TemplateCapacities`).
+As long as the bound is too low, no hint is evaluated, no member is moved, and no cycle runs. For
+any number of waiting groups an event costs one operation on the changed nodes.
 
-A member stands for its group among the unschedulable pods. Invariant: a group is kept here only
-while that member waits there; whatever else moves it brings the group back to a cycle anyway.
+One member represents the group among the unschedulable pods. Invariant: a group is kept here only
+while that member waits there; if anything else moves the member, the group is tried anyway.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.queue import QueueState, SchedulingQueue
 
 CAPACITY_CHANGE: Final = "GroupCapacityChange"
-"""The event that moves a group, in metrics and for people."""
+"""Label of the event that requeues a group, in metrics and outputs."""
 
 FIRST_LOOK_THROUGH: Final = 64
-"""Waiting groups with which those that are gone are looked for the first time; then twice as many
-as were left."""
+"""Number of waiting groups at which deleted ones are pruned for the first time; then at twice the
+number that was left."""
 
 LOOK_AGAIN_SECONDS: Final = 1.0
-"""Time after which a group that waits for the cycle of an awake one is looked at again, should that
-one be deleted before its cycle."""
+"""Seconds after which a group that waits for the cycle of a woken group is checked again, in case
+the latter was deleted before its cycle."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,24 +50,24 @@ class WaitingGroups:
 
     def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
         self.on_timer: Callable[[], None] = lambda: None
-        #: Called after events while groups wait, before any of them is woken.
+        #: Called after events while groups wait, before any group is woken.
         self.on_look: Callable[[], None] = lambda: None
         self._queue = queue
         self._clock = clock
-        #: By UID of the member that stands for the group.
+        #: Waiting groups by UID of the member that represents the group.
         self._waiting: dict[str, _Waiting] = {}
-        #: The same in order; None: not known.
+        #: The same in order; None if it must be sorted again.
         self._ordered: list[tuple[str, _Waiting]] | None = None
-        #: Number of groups with which those that are gone are looked for.
+        #: Number of groups at which deleted ones are pruned.
         self._look_through_at = FIRST_LOOK_THROUGH
-        #: The bounds that they have, and how many.
+        #: The capacities that the groups use, with the number of uses.
         self._capacities: Counter[TemplateCapacities] = Counter()
-        #: Groups that were woken and not tried since: room is promised to them.
+        #: Groups that were woken and not tried yet, to which room is promised.
         self._awake: dict[str, _Waiting] = {}
         self._changed = False
-        #: When to look again although no event comes; None: nobody waits for an awake group.
+        #: Time of a check without an event; None: no group waits for a woken one.
         self._look_again: float | None = None
-        #: Since the start: looks at all bounds, groups woken, and groups kept waiting by a look.
+        #: Since the start: checks of all bounds, groups woken, and groups kept waiting by a check.
         self.checks = self.woken = self.kept = 0
 
     def __len__(self) -> int:
@@ -77,7 +76,7 @@ class WaitingGroups:
     # -- groups ----------------------------------------------------------------------------------
 
     def wait(self, info: QueuedPodInfo, plugin: str, bound: GroupBound) -> None:
-        """Keep a group waiting until its bound is high enough; `info` stands for it."""
+        """Keep a group waiting until its bound is high enough; `info` represents it."""
         if len(self._waiting) >= self._look_through_at:
             self._forget_gone()
         self._waiting[info.uid] = waiting = _Waiting(info, plugin, bound)
@@ -85,25 +84,25 @@ class WaitingGroups:
         self._queue.signals.on_event = self._note_event
 
     def _forget_gone(self) -> None:
-        """Drop groups that left without an event, as when all of their pods were deleted."""
+        """Drop groups that disappeared without an event, because all their pods were deleted."""
         state = self._queue.state
         for uid in [uid for uid in self._waiting if state(uid) is not QueueState.UNSCHEDULABLE]:
             self._drop(uid)
         self._look_through_at = max(FIRST_LOOK_THROUGH, 2 * len(self._waiting))
 
     def tried(self, uids: Iterable[str]) -> None:
-        """Forget the group of these members, because its cycle begins."""
+        """Drop the group of these members, because its cycle begins."""
         if not self._waiting and not self._awake:
             return
         for uid in uids:
             if uid in self._waiting:
                 self._drop(uid)
             elif self._awake.pop(uid, None) is not None:
-                # Room that it does not take is promised to others next.
+                # Room that it does not take can be promised to other groups.
                 self._note_event()
 
     def bound_of(self, uids: Iterable[str]) -> GroupBound | None:
-        """Return the bound for which the group of these members waits; None: for none."""
+        """Return the bound for which the group of these members waits, or None."""
         found = next((self._waiting[uid] for uid in uids if uid in self._waiting), None)
         return None if found is None else found.bound
 
@@ -115,14 +114,13 @@ class WaitingGroups:
     # -- TimedWork -------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return a time that has passed if there was an event since the last look."""
+        """Return a time in the past if there was an event since the last check."""
         return self._clock.monotonic() if self._changed else self._look_again
 
     def run_due(self) -> None:
         """Wake the groups that may fit since the last events.
 
-        Groups of different templates are woken one after the other, since the first may take the
-        room of all.
+        Groups of different templates are woken one at a time, since the first may take all room.
         """
         self._changed, self._look_again = False, None
         if not self._waiting:
@@ -152,7 +150,7 @@ class WaitingGroups:
         )
 
     def _in_order(self) -> list[tuple[str, _Waiting]]:
-        """Return the groups by priority; of one priority those first that failed first."""
+        """Return the groups by priority, then by the time of their first failure."""
         if self._ordered is None:
             waiting = self._waiting.items()
             self._ordered = sorted(waiting, key=lambda item: -item[1].info.pod.priority)
@@ -169,7 +167,7 @@ class WaitingGroups:
         self._hold(self._waiting.pop(uid), -1)
 
     def _hold(self, waiting: _Waiting, count: int) -> None:
-        """Note that one more group uses its templates, or (-1) one less."""
+        """Count one more (or with -1 one less) group that uses these templates."""
         self._ordered = None
         for capacities, template, _ in waiting.bound.parts:
             template.groups += count
@@ -178,7 +176,7 @@ class WaitingGroups:
                 del self._capacities[capacities]
 
     def _promised(self) -> dict[Template, int]:
-        """Return the room of the groups that are about to be tried, by template."""
+        """Return the room promised to woken groups, by template."""
         promised: dict[Template, int] = {}
         for uid, waiting in list(self._awake.items()):
             if self._queue.state(uid) is QueueState.ACTIVE:
@@ -189,7 +187,7 @@ class WaitingGroups:
 
 
 def _promise(bound: GroupBound, promised: dict[Template, int]) -> None:
-    """Add the room of a group of one template; of several it is not known who gets how much."""
+    """Add the room of a group with one template; with several, their parts are unknown."""
     if len(bound.parts) == 1:
         _, template, _ = bound.parts[0]
         promised[template] = promised.get(template, 0) + bound.need
