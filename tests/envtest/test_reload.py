@@ -27,11 +27,11 @@ from scheduler.service.reload.reloader import Reloader
 from testing.control_plane.control_plane import ControlPlane
 from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload
-from tests.integration.reload.conftest import import_path
+from tests.integration.reload.conftest import import_path, no_watch
 from tests.integration.reload.running import HEADER, PROFILE, until
 
 pytestmark = pytest.mark.envtest
-__all__ = ["import_path"]
+__all__ = ["import_path", "no_watch"]
 
 NODES: Final = int(os.environ.get("KUBESTOW_RELOAD_NODES", "50"))
 RELOADS: Final = 100
