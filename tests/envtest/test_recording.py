@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,8 +44,12 @@ def _begun(folder: Path) -> bool:
     return any(each.stat().st_size for each in folder.iterdir() if each.name != "log")
 
 
+@pytest.mark.parametrize("options", [(), ("--redact",)])
 def test_a_recording_is_reproduced(
-    control_plane: ControlPlane, kubestow: ManagedProcess, tmp_path: Path
+    control_plane: ControlPlane,
+    kubestow: ManagedProcess,
+    tmp_path: Path,
+    options: tuple[str, ...],
 ) -> None:
     path = tmp_path / "r"
     server = ("--server", f"https://localhost:{kubestow.port}", "--insecure-skip-tls-verify")
@@ -56,7 +62,7 @@ def test_a_recording_is_reproduced(
         log = (tmp_path / "log").open("w")
         recorder = subprocess.Popen(
             # Much longer than it takes until a pod is preempted.
-            command("record", "--for", "20s", "-o", str(path), *server, *token),
+            command("record", "--for", "20s", "-o", str(path), *options, *server, *token),
             stdout=log,
             stderr=log,
         )
@@ -79,3 +85,5 @@ def test_a_recording_is_reproduced(
     assert [each for each in judged if each["recorded"].get("victims")]
     assert found.returncode == 0
     assert open_bundle(path).manifest.end == "time-limit"
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert bool(re.search(r"\bhigh-\d", text)) != open_bundle(path).header.redacted
