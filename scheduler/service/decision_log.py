@@ -1,9 +1,9 @@
-"""DecisionLog: one line for each placement and one for each rejection.
+"""DecisionLog: logs one line for each placement and each rejection.
 
-A pod that is rejected again and again, or created again under its name, must not fill the log: a
-pod gets a line at most once a second, and a rejection that differs from the last one in numbers
-only at most once a minute. What was left out is counted in the next line (`suppressed`). After
-thousands of other pods the last line of a pod is forgotten, and it gets its next one at once.
+A pod that is rejected repeatedly, or created again under the same name, must not fill the log: a
+pod gets at most one line per second, and at most one per minute if a rejection differs from the
+last one in numbers only. The next line counts those left out (`suppressed`). After `MAX_PODS` other
+pods the last line of a pod is forgotten, so that its next one is logged at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scheduler.service.gate_reporter import message_class
 _log = structlog.get_logger(__name__)
 
 BETWEEN_LINES: Final = 1.0
-"""Seconds between two lines about one pod."""
+"""Minimum seconds between two lines about one pod."""
 BETWEEN_EQUAL_LINES: Final = 60.0
 _BOUND: Final = "bound"
 MAX_PODS: Final = 10_000
-"""Pods whose last line is known."""
+"""Maximum number of pods whose last line is remembered."""
 
 
 class DecisionLog:
@@ -76,7 +76,7 @@ class DecisionLog:
 
 
 def _quiet(before: str, kind: str) -> float:
-    """Return the seconds between two lines; a pod that is bound after rejections gets its own."""
+    """Return the seconds between two lines; 0 if a pod is bound after rejections."""
     if kind == _BOUND:
         return BETWEEN_LINES if before == _BOUND else 0.0
     return BETWEEN_EQUAL_LINES if kind == before else BETWEEN_LINES

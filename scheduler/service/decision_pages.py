@@ -1,7 +1,7 @@
-"""The debug page `/debug/decisions`: what was decided lately, from the decision history.
+"""The debug page `/debug/decisions`: recent decisions, from the decision history.
 
-Runs on the loop between cycles. It makes at most `MAX_DECISIONS` records, which takes some 10 us
-each.
+It is built on the event loop between cycles and has at most `MAX_DECISIONS` records, which take
+some 10 us each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class DecisionPages:
     def decisions(self, query: Mapping[str, str]) -> DecisionList:
         """Return the decisions about `?pod=NAMESPACE/NAME`, or the last ones about all pods.
 
-        Of these at most `?limit=`, after the one of number `?since=`, of `?namespace=`.
+        At most the last `?limit=` of those with a number above `?since=`; if about all pods, only
+        those of `?namespace=`.
 
         Raises:
             LookupError: nothing is remembered about the pod.
@@ -53,8 +54,8 @@ class DecisionPages:
         )
 
     def placements(self, limit: int) -> Sequence[Placement]:
-        """Return the last pods that got a node, newest first; see `SummaryPages`."""
-        # Among the last decisions of a busy queue many are rejections.
+        """Return the latest placements of pods, newest first, for `SummaryPages`."""
+        # Ten times as many decisions, because in a busy queue many are rejections.
         decisions = self._history.latest(min(10 * limit, MAX_DECISIONS))
         placed = [
             Placement(

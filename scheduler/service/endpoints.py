@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scheduler.service.wiring import Wiring
 
 RENEWAL_GRACE_SECONDS: Final = 20.0
-"""Upstream's: seconds by which a leader's Lease may outlive its duration before it is unhealthy."""
+"""Seconds for which a leader with an expired Lease still counts as healthy (as upstream)."""
 
 
 class Endpoints:
@@ -65,7 +65,7 @@ class Endpoints:
     ) -> None:
         self._options = options
         self._address = address
-        #: Of the start: what endpoints use needs a restart.
+        #: The configuration at the start: fields that endpoints use change only by a restart.
         self._configuration = configuration
         self._reloader = reloader
         self._wiring = wiring
@@ -75,7 +75,7 @@ class Endpoints:
         self._stopping = False
         self._stack = AsyncExitStack()
         self._authorities: ClientAuthorities | None = None
-        #: The port listened on, 0 when nothing is served.
+        #: The port to which the server listens; 0 if nothing is served.
         self.port = 0
 
     def mark_synced(self) -> None:
@@ -265,7 +265,7 @@ class Endpoints:
         }
 
     def _grouping(self) -> Iterator[GroupingPlugin]:
-        """Yield the plugins that group pods, with those of a configuration that was reloaded."""
+        """Yield the plugins that group pods, those of a reloaded configuration included."""
         for framework in self._wiring.profiles.frameworks.values():
             if framework.grouping is not None:
                 yield framework.grouping

@@ -1,7 +1,7 @@
 """The debug pages about pod groups: `/debug/gangs` about all, and `/debug/gang` about one.
 
-They run on the loop between cycles. The first makes at most `MAX_GROUPS` records, and looks at
-every group.
+They are built on the event loop between cycles. The first visits every group and has at most
+`MAX_GROUPS` records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_GROUPS: Final = 100
 MAX_GROUPS: Final = 1_000
 
 MAX_NAME: Final = 253
-"""Characters of a name that does not exist in the answer."""
+"""Maximum number of characters of an unknown name that are repeated in the answer."""
 
 NO_GROUP: Final = "it has neither a PodGroup nor pods, or no profile enables GangScheduling"
 
@@ -35,7 +35,7 @@ class GangPages:
         clock: Clock,
         leading: Callable[[], bool],
     ) -> None:
-        """`plugins` returns those that group pods, of which one group pods for all profiles."""
+        """Serve the groups of `plugins()`, the plugins that group pods."""
         self._plugins = plugins
         self._explainer = explainer
         self._clock = clock

@@ -1,8 +1,8 @@
 """The debug pages about nodes: `/debug/nodes` and `/debug/node`.
 
-Turns queries into records, which the page of `kubestow ui` shows. Runs on the loop between cycles,
-so a response shows one consistent state. Every response is bounded: nodes come in chunks with a
-cursor, of extended resources the most widespread are shown, and of a node's pods a number.
+The page of `kubestow ui` shows the records. They are built on the event loop between cycles, so a
+response shows one consistent state. Every response is bounded: nodes come in chunks with a cursor,
+with the most widespread extended resources and a limited number of pods.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 DEFAULT_NODES: Final = 500
 MAX_NODES: Final = 500
-"""In one response, so that it is made in 5 ms (`benchmarks/pages.py`)."""
+"""Maximum number in one response, which then takes 5 ms to build (`benchmarks/pages.py`)."""
 MAX_EXTENDED_RESOURCES: Final = 8
 DEFAULT_PODS: Final = 200
 MAX_PODS: Final = 1_000
 MAX_LABELS: Final = 100
-"""Labels and taints of a node that are shown."""
+"""Maximum number of labels, of taints and of extended resources shown for a node."""
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
-"""In the order of the rows of `NodeTable.allocatable`, which has thousandths of a core."""
+"""Names of the first rows of `NodeTable.allocatable`, in order; cpu is in thousandths there."""
 
 
 class NodePages:

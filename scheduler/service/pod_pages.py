@@ -1,7 +1,7 @@
 """The debug pages about pods: `/debug/queue` and `/debug/explain`.
 
-Turns queries into calls and results into records, which `kubestow queue` and `kubestow explain`
-decode. Runs on the loop between cycles, so a response shows one consistent state.
+`kubestow queue` and `kubestow explain` decode the records. They are built on the event loop between
+cycles, so a response shows one consistent state.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from scheduler.service.query_numbers import number_in
 
 DEFAULT_LIMIT: Final = 100
 DecisionsOf = Callable[[str, str], Sequence[Decision] | None]
-"""Return the remembered decisions about `(namespace, name)`, the oldest first; None: none are."""
+"""Return the remembered decisions about `(namespace, name)`, oldest first; None without any."""
 
 FaultsOf = Callable[[str, Collection[str]], Mapping[str, tuple[str, ...]]]
-"""Return lines about what went wrong with the plugins of a profile, by plugin."""
+"""Return lines about failures of the plugins of a profile, by plugin."""
 
 GroupOf = Callable[[Pod], GroupExplanation | None]
 """Return the explanation of the group of a pod, if it is in one."""
 
 MAX_PODS: Final = 10_000
-"""Of each sub-queue. More would hold up scheduling while they are encoded."""
+"""Maximum number of each sub-queue: encoding more would delay scheduling."""
 
 
 class PodPages:

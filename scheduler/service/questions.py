@@ -6,18 +6,18 @@ from contextvars import ContextVar
 from typing import Final
 
 asking_user: Final[ContextVar[str]] = ContextVar("asking_user", default="")
-"""The authenticated user of the request that is being answered; empty where nobody asked for it.
+"""The authenticated user whose request is being answered; empty outside of requests.
 
-Not the address: all who come through a port-forward or the service proxy share one.
+A client's address would not do: all clients of a port-forward or of the service proxy share one.
 """
 
 
 class TooManyQuestionsError(Exception):
-    """So many questions are being answered that no other is taken."""
+    """The maximum number of questions is being answered already."""
 
 
 class NotSyncedError(Exception):
-    """The first lists of objects are not complete, so every answer could be wrong."""
+    """The first lists of objects are incomplete, so any answer could be wrong."""
 
 
 class QuestionFailedError(Exception):

@@ -1,9 +1,9 @@
 """The debug page `/debug/summary`: counts, rates, the fullest nodes and the oldest waiting pods.
 
-It is made on the loop, between cycles, in slices of less than 5 ms (`python -m benchmarks.pages`):
-pods that wait are looked through in several, and the rest, from counters and columns, is made in
-the last one. Rates compare the counters with their values up to a minute ago, which a timer
-samples.
+It is built on the event loop between cycles, in slices of less than 5 ms (`python -m
+benchmarks.pages`): waiting pods are searched in several slices, and the last one computes the rest
+from counters and columns. Rates compare the counters with their values up to a minute ago, which a
+timer samples.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from scheduler.service.slices import in_slices
 
 SAMPLE_SECONDS: Final = 5.0
 SAMPLES: Final = 12
-"""Rates are averages over the last minute."""
+"""Number of samples to keep, which makes rates averages over the last minute."""
 
 DEFAULT_ROWS: Final = 10
 MAX_ROWS: Final = 100
 MAX_EXTENDED_RESOURCES: Final = 4
 
 Placements = Callable[[int], Sequence[Placement]]
-"""Return the last placements, newest first, at most as many as asked for."""
+"""Return the latest placements, newest first, at most the given number."""
 
 _NATIVE: Final = (("cpu", 1000.0), ("memory", 1.0), ("ephemeral-storage", 1.0))
 _BUCKETS: Final = 11
@@ -113,7 +113,7 @@ class SummaryPages:
         seconds = now - then
         if seconds <= 0:
             return Rates(0.0, {})
-        # A difference below 0: the counters were reset.
+        # A negative difference means that the counters were reset.
         grown = {result: max(0, count - before.get(result, 0)) for result, count in counts.items()}
         return Rates(seconds, {result: count / seconds for result, count in grown.items()})
 
