@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Final, NoReturn, TypeVar
 
-# NumPy imports it on the first use of isin and others, which would take 15 ms of a cycle.
+# NumPy imports it on the first use of `isin` and others, which would delay a cycle by 15 ms.
 import numpy.ma  # noqa: F401
 import structlog
 import uvloop
@@ -66,14 +66,14 @@ EXIT_FAILED: Final = 1
 EXIT_FORCED: Final = 130
 
 DRAIN_SECONDS: Final = 5.0
-"""How long writes under way may take after the signal, as upstream's grace period."""
+"""Maximum time for pending writes after the signal, like upstream's grace period."""
 
 EVENT_FLUSH_TIMEOUT: Final = 1.0
-"""How long events may take in any case, however long the binds took."""
+"""Time allowed for sending events, however long the binds took."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Objects allocated before a collection. Decoded objects are untracked and requests make few
-cycles, so Python's default of 700 only makes pauses."""
+"""Thresholds of garbage collection. Decoded objects are untracked and requests create few reference
+cycles, so Python's default of 700 would only cause pauses."""
 
 
 def run(options: RunOptions) -> int:
@@ -92,8 +92,8 @@ def run(options: RunOptions) -> int:
 
 
 def read(options: RunOptions) -> Application:
-    """Return the run of these options. Raises ConfigurationError with all problems."""
-    # Before they are read, which may take seconds: a change meanwhile is taken over later.
+    """Return an application with these options. Raises ConfigurationError with all problems."""
+    # Noted before the files are read, which may take seconds, so that a change meanwhile is seen.
     seen = look(options)
     registry = available_plugins()
     return Application(read_configuration(options, registry), registry, options, seen)
@@ -118,7 +118,7 @@ class Application:
         options: RunOptions,
         seen: Seen | None = None,
     ) -> None:
-        """Prepare; `seen` are the files as they were read, None: as they are now."""
+        """Prepare a run; `seen` is the state of the files when they were read (default: now)."""
         self._configuration = configuration
         self._registry = registry
         self._options = options

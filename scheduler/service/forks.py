@@ -1,8 +1,8 @@
-"""Copies of the process that a plugin makes by `os.fork`: they are ended at once.
+"""Termination of child processes that a plugin creates with `os.fork`.
 
-A copy would go on scheduling, with the same connections to the API server. Programs that are
-started by `subprocess` are no such copies. Nor are those that asyncio starts, for which uvloop
-forks and calls the same hooks: there no plugin runs, or asyncio stands between it and the fork.
+Such a child would go on scheduling, with the same connections to the API server. Programs started
+by `subprocess` are not affected. Nor are those started by asyncio, for which uvloop forks and calls
+the same hooks: no plugin is on the stack then, or asyncio is between the plugin and the fork.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXIT_CODE: Final = 70
 
 
 def end_forked_copies(plugins: Callable[[], Iterable[Any]]) -> None:
-    """End every copy that a plugin makes of this process, with a line that names the plugin."""
+    """End every child process that a plugin forks, with an error line that names the plugin."""
 
     def end() -> None:
         caller = sys._getframe(1) if sys._getframe().f_back else None  # noqa: SLF001 - documented
@@ -28,8 +28,8 @@ def end_forked_copies(plugins: Callable[[], Iterable[Any]]) -> None:
         call = find_call(caller, plugins())
         if call is None:
             return
-        # The copy must not run anything else: neither the logger, whose lock may be held, nor
-        # what the interpreter does at its exit.
+        # The child must not run anything else: neither the logger, whose lock may be held, nor
+        # the interpreter's exit handlers.
         try:
             os.write(2, f"{call} called os.fork: the copy of the scheduler ends\n".encode())
         finally:

@@ -1,9 +1,9 @@
 """GateReporter: PodScheduled conditions of pods held by a plugin that sets a reason of its own.
 
 A gate runs again at every event registered for it, for thousands of pods at once; the API server
-must not get a write for each run. So a write is delayed a little, is dropped if the pod is no
-longer held, is omitted if the pod's status has the condition already, and is made at most once a
-minute if only numbers differ.
+must not get a write for each run. So each write is delayed a little, dropped if the pod is no
+longer held, omitted if the pod's status has the condition already, and made at most once a minute
+if only numbers differ.
 
 Invariant: one note per pod and at most one delayed write. A condition written by the failure
 handler cancels it (`superseded`).
@@ -30,16 +30,16 @@ from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
 from scheduler.text.redaction import redact_message
 
 NUMBERS_PERIOD: Final = 60.0
-"""Seconds between two writes that differ in numbers only. Also how long a write is taken as applied
-although the watch has not delivered it."""
+"""Minimum seconds between two writes that differ in numbers only. A write also counts as applied
+for this long although the watch has not delivered it."""
 
 MAX_PER_TURN: Final = 50
-"""Writes planned before the loop goes on: well below a millisecond."""
+"""Maximum number of writes per call of `run_due`: they take well below a millisecond."""
 
 _SWEEP_ABOVE: Final = 1_000
 
-# Standing alone, so that the 2 in a name (`team-2`) counts as text; with a unit (`1500m`, `2.5Gi`,
-# `1m30s`). Possessive, because plugins write these texts: no input makes it slow.
+# A separate word, so that the 2 in a name (`team-2`) counts as text; with a unit (`1500m`, `2.5Gi`,
+# `1m30s`). Possessive quantifiers, because plugins write these texts: no input makes it slow.
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?(?:\d++(?:\.\d++)?[A-Za-z]{0,2}+)++(?![\w\-])")
 # The text around a rejection at PreFilter, before any node was filtered.
 _OF_NODES: Final = re.compile(r"\A\d+/\d+ nodes are available: ")
@@ -74,7 +74,7 @@ def plugin_message(message: str) -> str:
 
 @dataclass(slots=True)
 class _Note:
-    """Text written about one pod, and text to be written."""
+    """The condition last written for one pod, and the one to be written."""
 
     info: QueuedPodInfo
     #: The condition that its status should have.
@@ -97,7 +97,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class GateReporterStatistics:
-    """Pods and delayed writes now; the rest are counts since the start."""
+    """Current numbers of pods and delayed writes; the other fields count since the start."""
 
     pods: int
     waiting: int
@@ -157,7 +157,7 @@ class GateReporter:
         self._want(info, reason, message, gated=False)
 
     def superseded(self, uid: str) -> bool:
-        """Cancel the delayed write for another condition; True if ours may still be under way."""
+        """Cancel the delayed write for another condition; return True if ours may be under way."""
         note = self._notes.get(uid)
         if note is None:
             return False
@@ -228,7 +228,7 @@ class GateReporter:
         if info.attempts:
             note.doubtful = True
             return note
-        # Not written by this process: the condition is from before a restart, and stands.
+        # A condition from before a restart, written by another process, remains valid.
         for condition in info.pod.status.conditions:
             if condition.type == POD_SCHEDULED and condition.reason == reason:
                 note.shown, note.written_at = (reason, condition.message), now

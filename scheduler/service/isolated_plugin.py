@@ -1,9 +1,9 @@
-"""IsolatedPlugin: PreFilter, Filter and Score of a plugin apart from the event loop.
+"""IsolatedPlugin: runs PreFilter, Filter and Score of a plugin outside the event loop's thread.
 
 The framework calls it in place of the plugin. Its PreFilter is async: it suspends the scheduling
-cycle while a thread or a process evaluates the pod on all nodes, so that the event loop runs.
-Filter and Score only look the results up. All other methods are the plugin's own, on the event
-loop.
+cycle while a thread or a process evaluates the pod on all nodes, so that the event loop keeps
+running. Filter and Score only look up the results. All other methods are the plugin's own and run
+on the event loop.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from scheduler.framework import (
 from scheduler.service.plugin_evaluation import Evaluation
 
 GRACE_SECONDS: Final = 1.0
-"""The engine's own timeout is that much longer, so that it never ends a call first."""
+"""The engine's timeout is longer by this, so that the evaluator's own timeout expires first."""
 
 
 class Evaluator(Protocol):
-    """Runs the plugin. Its exceptions may have a `result`, by which they are counted."""
+    """Runs the plugin. Its exceptions may have an attribute `result`: the label to count under."""
 
     async def evaluate(self, state: CycleState, pod: Pod, table: NodeTableView) -> Evaluation:
         """Run the plugin for a pod and all nodes."""
         ...
 
     def faults(self) -> tuple[str, ...]:
-        """Return lines about what went wrong, for `kubestow explain`."""
+        """Return descriptions of failures, for `kubestow explain`."""
         ...
 
     def close(self) -> None:
-        """End what runs the plugin: nothing uses it any more."""
+        """Stop the thread or process, which nothing uses any more."""
         ...
 
     async def closed(self) -> None:
-        """End what runs the plugin, and wait for its end."""
+        """Stop the thread or process and wait until it has ended."""
         ...
 
 
 class IsolatedPlugin:
-    """A plugin of a profile with `isolation` for it."""
+    """Stands in for a plugin that its profile isolates (`isolation`)."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class IsolatedPlugin:
         timeout_seconds: float,
         report: Callable[[str, str], None],
     ) -> None:
-        """`report(plugin, result)` counts the calls.
+        """Wrap `plugin`: an instance, or the class if the instance is in another process.
 
-        `plugin` is the class where no instance is in this process.
+        `report(plugin, result)` is called for each evaluation, to count it.
         """
         own = self.__dict__
         own.update(

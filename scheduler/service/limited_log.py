@@ -1,4 +1,4 @@
-"""Rate-limited log lines, for events that clients can cause: one a minute for each event."""
+"""Rate limiting of log lines about events that clients can cause: one line per event and minute."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PERIOD_SECONDS: Final = 60.0
 
 
 class LimitedLog:
-    """Writes an event at most once in a period.
+    """Logs each event at most once per period.
 
-    The next line after a pause has the number of suppressed ones (`suppressed`). Event texts are
-    constants of our own code, so there are few.
+    The next line has the number of lines left out since (`suppressed`). Event texts are constants
+    in our own code, so there are few.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:

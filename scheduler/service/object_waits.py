@@ -1,7 +1,7 @@
 """ObjectWaits: waits of binding cycles for changes of objects, such as volumes.
 
-Event driven: a wait checks its condition when an object that it named has changed, and at no other
-time. Meanwhile its binding cycle gives its slot back, since it sends nothing.
+A wait checks its condition only when an object that it named has changed. Meanwhile its binding
+cycle releases its slot, since it sends no requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Conditions of plugins in the status of a pending pod (`PodConditionsPlugin`).
 
-They are collected when PodScheduled=False is written and go into the same PATCH; nothing is written
-here. A plugin that raises loses its own condition only.
+They are collected when PodScheduled=False is written and become part of the same PATCH; this module
+writes nothing itself. If a plugin raises, only its own condition is missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PluginConditions:
         self.replace(frameworks)
 
     def replace(self, frameworks: Mapping[str, Framework]) -> None:
-        """Ask the plugins of these profiles from now on."""
+        """Use the plugins of these profiles from now on."""
         self._plugins: dict[str, tuple[Any, ...]] = {
             name: tuple(
                 plugin
@@ -44,7 +44,7 @@ class PluginConditions:
         }
 
     def __call__(self, pod: Pod, info: QueuedPodInfo) -> Sequence[Condition]:
-        """Return all conditions in plugin order; of two with one type, the first."""
+        """Return all conditions in plugin order; of those with equal types, only the first."""
         plugins = self._plugins.get(pod.spec.scheduler_name)
         if not plugins:
             return ()

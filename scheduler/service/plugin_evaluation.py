@@ -1,7 +1,7 @@
-"""PreFilter, Filter and Score of one plugin for one pod and all nodes, in one go.
+"""Evaluation of one plugin's PreFilter, Filter and Score for one pod on all nodes.
 
-This is what runs in the thread or process of an isolated plugin, while the scheduling cycle is
-suspended and no state changes (docs/decisions/0010-isolated-plugins.md).
+It runs in the thread or process of an isolated plugin while the scheduling cycle is suspended and
+no state changes (docs/decisions/0010-isolated-plugins.md).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from scheduler.framework.status import status_or_none
 
 
 class CycleEndedError(Exception):
-    """Raised in a thread that was given up when it reads the node table again."""
+    """An abandoned thread read the node table after its call had timed out."""
 
 
 class PluginTimeoutError(Exception):
     """A call of an isolated plugin did not end in time."""
 
-    #: By which it is counted.
+    #: The label under which it is counted.
     result: str = "timeout"
 
 
 class CycleTable:
-    """The node table during one call in another thread; afterwards it cannot be read.
+    """The node table as one call in another thread sees it; unreadable once the call has ended.
 
-    State changes again when the cycle goes on. A thread that was given up must not read it then,
+    State changes again when the cycle continues. An abandoned thread must not read the table then,
     nor build columns of labels in it.
     """
 
@@ -52,7 +52,7 @@ class CycleTable:
         self._ended = False
 
     def end(self) -> None:
-        """Make every further use raise CycleEndedError; in any thread."""
+        """Make every further use raise CycleEndedError. Callable from any thread."""
         with self._lock:
             self._ended = True
 
@@ -72,7 +72,7 @@ class CycleTable:
 class Evaluation:
     """The results of one plugin for one pod."""
 
-    #: Of PreFilter.
+    #: The result of PreFilter.
     result: PreFilterResult | Status | None
     #: By row: 0, or a key of `statuses`.
     codes: Codes

@@ -1,8 +1,8 @@
-"""PluginExceptions: what plugins raise while they run, logged once for each place and then counted.
+"""PluginExceptions: exceptions of plugins, logged once per place and counted.
 
-A plugin that raises, raises for every pod, and perhaps on every node: a line each would fill the
-log and tell nothing new. So the first exception of each plugin at each extension point is logged
-with the frames of the plugin, and all are counted in `kubestow_plugin_exceptions_total`.
+A faulty plugin may raise for every pod and on every node; a log line for each would add nothing. So
+only the first exception of each plugin at each extension point is logged, with the plugin's frames,
+and all are counted in `kubestow_plugin_exceptions_total`.
 
 Bounded: one record for each place, of which a configuration has few. No exception is kept, since
 its frames would keep pods and nodes alive. Conditions and Events of the pods are written elsewhere.
@@ -25,9 +25,9 @@ from scheduler.text.exceptions import error_text, frames
 _log = structlog.get_logger(__name__)
 
 MAX_PLACES: Final = 1000
-"""Places with a record; exceptions at others are counted only."""
+"""Maximum number of recorded places; exceptions at others are only counted."""
 MAX_LOGGED: Final = 1000
-"""Characters of the text of an exception in the log."""
+"""Maximum number of characters of an exception's text in the log."""
 
 OURS: Final = tuple(str(Path(str(each.__file__)).parent) for each in (scheduler, config))
 """Folders whose frames are left out: those that call the plugin."""
@@ -87,7 +87,7 @@ class PluginExceptions:
         self.on_raised(plugin)
 
     def forget(self) -> None:
-        """Forget all places: the plugins were replaced, so what they raise now is news."""
+        """Forget all places; for replaced plugins, whose exceptions must be logged again."""
         self._places.clear()
 
     def places(self, plugins: Collection[str]) -> list[Place]:

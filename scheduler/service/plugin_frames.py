@@ -1,9 +1,9 @@
-"""Finds out which plugin a thread executes, from its stack.
+"""Determines from a thread's stack which plugin the thread executes.
 
-Nothing has to be noted while plugins are called: a stack is looked at only when the event loop is
-blocked. A frame belongs to a plugin if it executes a method of its class, or code of the file that
-defines it. The innermost such frame counts, because a plugin may call others: preemption runs the
-filters of all.
+Calls of plugins need no bookkeeping: a stack is examined only when the event loop is blocked. A
+frame belongs to a plugin if it executes a method of the plugin's class or code of the file that
+defines the class. The innermost such frame counts, because a plugin may call others: preemption
+runs the filters of all plugins.
 """
 
 from __future__ import annotations

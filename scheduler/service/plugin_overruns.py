@@ -1,9 +1,9 @@
-"""PluginOverruns: which plugins take more time than they should, and what follows.
+"""PluginOverruns: records plugins that take too long, and switches them off if configured.
 
 There are two sources: the engine reports every plugin that exceeds `kubestow.pluginTimeBudget`, and
-the watchdog (`scheduler.service.watchdog`) names the plugin that blocks the event loop for a second
-or more, in whatever method. In a profile with `onOverrun: Disable`, a plugin that overruns too
-often is switched off. In-tree plugins never are.
+the watchdog (`scheduler.service.watchdog`) names a plugin that blocks the event loop for a second
+or more, in any method. In a profile with `onOverrun: Disable`, a plugin that overruns too often is
+switched off, unless it is an in-tree plugin.
 
 Bounded: one record for each plugin and extension point, and one for each plugin of a profile.
 """
@@ -30,7 +30,7 @@ IN_TREE: Final = frozenset(each.name for each in plugins.in_tree())
 _MEASURED_POINTS: Final = frozenset((*MEASURED.values(), "Filter", "Score"))
 
 MAX_PLACES: Final = 1000
-"""Places with a record; others are counted in the metric only."""
+"""Maximum number of recorded places; blocks at others are only counted in the metric."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Blocks:
 
     last: PluginCall
     count: int = 0
-    #: Of the longest block.
+    #: Duration of the longest block.
     seconds: float = 0.0
 
     def __str__(self) -> str:
@@ -57,11 +57,11 @@ class SwitchedOff:
 
     profile: str
     plugin: str
-    #: Of the last overrun.
+    #: Extension point of the last overrun.
     point: str
-    #: RFC 3339.
+    #: RFC 3339 time.
     since: str
-    #: Overruns within so many seconds.
+    #: Number of overruns within `window_seconds`.
     count: int
     window_seconds: float
 
@@ -102,7 +102,7 @@ class PluginOverruns:
         self._logged: set[tuple[str, str]] = set()
         self._required: set[tuple[str, str]] = set()
         self._off: dict[tuple[str, str], SwitchedOff] = {}
-        #: Called once for a plugin that is to be switched off; the profile goes on until it is.
+        #: Called once for a plugin to be switched off; the profile uses it until that is done.
         self.switch_off: Callable[[SwitchedOff], None] = _not_switched_off
         #: Returns the profiles in which a plugin is enabled.
         self.profiles_of: Callable[[str], Collection[str]] = lambda _: ()
@@ -132,7 +132,7 @@ class PluginOverruns:
         self.switch_off(off)
 
     def stays_on(self, off: SwitchedOff) -> None:
-        """Record that the profile cannot do without the plugin; it is not tried again."""
+        """Record that the profile cannot do without the plugin, which is not tried again."""
         _log.error(
             "plugin overruns its time budget, and its profile cannot do without it",
             plugin=off.plugin,
@@ -154,7 +154,7 @@ class PluginOverruns:
         self._metrics.switched_off(off.profile, off.plugin, True)
 
     def all_on(self) -> None:
-        """Record that the plugins were built anew: all are switched on."""
+        """Record that the plugins were rebuilt, so that all are switched on."""
         for off in self._off.values():
             self._metrics.switched_off(off.profile, off.plugin, False)
         self._off.clear()
@@ -162,14 +162,14 @@ class PluginOverruns:
         self._times.clear()
 
     def off(self) -> list[SwitchedOff]:
-        """Return the plugins that are switched off, the first one first."""
+        """Return the plugins that are switched off, in the order in which they were."""
         return list(self._off.values())
 
     def blocked(self, call: PluginCall, seconds: float) -> None:
         """Record that a plugin blocked the event loop; its call has ended."""
         self._metrics.blocked(call.plugin, call.point, seconds)
         if call.point not in _MEASURED_POINTS:
-            # Hints, callbacks and the like, which nothing else measures.
+            # Queueing hints, callbacks and the like, whose time the engine does not measure.
             for profile in self.profiles_of(call.plugin):
                 self.overran(call.plugin, call.point, profile, seconds)
         key = call.plugin, call.point
@@ -183,12 +183,12 @@ class PluginOverruns:
         blocks.seconds = max(blocks.seconds, seconds)
 
     def forget(self) -> None:
-        """Forget what is said about plugins that were replaced."""
+        """Forget the blocks and logged overruns, since the plugins were replaced."""
         self._blocks.clear()
         self._logged.clear()
 
     def of_profile(self, profile: str, plugins: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Return lines about the plugins of a profile, and those switched off in it, by plugin."""
+        """Return, by plugin, lines about a profile's `plugins` and those switched off in it."""
         lines: dict[str, tuple[str, ...]] = {
             off.plugin: (str(off),) for off in self._off.values() if off.profile == profile
         }

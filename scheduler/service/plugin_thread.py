@@ -1,7 +1,7 @@
-"""ThreadEvaluator: runs PreFilter, Filter and Score of a plugin in a thread of their own.
+"""ThreadEvaluator: runs PreFilter, Filter and Score of a plugin in a separate thread.
 
-A call that does not end in time is given up: its attempt fails, and so does every further one at
-once, until the thread ends. So there is never more than one thread of a plugin.
+A call that times out is abandoned: its scheduling attempt fails, and so does every later one, at
+once, until the thread ends. So a plugin never has more than one thread.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class PluginBusyError(PluginTimeoutError):
 
 
 class PluginThread:
-    """Runs one call of a plugin at a time, each in a daemon thread. For one event loop."""
+    """Runs one call of a plugin at a time, each in a daemon thread. Used on one event loop."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
 
     @property
     def ident(self) -> int | None:
-        """The thread of the call under way, None for none."""
+        """The identifier of the thread of the current call; None without a call."""
         thread = self._thread
         return thread.ident if thread is not None and thread.is_alive() else None
 
@@ -51,13 +51,13 @@ class PluginThread:
         """Return what `work` returns, or raise what it raises.
 
         Raises:
-            TimeoutError: it has not ended in time; its thread is left behind.
+            TimeoutError: `work` has not ended in time; its thread goes on running.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
         def settle(result: T | None, error: Exception | None) -> None:
-            # The call has ended, though its thread may take a moment more.
+            # The call has ended, although its thread may run for a moment longer.
             if self._thread is thread:
                 self._thread = None
             if done.done():
@@ -83,7 +83,7 @@ class PluginThread:
 
 
 class ThreadEvaluator:
-    """Evaluates one plugin of one profile. For one event loop."""
+    """Evaluates one plugin of one profile. Used on one event loop."""
 
     def __init__(self, plugin: Any, timeout_seconds: float) -> None:
         self._plugin = plugin
@@ -94,12 +94,12 @@ class ThreadEvaluator:
         """Evaluate a pod on all nodes, and add what the plugin wrote to `state`.
 
         Raises:
-            PluginTimeoutError: it did not end in time.
+            PluginTimeoutError: the call did not end in time.
             PluginBusyError: an earlier call has not ended.
         """
         if self._thread.ident is not None:
             raise PluginBusyError(f"an earlier call has not ended{self._where()}")
-        # A state of its own, because a thread that is given up may go on writing.
+        # A copy of the state, because an abandoned thread may go on writing to it.
         own = CycleState(state.now, dict(state.data))
         own.info = state.info
         view = CycleTable(table)
@@ -121,7 +121,7 @@ class ThreadEvaluator:
         return found
 
     def faults(self) -> tuple[str, ...]:
-        """Return nothing: what failed is reported as the plugin's exceptions."""
+        """Return nothing, because failures are reported as exceptions of the plugin."""
         return ()
 
     def close(self) -> None:
@@ -136,7 +136,10 @@ class ThreadEvaluator:
 
 
 def _for_loop(error: BaseException) -> Exception:
-    """Return what to raise on the event loop: SystemExit would end it, and futures refuse some."""
+    """Return the exception to raise on the event loop.
+
+    SystemExit would end the loop, and futures refuse some exceptions.
+    """
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return RuntimeError(f"{type(error).__name__}: {error_text(error)}")

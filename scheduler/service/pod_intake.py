@@ -1,7 +1,7 @@
-"""From decoded objects to those the scheduler may use: amounts are read, signatures are shared.
+"""Preparation of decoded pods and nodes: quantities are parsed and signatures are shared.
 
-Runs where a reflector has decoded an object and before any handler sees it. An object whose
-quantities cannot be read is refused here, with the path of the quantity in the error.
+It takes place after a reflector has decoded an object and before any handler sees it. An object
+whose quantities cannot be parsed is refused here, with the path of the quantity in the error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PodIntake:
 
 
 def check_node(node: Node) -> Node:
-    """Refuse a node whose resources cannot be read. Raises QuantityError."""
+    """Return the node if its resources can be parsed. Raises QuantityError otherwise."""
     try:
         node_allocatable(node)
     except QuantityError as error:

@@ -18,7 +18,7 @@ from scheduler.client.resources import Resource
 from scheduler.framework import ActionType, ConfigurationError, EventResource
 
 PODS_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""A pod that finishes leaves the watch and counts no more (`scheduler.go: newPodInformer`)."""
+"""Excludes finished pods, which hold no resources (`scheduler.go: newPodInformer`)."""
 
 ALWAYS: Final = ("pods", "nodes")
 
@@ -40,7 +40,7 @@ EVENT_RESOURCES: Final[Mapping[str, str]] = {
 def watched_plurals(
     registered: Mapping[str, ActionType], plugins: Iterable[Any], subscribed: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the plurals to watch besides `ALWAYS`: of registered events, plugins, subscriptions.
+    """Return plurals to watch besides `ALWAYS`, for registered events, plugins and subscriptions.
 
     A plugin lists the plurals that it reads in `required_resources`. Raises ConfigurationError for
     one that is neither built in nor a reference.
@@ -79,9 +79,9 @@ def watched_resource(plural: str, plugins: Iterable[Any]) -> Resource[Any]:
 
 
 def same_fields(one: type[Any], other: type[Any]) -> bool:
-    """Whether objects of one type have all that a plugin reads of the other, under equal names.
+    """Return whether two types have the same fields, so that a plugin can read objects of either.
 
-    After a reload of its module a type is another one, even if nothing in it has changed.
+    Reloading a module creates a new type, even if nothing in it has changed.
     """
     if one is other:
         return True

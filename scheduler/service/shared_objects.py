@@ -1,4 +1,4 @@
-"""Objects that the plugins of all profiles share, by name: `Handle.shared`."""
+"""Objects that the plugins of all profiles share by name (`Handle.shared`)."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from scheduler.service.subscriptions import PluginSubscriptions
 
 
 class SharedObjects:
-    """Each object outlives the plugin that made it, and so do its subscriptions."""
+    """The shared objects. Each, with its subscriptions, outlives the plugin that created it."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
         self.subscriptions: dict[str, PluginSubscriptions] = {}
 
     def subscribe(self, name: str, maker: PluginSubscriptions) -> PluginSubscriptions:
-        """Return the subscriptions of an object; `maker` are those of the plugin that makes it."""
+        """Return subscriptions for an object; `maker` are those of the plugin that creates it."""
         self.subscriptions[name] = made = maker.alike()
         return made
 
     def forget(self, modules: Container[str]) -> None:
-        """Forget objects whose class is in one of the modules, so that plugins make new ones."""
+        """Forget objects whose class is in one of `modules`, so that plugins create new ones."""
         for name, each in list(self.objects.items()):
             if type(each).__module__ in modules:
                 del self.objects[name]
                 self.subscriptions.pop(name, None)
 
     def copy(self) -> SharedObjects:
-        """Return what is known now, for `restore`."""
+        """Return a copy of the current state, for `restore`."""
         copied = SharedObjects()
         copied.restore(self)
         return copied
 
     def restore(self, before: SharedObjects) -> None:
-        """Return to what was known before."""
+        """Return to the state of `before`, a result of `copy`."""
         self.objects, self.subscriptions = dict(before.objects), dict(before.subscriptions)

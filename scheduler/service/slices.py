@@ -1,4 +1,4 @@
-"""Work on the event loop in slices, so that scheduling and other requests go on in between."""
+"""Time slices for long work on the event loop, so that scheduling and requests run in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.framework import Clock
 T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.002
-"""After which no further step is begun: with one more step, less than 5 ms in all."""
+"""Time after which a slice begins no further step; with its last step it takes less than 5 ms."""
 
 
 async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
@@ -27,7 +27,7 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
                 found: T = finished.value
                 break
             await asyncio.sleep(0)
-        # What the caller does with it begins a slice of its own.
+        # The caller's use of the value begins a new slice.
         await asyncio.sleep(0)
     finally:
         steps.close()

@@ -25,13 +25,13 @@ class SubscriptionBoard:
 
     def __init__(self) -> None:
         self._objects: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
-        #: Those of `_objects` that are called in trials, too.
+        #: The callbacks in `_objects` that are called in trials as well.
         self._tried: dict[str, list[Callable[[Any | None, Any | None], None]]] = {}
         self._trials: list[Callable[[], Callable[[], None]]] = []
         self._nominations: list[Callable[[Pod, str], None]] = []
         self._binds: list[Callable[[Pod, str], None]] = []
         self._synced: list[Callable[[], None]] = []
-        #: Plugins' work by the clock.
+        #: Timed work of plugins.
         self.timed: list[TimedWork] = []
         #: Whether the end of the first lists was published.
         self.synced = False
@@ -70,7 +70,7 @@ class SubscriptionBoard:
 
     @property
     def plurals(self) -> frozenset[str]:
-        """Resources with a subscriber: they must be watched."""
+        """Resources that have subscribers, and must therefore be watched."""
         return frozenset(self._objects)
 
     def publish_object(self, plural: str, old: Any | None, new: Any | None) -> None:
@@ -79,11 +79,11 @@ class SubscriptionBoard:
 
     @property
     def tried_plurals(self) -> frozenset[str]:
-        """Resources of which some subscriber hears in trials."""
+        """Resources with subscribers that are called in trials."""
         return frozenset(self._tried)
 
     def publish_tried(self, plural: str, old: Any | None, new: Any | None) -> None:
-        """Call the subscribers that hear of trials. Raises QuestionFailedError if one raises."""
+        """Call the subscribers for trials. Raises QuestionFailedError if one of them raises."""
         for callback in self._tried.get(plural, ()):
             try:
                 callback(old, new)
@@ -91,7 +91,7 @@ class SubscriptionBoard:
                 raise _failed(callback, error) from error
 
     def begin_trial(self, restored: ExitStack) -> None:
-        """Let the subscribers remember their state; closing `restored` has them restore it.
+        """Have subscribers save their state; they restore it when `restored` is closed.
 
         Raises QuestionFailedError if one raises.
         """
@@ -138,12 +138,12 @@ class SubscriptionBoard:
 class PluginSubscriptions:
     """The subscriptions of one plugin, or of one object that plugins share.
 
-    Implements `framework.Subscriptions`. Nothing is called before `begin_catching_up`
-    or `attach`, and after `withdraw`.
+    Implements `framework.Subscriptions`. Callbacks are not called before `begin_catching_up` or
+    `attach`, nor after `withdraw`.
     """
 
     def __init__(self, board: SubscriptionBoard, *, attached: bool) -> None:
-        """`attached`: there is nothing to catch up with, because nothing runs yet."""
+        """Call callbacks from the start if `attached`: nothing runs yet, so nothing is missed."""
         self._board = board
         self._attached = attached
         self._entries: list[tuple[str, Any, str]] = []
@@ -183,7 +183,7 @@ class PluginSubscriptions:
 
     @property
     def plurals(self) -> frozenset[str]:
-        """Resources subscribed to: they must be watched."""
+        """Resources subscribed to, which must therefore be watched."""
         return frozenset(plural for kind, _, plural in self._entries if kind == "object")
 
     def alike(self) -> PluginSubscriptions:
@@ -191,7 +191,7 @@ class PluginSubscriptions:
         return PluginSubscriptions(self._board, attached=self._attached)
 
     def begin_catching_up(self, known: Callable[[str], dict[str, Any]]) -> None:
-        """Call for changes of objects from now on, and let `deliver_known` deliver the others.
+        """Call callbacks for changes of objects from now on; `deliver_known` delivers the rest.
 
         `known(plural)` returns the objects by key, as all events published so far have left them.
         """
@@ -204,13 +204,13 @@ class PluginSubscriptions:
                 self._board.add("object", each.change, plural)
 
     def deliver_known(self) -> Iterator[None]:
-        """Deliver every known object as an addition; yields after each, to let others run."""
+        """Deliver every known object as an addition; yield after each, so that others can run."""
         for each in self._catching_up:
             while each.deliver_next():
                 yield
 
     def attach(self) -> None:
-        """Begin to call for everything, when `deliver_known` has ended."""
+        """Call all callbacks from now on, after `deliver_known` has ended."""
         if self._attached:
             return
         self.leave_catching_up()
@@ -221,7 +221,7 @@ class PluginSubscriptions:
             _publish([callback for kind, callback, _ in self._entries if kind == "synced"])
 
     def withdraw(self) -> None:
-        """Call nothing any more."""
+        """Call no callback any more."""
         self.leave_catching_up()
         if self._attached:
             for entry in self._entries:
@@ -230,7 +230,7 @@ class PluginSubscriptions:
         self._entries = []
 
     def leave_catching_up(self) -> None:
-        """Call nothing any more, if `attach` was not called yet."""
+        """Call no callback any more if `attach` has not been called yet."""
         for each in self._catching_up:
             self._board.remove("object", each.change, each.plural)
         self._catching_up = []
@@ -242,7 +242,7 @@ class PluginSubscriptions:
 
 
 class _CatchUp:
-    """Objects that a new subscriber has not heard of yet; it hears of them one at a time."""
+    """Objects that are yet to be delivered to a new subscriber, one at a time."""
 
     def __init__(
         self, plural: str, callback: Callable[[Any, Any], None], known: dict[str, Any]
@@ -252,7 +252,7 @@ class _CatchUp:
         self._unheard = known
 
     def change(self, old: Any, new: Any) -> None:
-        """Pass on a change; that of an object not heard of is its addition."""
+        """Pass on a change, as an addition if the object was not delivered before."""
         metadata = (old if new is None else new).metadata
         namespace, name = metadata.namespace, metadata.name
         if self._unheard.pop(f"{namespace}/{name}" if namespace else name, None) is None:
@@ -261,7 +261,7 @@ class _CatchUp:
             _publish((self._callback,), None, new)
 
     def deliver_next(self) -> bool:
-        """Deliver one object; False if there is none left."""
+        """Deliver one object; return False if none is left."""
         if not self._unheard:
             return False
         _, item = self._unheard.popitem()

@@ -1,10 +1,10 @@
 """Monitoring of the event loop: its lag, and whether it runs at all.
 
-A short block of the loop shows as lag, in a metric. A longer one is looked at while it lasts, by a
-thread of its own, which finds out from the stack which plugin is being executed. A permanent one is
-detected by the thread that renews the Lease, from the heartbeat.
+A short block of the loop appears as lag in a metric. During a longer one a separate thread examines
+the stack to find the plugin that is being executed. A permanent one is detected from the heartbeat
+by the thread that renews the Lease.
 
-Both threads need the GIL: a single call of C code that holds it is seen only when it returns.
+Both threads need the GIL: a call of C code that holds it is noticed only when it returns.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _log = structlog.get_logger(__name__)
 
 PERIOD_SECONDS: Final = 0.1
 WORTH_A_LINE_SECONDS: Final = 1.0
-"""Lag that is logged; shorter lags are in the metric."""
+"""Minimum lag that is logged; shorter lags appear in the metric only."""
 LOOK_SECONDS: Final = 0.25
-"""Time between two looks at the heartbeat: a block that is logged is looked at three times."""
+"""Period of checking the heartbeat; a block that is logged is checked three times."""
 
 DEEPEST_FRAMES: Final = 4
-"""Of the stack of a loop that is stuck; enough to see which plugin called what."""
+"""Number of innermost frames to report; enough to see which plugin called what."""
 
 
 class LoopHeartbeat:
-    """Heartbeat of the event loop: `beat` on the loop, all else in any thread."""
+    """Heartbeat of the event loop. Call `beat` on the loop, the other methods in any thread."""
 
     __slots__ = ("_clock", "_last", "_thread", "plugins")
 
     def __init__(self, clock: Clock) -> None:
-        """Start as alive now; `clock` is that of the fence."""
+        """Start with a beat now; `clock` is the clock of the leader fence."""
         self._clock = clock
         self._last = clock.monotonic()
         self._thread = threading.get_ident()
@@ -85,7 +85,7 @@ class BlockObserver:
         self._stop = threading.Event()
         # A daemon, so that it cannot keep an ending process alive.
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-        #: Guards what follows, which both threads use.
+        #: Guards the next two attributes, which both threads use.
         self._lock = threading.Lock()
         self._seen: Counter[PluginCall | None] = Counter()
         self._reported: PluginCall | None = None
@@ -99,7 +99,7 @@ class BlockObserver:
         self._thread.join()
 
     def look(self) -> None:
-        """Find out what blocks the event loop, if something does; in any thread."""
+        """Find out what blocks the event loop, if anything. Callable from any thread."""
         age = self._heartbeat.age()
         if age < WORTH_A_LINE_SECONDS:
             return
@@ -135,7 +135,7 @@ class BlockObserver:
         while not self._stop.wait(LOOK_SECONDS):
             try:
                 self.look()
-            # Boundary: classes of plugins are looked at. The thread must go on.
+            # Boundary: plugins' classes are inspected, and the thread must survive an error.
             except Exception:  # noqa: BLE001
                 _log.exception("the blocked event loop cannot be looked at")
 
@@ -146,7 +146,7 @@ async def watch_loop(
     observer: BlockObserver,
     on_block: Callable[[PluginCall, float], None],
 ) -> NoReturn:
-    """Sleep, beat, and compare; until cancelled.
+    """Beat periodically and measure the loop's lag, until cancelled.
 
     `on_block(call, seconds)` is called after a plugin has blocked the event loop for a second or
     more.

@@ -44,14 +44,14 @@ class Wiring:
     reflectors: tuple[Reflector[Any], ...]
 
     async def close(self) -> None:
-        """End processes of plugins, close the connections to extenders, send the last traces."""
+        """End plugins' processes, close the connections to extenders and send the last traces."""
         await self.profiles.close()
         await self.state.extender_transport.close()
         if self.connections.tracing is not None:
             await self.connections.tracing.close()
 
     def trial_parts(self) -> TrialParts:
-        """Return what trials work on."""
+        """Return the parts that trials work on."""
         return TrialParts(
             cache=self.state.cache,
             engine=self.scheduling.engine,
@@ -75,7 +75,7 @@ class Wiring:
         return max(versions, key=lambda each: (len(each), each), default="")
 
     def report(self, metrics: SchedulerMetrics) -> None:
-        """Set the metrics that are cheaper to read than to follow."""
+        """Set the metrics that are cheaper to compute on request than to keep up to date."""
         cache = self.state.cache.statistics()
         metrics.cache_size(nodes=cache.nodes, pods=cache.pods, assumed_pods=cache.assumed_pods)
         metrics.deferred_namespaces(len(self.scheduling.queue.statistics().deferred_namespaces))
@@ -129,7 +129,7 @@ def wire(
     metrics: SchedulerMetrics,
     clock: Clock | None = None,
 ) -> Wiring:
-    """Build all parts. `clock` stands in for the machine's; None: the machine's.
+    """Build all parts. `clock` replaces the machine's clock if it is given.
 
     Raises:
         ConfigurationError: plugins or extenders cannot work as configured.
