@@ -22,6 +22,7 @@ from testing.embedded_service import (
     node,
     pod,
     scheduling,
+    settled,
     until,
 )
 
@@ -90,6 +91,17 @@ class Workload:
             self._cluster.create(zone_node(f"late-{self._count}", "zone-1", "2"))
             self._count += 1
         await asyncio.sleep(0)
+
+    async def settled(self, wiring: Wiring) -> None:
+        """Wait until the scheduler has seen all pods, and has nothing under way."""
+        (pods,) = (each for each in wiring.reflectors if each.resource.plural == "pods")
+
+        def seen() -> bool:
+            stored = {str(version.rv) for version in self._cluster.store.items("pods")}
+            return stored == {each.metadata.resource_version for each in pods.store.list()}
+
+        await until(seen, "all pods seen")
+        await settled(wiring)
 
     def hold(self) -> None:
         """Add more pods than the quota lets in."""

@@ -81,7 +81,7 @@ async def test_a_redacted_busy_run_has_no_name_and_is_replayed(tmp_path: Path) -
         await recording.begin()
         for _ in range(60):
             await workload.step()
-        await settled(wiring)
+        await workload.settled(wiring)
         await recording.end()
     path, private = tmp_path / "redacted", tmp_path / "private"
     path.write_bytes(recording.path.read_bytes())
@@ -104,7 +104,7 @@ async def test_a_changed_input_is_noticed(tmp_path: Path, monkeypatch: pytest.Mo
         await recording.begin()
         for _ in range(40):
             await workload.step()
-        await settled(wiring)
+        await workload.settled(wiring)
         await recording.end()
     with Replay.of(recording.path) as replay:
         source = replay.world.scheduler.random
@@ -261,7 +261,7 @@ async def test_a_bundle_has_a_gap_where_a_plugin_cannot_be_copied(
     async with busy() as (wiring, workload):
         for _ in range(20):
             await workload.step()
-        await settled(wiring)
+        await workload.settled(wiring)
         for info, _ in list(wiring.scheduling.queue.records()):
             info.plugin_memory = {"Third": unencodable("recursive")}
         pieces = [each async for each in BundleStreams(wiring, lambda: True).bundle({})]
