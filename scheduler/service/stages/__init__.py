@@ -1,5 +1,5 @@
-"""The long-lived objects of a run, in five stages that are built one after the other.
+"""The long-lived objects of a run, in five stages that are built in order.
 
-Connections, state, profiles, scheduling, controllers: each stage is frozen and is given the earlier
-ones. `wiring` builds them all.
+They are connections, state, profiles, scheduling and controllers. Each stage is a frozen object,
+built from the earlier ones. `wiring` builds them all.
 """

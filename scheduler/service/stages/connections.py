@@ -21,11 +21,11 @@ from scheduler.service.tracing.start import Tracing, start
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Clients, the dispatcher of writes and the recorder of events, with what they share."""
+    """Clients, the dispatcher of writes, the recorder of events, and the objects they share."""
 
     configuration: Configuration
     clock: Clock
-    #: The one source of randomness; a seed makes ties and jitter reproducible.
+    #: The only source of randomness; a seed makes tie-breaking and jitter reproducible.
     random: random.Random
     metrics: SchedulerMetrics
     fence: Fence
@@ -38,7 +38,7 @@ class Connections:
     tracing: Tracing | None
 
     def derive(self, purpose: str, *, fence: Fence | None = None) -> ApiClient:
-        """Return a client with a rate limit of its own, whose requests do not delay binds."""
+        """Return a client with a separate rate limit, so that its requests do not delay binds."""
         return self.client.derive(
             purpose, limiter=_limiter(self.configuration, self.clock), fence=fence
         )
@@ -80,7 +80,7 @@ def connect(
         random=source,
     )
     recorder = EventRecorder(
-        # Events have a rate limit of their own, as upstream: they must not eat into that of binds.
+        # Events have a separate rate limit, as upstream: they must not use up that of binds.
         client.derive("events", limiter=_limiter(configuration, clock), fence=fence),
         dispatcher,
         options=_event_options(settings.events_per_second),
@@ -98,7 +98,7 @@ def _limiter(configuration: Configuration, clock: Clock) -> RateLimiter:
 
 
 def _event_options(per_second: float | None) -> EventRecorderOptions:
-    """Return the recorder's limits; without a rate of its own the client's is the only one."""
+    """Return the recorder's limits; without `per_second` only the client's rate limit applies."""
     if per_second is None:
         return EventRecorderOptions(qps=-1.0)
     return EventRecorderOptions(qps=per_second, burst=max(1, int(2 * per_second)))

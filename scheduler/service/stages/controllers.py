@@ -1,4 +1,4 @@
-"""Fifth stage: controllers that write besides scheduling, while this process leads."""
+"""Fifth stage: controllers whose writes are not part of scheduling, while this process leads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.service.stages.state import State
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """Each is None when it is switched off."""
+    """The controllers; each is None when it is switched off."""
 
     bridge: NodeProvisioningBridge | None
     quota: QuotaControllers
@@ -25,7 +25,7 @@ class Controllers:
     rejected_pods: RejectedPods
 
     def leaders_work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield a name and a coroutine for all that runs only in the replica that leads."""
+        """Yield name and coroutine of each task that runs only in the leading replica."""
         if self.bridge is not None:
             yield "node provisioning bridge", self.bridge.run()
         yield from self.quota.work()

@@ -18,7 +18,7 @@ from scheduler.service.stages.state import State
 PERMISSION_GRANTED = ClusterEvent(
     UNSCHEDULABLE_TIMEOUT.resource, UNSCHEDULABLE_TIMEOUT.action_type, "PermissionGranted"
 )
-"""Moves all unschedulable pods: any plugin may have rejected them for lack of the permission."""
+"""Moves all unschedulable pods, since any plugin may have rejected them without the permission."""
 
 
 def declare_permissions(
@@ -30,7 +30,7 @@ def declare_permissions(
     *,
     serving: bool,
 ) -> None:
-    """Declare what the stages need: at the start, and after profiles were replaced."""
+    """Declare the stages' permissions, at the start and after profiles were replaced."""
     plugins = [
         plugin
         for framework in profiles.frameworks.values()
@@ -55,7 +55,7 @@ def declare_permissions(
 def build_reviewer(
     connections: Connections, state: State, scheduling: Scheduling
 ) -> PermissionReviewer:
-    """Return what reviews the declared permissions, which does not run yet."""
+    """Return the reviewer of the declared permissions, which does not run yet."""
     move = scheduling.queue.move_all_to_active_or_backoff
     state.permissions.on_granted = partial(
         state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None)

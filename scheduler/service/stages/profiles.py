@@ -1,8 +1,8 @@
 """Third stage: the plugins of every profile, and the handles through which they reach the rest.
 
-Used at the start, and again when another configuration is to be taken over. What did not change is
-used again: a plugin of the same profile, class and arguments is the same instance, with all that it
-knows, and a profile whose plugins are all the same keeps its framework.
+Used at the start and at each reload of the configuration. Unchanged parts are reused: a plugin with
+the same profile, class and arguments remains the same instance and keeps its state, and a profile
+whose plugins are all unchanged keeps its framework.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from scheduler.service.subscriptions import PluginSubscriptions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltPlugin:
-    """One plugin of one profile, and what it was built from."""
+    """One plugin of one profile, with the class and arguments it was built from."""
 
     plugin: Any
     factory: Any
@@ -50,7 +50,7 @@ class BuiltPlugin:
     isolation: PluginIsolation | None = None
 
     def withdraw(self) -> None:
-        """End what the host does for the plugin: nothing uses it any more."""
+        """Release the host's resources for the plugin, which nothing uses any more."""
         self.subscriptions.withdraw()
         self.metrics.withdraw()
         if isinstance(self.plugin, IsolatedPlugin):
@@ -69,24 +69,24 @@ class BuiltProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """The profiles in force by scheduler name, and what outlives them."""
+    """The profiles in force by scheduler name, and objects that outlive a reload."""
 
     built: dict[str, BuiltProfile]
-    #: Framework of each profile; the same object for the whole run.
+    #: Framework of each profile; the mapping is the same object for the whole run.
     frameworks: dict[str, Framework]
     #: Objects that plugins of several profiles share.
     shared: SharedObjects
-    #: Nodes whose kubelet rejected pods; a filter after those of the profile.
+    #: Nodes whose kubelet rejected pods: a filter that runs after those of the profile.
     rejections: KubeletRejections
-    #: Filters changed nodes again before a bind; None when that is switched off.
+    #: Filters a changed node again before a bind; None if that is switched off.
     recheck: NodeRecheck | None
     #: The time that plugins may use.
     budget: PluginBudget
-    #: Whether `isolation` of the profiles is obeyed; else such plugins run as all others do.
+    #: Whether plugins are isolated as the profiles say (`isolation`), or run like all others.
     isolates: bool
 
     def overrun_policies(self) -> dict[str, OverrunPolicy]:
-        """Return what follows when a plugin exceeds its time budget, by profile."""
+        """Return each profile's policy for plugins that exceed their time budget."""
         return {name: each.resolved.overruns for name, each in self.built.items()}
 
     def with_plugin(self, plugin: str) -> list[str]:
@@ -117,7 +117,7 @@ class Profiles:
 
 
 class _PluginSource(Mapping[str, Any]):
-    """The plugin classes, as functions that build a plugin or find the one that did not change."""
+    """Plugin factories by name; a factory returns the present instance if nothing changed."""
 
     def __init__(
         self,
@@ -190,8 +190,8 @@ def build_profiles(
 ) -> Profiles:
     """Instantiate the plugins.
 
-    `isolates`: whether `isolation` of the profiles is obeyed and calls of plugins are measured; in
-    virtual time there is neither.
+    `isolates`: whether plugins are isolated as the profiles say and their calls are measured;
+    neither is done in virtual time.
     Raises ConfigurationError.
     """
     settings = connections.configuration.options
@@ -220,12 +220,12 @@ def rebuild(
     start: bool = False,
     renew: bool = False,
 ) -> dict[str, BuiltProfile]:
-    """Build `resolved`, using what is in force where it did not change; nothing is replaced yet.
+    """Build `resolved`, reusing unchanged parts of the profiles in force, which stay in force.
 
-    `renew`: every profile gets another framework, because something else changed for all.
+    `renew`: build a new framework for every profile, because something else changed for all.
 
-    Unless it is the `start`, new plugins hear of nothing before their subscriptions catch up.
-    Objects that they share are added to `profiles.shared`. Raises ConfigurationError.
+    Except at the `start`, new plugins receive no calls before their subscriptions catch up. Objects
+    that they share are added to `profiles.shared`. Raises ConfigurationError.
     """
     connections.metrics.plugins.begin()
     return {
@@ -272,7 +272,7 @@ def _build(
 
 
 def _with_pre_filter(resolved: ResolvedProfile, isolation: Collection[str]) -> ResolvedProfile:
-    """Enable isolated plugins at PreFilter, where they do their work."""
+    """Enable isolated plugins at PreFilter, where they are evaluated."""
     enabled = resolved.points[PRE_FILTER.yaml]
     added = tuple(name for name in resolved.plugins if name in isolation and name not in enabled)
     if not added:
@@ -282,9 +282,9 @@ def _with_pre_filter(resolved: ResolvedProfile, isolation: Collection[str]) -> R
 
 
 def _measured(profile: str, profiles: Profiles, plugin: Any) -> Any:
-    """Return what the framework calls in place of a plugin."""
+    """Return the object that the framework calls in place of a plugin."""
     is_ours = plugin is profiles.rejections or plugin.name in IN_TREE
-    # Without isolation time is virtual, and no call takes any.
+    # Without isolation time is virtual, and calls take none.
     if is_ours or not profiles.isolates:
         return plugin
     return MeasuredPlugin(plugin, profile, profiles.budget)

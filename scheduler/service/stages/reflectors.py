@@ -101,7 +101,7 @@ def build_handlers(
     scheduling: Scheduling,
     controllers: Controllers,
 ) -> EventHandlers:
-    """Build the handlers of what the reflectors deliver."""
+    """Build the handlers of the changes that reflectors deliver."""
     return EventHandlers(
         state.cache,
         scheduling.queue,
@@ -118,7 +118,7 @@ def build_handlers(
 
 
 def json_kept(extenders: Sequence[Extender]) -> tuple[bool, bool, bool]:
-    """Return whose JSON is kept for these extenders: of nodes, of pending pods, of all pods."""
+    """Return whether to keep the JSON of nodes, of pending pods and of all pods for extenders."""
     return (
         any(map(sends_nodes, extenders)),
         any(map(sends_pod, extenders)),
@@ -127,9 +127,10 @@ def json_kept(extenders: Sequence[Extender]) -> tuple[bool, bool, bool]:
 
 
 def _kept_pods(connections: Connections) -> KeepRaw[Any] | None:
-    """Keep the JSON of pending pods for extenders; of all pods where one is sent victims.
+    """Return a predicate for the pods whose JSON is kept; None if no extender needs it.
 
-    Also that of other schedulers' pods, since a reload of the configuration may make them ours.
+    It accepts pending pods, and all pods if an extender is sent victims. It does not exclude other
+    schedulers' pods, since a reload of the configuration may make them ours.
     """
     _, pending, all_pods = json_kept(connections.configuration.effective.extenders)
     if not pending:

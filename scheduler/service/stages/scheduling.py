@@ -37,7 +37,7 @@ _errors = LimitedLog(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """The parts that take a pod from the queue to its binding, or back."""
+    """The parts that take a pod from the queue to its binding, or back to the queue."""
 
     queue: SchedulingQueue
     #: Actions that some plugin registered, by resource.
@@ -50,7 +50,7 @@ class Scheduling:
     loop: SchedulingLoop
     budget: CycleBudget
     conditions: PluginConditions
-    #: What the plugins of each profile registered; replaced in place.
+    #: Queueing hints that the plugins of each profile registered; replaced in place.
     hints: dict[str, QueueingHintMap]
     decisions: DecisionRecorder
     exceptions: PluginExceptions
@@ -58,7 +58,7 @@ class Scheduling:
     profiles: Profiles
 
     def plugin_faults(self, profile: str, plugins: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Return lines about what went wrong with the plugins of a profile, by plugin."""
+        """Return lines about failures of the plugins of a profile, by plugin."""
         lines = self.overruns.of_profile(profile, plugins)
         for plugin, raised in self.exceptions.of_plugins(plugins).items():
             lines[plugin] = (*lines.get(plugin, ()), *raised)
@@ -74,9 +74,9 @@ def build_scheduling(
     profiles: Profiles,
     max_in_unschedulable: timedelta,
 ) -> Scheduling:
-    """Build the stage, and complete the handles of plugins with its parts.
+    """Build the stage and complete the plugins' handles with its parts.
 
-    `max_in_unschedulable`: the time after which a pod is retried even without an event; 0 for
+    `max_in_unschedulable`: the time after which a pod is retried even without an event; 0 means
     never.
     """
     configuration = connections.configuration
@@ -183,7 +183,7 @@ def _gates(
         delay=seconds(connections.configuration.options.status_patch_delay),
         conditions=conditions,
     )
-    # Before the plugins' own work.
+    # Its timed work precedes the plugins'.
     state.subscriptions.timed.insert(0, gates)
     return gates
 
@@ -195,7 +195,7 @@ def _decisions(
     queue: SchedulingQueue,
     gates: GateReporter,
 ) -> DecisionRecorder:
-    """Build the recorder, and let it hear of gated pods before `gates`."""
+    """Build the recorder, which is told of gated pods before `gates`."""
     limits, clock = connections.configuration.options.decision_history, connections.clock
 
     def failed(problem: Exception) -> None:
@@ -350,7 +350,7 @@ def _binding(
 def extender_binder(
     connections: Connections, state: State, profiles: Profiles
 ) -> ExtenderBinder | None:
-    """Return what binds through extenders; None if there are none."""
+    """Return the binder through extenders; None if there are no extenders."""
     if not state.extenders:
         return None
     recheck = profiles.recheck

@@ -22,12 +22,12 @@ from scheduler.service.stages.connections import Connections
 from scheduler.service.subscriptions import SubscriptionBoard
 
 SLOTS_PER_CONCURRENT_BIND: Final = 20
-"""Binding cycles begun for each concurrent bind request: enough to keep the requests coming."""
+"""Binding cycles allowed per concurrent bind request, enough to keep the requests coming."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Touched from one event loop only."""
+    """The state of the scheduler. Touched from one event loop only."""
 
     signatures: PodSignatures
     cache: Cache
@@ -42,12 +42,12 @@ class State:
     inbox: Inbox
     extender_transport: HttpExtenderTransport
     extenders: Extenders
-    #: What the API server does not allow.
+    #: Permissions that the API server does not grant.
     permissions: PermissionState
 
 
 def build_state(connections: Connections, wake: asyncio.Event | None = None) -> State:
-    """Build the stage; nothing is known yet. `wake` is a new event unless given."""
+    """Build the stage, without any objects. `wake` defaults to a new event."""
     settings = connections.configuration.options
     extenders = connections.configuration.effective.extenders
     cache, listers, subscriptions = Cache(), StoreListers(), SubscriptionBoard()
