@@ -1,8 +1,8 @@
-"""Noticing changes of files: by a fingerprint that is taken again every few seconds.
+"""Detection of changed files by fingerprints that are compared every few seconds.
 
-Polling, because it sees what notifications miss or need a dependency for: the symbolic link that
-the kubelet swaps when it updates a ConfigMap, network file systems, editors that rename. A file
-costs one `stat`, a plugin folder one for each Python file; nothing is read.
+Polling detects changes that notifications miss or need a dependency for: the symbolic link that the
+kubelet swaps when it updates a ConfigMap, network file systems, editors that rename files. It takes
+one `stat` for a file and one per Python file for a plugin folder, and reads nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VIRTUAL_ENVIRONMENT: Final = "pyvenv.cfg"
 """The file that marks the folder of a virtual environment (PEP 405)."""
 
 Seen = tuple[Fingerprint, Fingerprint]
-"""Of the configuration file, and of the plugin folders."""
+"""The fingerprints of the configuration file and of the plugin folders."""
 
 
 def look(options: RunOptions) -> Seen:
@@ -30,7 +30,7 @@ def look(options: RunOptions) -> Seen:
 
 
 def of_file(path: str) -> Fingerprint:
-    """Return what changes with the file, or with the target of a link on its path."""
+    """Return a value that changes with the file or with the target of a link on its path."""
     if not path:
         return ()
     try:
@@ -47,7 +47,7 @@ def of_file(path: str) -> Fingerprint:
 
 
 def of_folders(folders: Iterable[str]) -> Fingerprint:
-    """Return what changes with any Python file in the folders."""
+    """Return a value that changes with any Python file in the folders."""
     return tuple(entry for folder in folders for entry in _of_folder(folder))
 
 
@@ -58,7 +58,7 @@ def _of_folder(folder: str) -> Iterator[Fingerprint]:
         # Hidden folders hold versions of a ConfigMap, to which links outside them point.
         below[:] = sorted(name for name in below if name[0] != "." and name != "__pycache__")
         if VIRTUAL_ENVIRONMENT in names:
-            below.clear()  # Thousands of files that no plugin is in.
+            below.clear()  # Thousands of files, none of which defines a plugin.
             continue
         for name in sorted(names):
             if name.endswith(".py"):

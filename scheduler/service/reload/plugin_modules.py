@@ -1,10 +1,10 @@
-"""Importing the modules of plugin folders afresh, as a transaction on `sys.modules`.
+"""Re-importing the modules of plugin folders, as a transaction on `sys.modules`.
 
-Old modules stay alive as long as a plugin of theirs is used: only `sys.modules` forgets them. A
+Old modules are only removed from `sys.modules` and stay alive while one of their plugins is used. A
 module should therefore import at its top, since an import inside a function finds the new module.
 
-Installed libraries stay, even if their virtual environment is in a plugin folder: NumPy, for one,
-cannot be imported a second time.
+Installed libraries are not re-imported, even if their virtual environment is in a plugin folder:
+NumPy, for one, cannot be imported a second time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PACKAGES: Final = tuple(
     f"{Path(__file__).resolve().parents[3] / each}{os.sep}"
     for each in ("scheduler", "plugins", "config", "simulator")
 )
-"""Folders of this program, which a plugin folder may hold in a clone."""
+"""Folders of this program, which a plugin folder may contain in a clone of the repository."""
 
 _NO_FOLDER: Final = os.devnull
-"""Prefix below which there are no compiled files. `gettempdir` would write a file to find one."""
+"""A prefix without compiled files. Not from `gettempdir`, which writes a file to find a folder."""
 
 
 class FreshImports:
-    """Between `begin` and `end` modules of the folders are imported from their files.
+    """Makes imports between `begin` and `end` read the folders' modules from their files.
 
     `undo` may be called at any time, from any thread and repeatedly: `sys.modules` is then as it
     was before.
@@ -52,7 +52,7 @@ class FreshImports:
         self.forgotten = self._take_out()
         self._begun = True
         importlib.invalidate_caches()
-        # Compile from the source: a compiled file is matched by its second and size only.
+        # Compile from source, since compiled files are matched by size and time in seconds only.
         self._compiling = sys.pycache_prefix, sys.dont_write_bytecode
         sys.pycache_prefix, sys.dont_write_bytecode = _NO_FOLDER, True
 
@@ -61,7 +61,7 @@ class FreshImports:
         sys.pycache_prefix, sys.dont_write_bytecode = self._compiling
 
     def undo(self) -> None:
-        """Put the modules that were there before in the place of the new ones."""
+        """Replace the new modules by those that were there before."""
         self.undone = True
         if not self._begun:
             return

@@ -1,8 +1,8 @@
 """Reading a changed configuration and importing its plugins, in a thread that may hang.
 
-Code at the top of a plugin's module may raise anything, end the process or never return. None of
-this may reach the event loop: a problem becomes text, and a thread that does not return is left
-behind. It is a daemon, so it delays no shutdown.
+Code at the top of a plugin's module may raise anything, exit the process or never return. None of
+this may reach the event loop: an exception becomes text, and a thread that does not return is
+abandoned. It is a daemon thread, so it does not delay a shutdown.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scheduler.service.reload.plugin_modules import FreshImports
 T = TypeVar("T")
 
 IMPORT_TIMEOUT: Final = 60.0
-"""Seconds in which the modules of the plugin folders must be imported. Generous, because nobody
-waits for it: scheduling goes on."""
+"""Maximum seconds for importing the modules of the plugin folders. Generous, because scheduling
+continues meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Read:
 
 
 class HangingError(Exception):
-    """Work did not end in time; its thread is left behind."""
+    """The work did not end in time; its thread is abandoned."""
 
     def __init__(self, thread: threading.Thread) -> None:
         super().__init__(thread.name)
@@ -43,9 +43,9 @@ class HangingError(Exception):
 
 
 def read(options: RunOptions, imports: FreshImports | None) -> Read | tuple[str, ...]:
-    """Read the configuration, or return all its problems; raises nothing.
+    """Read the configuration and return it, or all its problems; raise nothing.
 
-    `imports`: import the modules of plugin folders afresh; undone if there are problems.
+    `imports`: re-import the modules of plugin folders; undone if there are problems.
     """
     problems: tuple[str, ...]
     try:
@@ -61,7 +61,7 @@ def read(options: RunOptions, imports: FreshImports | None) -> Read | tuple[str,
         if imports is not None and not imports.undone:
             imports.end()
         elif imports is not None:
-            # Nobody waits any more.
+            # The caller has stopped waiting.
             imports.undo()
         return found
     if imports is not None:
@@ -70,7 +70,7 @@ def read(options: RunOptions, imports: FreshImports | None) -> Read | tuple[str,
 
 
 def described(error: BaseException, imports: FreshImports | None) -> str:
-    """Return what a plugin's code raised, and the line of the plugin folders that raised it."""
+    """Return the text of a plugin's exception and the line in the plugin folders that raised it."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) or imports is None:
         return text

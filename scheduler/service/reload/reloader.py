@@ -1,11 +1,11 @@
 """Reloader: takes over changes of the configuration file and of plugin folders.
 
-Every few seconds it looks at the files. A change is read once it has not moved for one period, so
-that a file that is being written is not judged. Files are read, checked and imported in a thread;
-plugins are built on the event loop; the profiles are replaced between two scheduling cycles.
+It checks the files every few seconds. A change is read after the files were stable for one period,
+so that no half-written file is read. Files are read, checked and imported in a thread; plugins are
+built on the event loop; the profiles are replaced between two scheduling cycles.
 
-Invariant: what is in force is always one whole valid configuration. A change with any error, or
-with any key that needs a restart, is refused as a whole, and everything goes on as before.
+Invariant: a whole valid configuration is in force at any time. A change with any error, or with any
+key that needs a restart, is refused as a whole, and the previous configuration stays in force.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from scheduler.text.redaction import redact_message
 _log = structlog.get_logger(__name__)
 
 PERIOD: Final = 2.0
-"""Seconds between two looks at the files: a few `stat` calls, and short beside the minute in which
-the kubelet updates a ConfigMap."""
+"""Seconds between two checks of the files. A check is a few `stat` calls, and the period is short
+compared to the minute in which the kubelet updates a ConfigMap."""
 
 QUEUED_AT_ONCE: Final = 200
-"""Pods of a new profile that are queued before the event loop goes on: a few milliseconds."""
+"""Pods of a new profile to queue before yielding to the event loop; takes a few milliseconds."""
 
 SLICE_SECONDS: Final = 0.005
-"""Time for which new plugins hear of known objects before the event loop goes on."""
+"""Time for which known objects are delivered to new plugins before yielding to the event loop."""
 
 SUCCESS, UNCHANGED = "success", "unchanged"
 INVALID, RESTART_REQUIRED, FAILED = "invalid", "restart_required", "failed"
@@ -73,12 +73,12 @@ _REASONS: Final = {
 WAITED_FOR: Final = "plugin {} was switched off: the pod is tried again without it"
 
 _MAX_NOTE: Final = 1000
-"""Characters of an Event's note; the API server accepts 1024 bytes."""
+"""Maximum number of characters of an Event's note; the API server accepts 1024 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The last change of the files, while it is not in force."""
+    """The last change of the files, which was refused."""
 
     result: str
     problems: tuple[str, ...]
@@ -86,11 +86,11 @@ class Refusal:
 
 
 class LongestPause:
-    """The longest of the parts of a reload during which the event loop does nothing else."""
+    """Measures the longest time for which a reload blocks the event loop."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        #: CPU time of the thread, which other processes do not prolong.
+        #: CPU time of the thread, which is independent of other processes' load.
         self.cpu_seconds = 0.0
 
     @contextmanager
@@ -118,7 +118,7 @@ class Reloader:
         self._candidate: Seen | None = None
         self._folders_in_force = seen[1]
         self._one_at_a_time = asyncio.Lock()
-        #: An import that did not end in time.
+        #: The thread of an import that did not end in time.
         self._hanging: threading.Thread | None = None
         self.import_timeout = IMPORT_TIMEOUT
         self._metrics.configuration_in_force(self.generation)
@@ -149,18 +149,18 @@ class Reloader:
         return {**configz(self.configuration), "kubestow": status}
 
     def _start_switching_off(self, off: SwitchedOff) -> None:
-        # In the middle of a cycle.
+        # In a task, because this is called in the middle of a cycle.
         self.wiring.state.background.start(self.switch_off(off), name="switch off plugin")
 
     async def switch_off(self, off: SwitchedOff) -> None:
-        """Go on without a plugin in one profile, from the end of the present cycle on.
+        """Remove a plugin from one profile at the end of the current cycle.
 
-        Reservations made through it are undone by the binding cycles that hold them, and pods that
-        wait for it at Permit are rejected, so that they are tried again without it.
+        Binding cycles that hold reservations made through it undo them. Pods that wait for it at
+        Permit are rejected, so that they are tried again without it.
         """
         async with self._one_at_a_time:
             if off not in self._overruns.off():
-                # Files were taken over meanwhile.
+                # A reload took effect meanwhile.
                 return
             try:
                 prepared = self._takeover.without(off.profile, off.plugin)
@@ -187,7 +187,7 @@ class Reloader:
             await self.check()
 
     async def check(self) -> None:
-        """Look at the files once, and take over a change that the previous look saw as well."""
+        """Check the files once, and take over a change that the previous check saw as well."""
         seen = await asyncio.to_thread(look, self._options)
         if seen == self._judged:
             self._candidate = None
