@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -54,7 +55,8 @@ def test_a_recording_is_reproduced(
     path = tmp_path / "r"
     server = ("--server", f"https://localhost:{kubestow.port}", "--insecure-skip-tls-verify")
     token = ("--token", control_plane.admin_token)
-    with Workload(control_plane, "recording") as work:
+    # A namespace that no other run has, because Events of an earlier one would end this one.
+    with Workload(control_plane, f"recording-{uuid.uuid4().hex[:8]}") as work:
         for number in range(4):
             work.node(f"n{number}", cpu="2")
         work.pod("early", cpu="800m", terminationGracePeriodSeconds=0)
@@ -81,11 +83,9 @@ def test_a_recording_is_reproduced(
         command("replay", str(path), "-o", "json"), capture_output=True, text=True, check=False
     )
     judged = [json.loads(line) for line in found.stdout.splitlines()]
-    others = [each for each in judged if each["result"] != "reproduced"]
-    # Of victims and nodes that are equal, the order of names may decide, which redaction changes.
-    assert len(others) <= (len(judged) // 5 if options else 0), found.stdout + found.stderr
+    assert {each["result"] for each in judged} == {"reproduced"}, found.stdout + found.stderr
     assert [each for each in judged if each["recorded"].get("victims")]
-    assert options or found.returncode == 0
+    assert found.returncode == 0
     assert open_bundle(path).manifest.end == "time-limit"
     text = gzip.decompress(path.read_bytes()).decode()
     assert bool(re.search(r"\bhigh-\d", text)) != open_bundle(path).header.redacted
