@@ -17,10 +17,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from scheduler import cel
 from scheduler.api.images import normalized_image
 from scheduler.bundle.format import CONFIGURATION, DELTA, HEADER, METRICS, OBJECT
 from scheduler.bundle.redaction_words import (
+    ALIAS_ANNOTATION,
     AMOUNT_OR_TIME,
     ENUMERATED,
     GENERATED_NAME,
@@ -223,7 +226,18 @@ class Redactor:
     def _annotation(self, key: str, value: str) -> str:
         if key in NAMING_ANNOTATIONS:
             return ",".join(self._name(each.strip()) for each in value.split(","))
+        if key == ALIAS_ANNOTATION:
+            return self._aliases(value)
         return self.text(value)
+
+    def _aliases(self, value: str) -> str:
+        """Return aliases of resources that a quota names, as a JSON object, with other names."""
+        try:
+            aliases = msgspec.json.decode(value, type=dict[str, str])
+        except (msgspec.DecodeError, RecursionError):
+            return self.text(value)
+        new = {self._name(alias): self._resource(name) for alias, name in aliases.items()}
+        return msgspec.json.encode(new).decode()
 
     def _object_text(self, value: str, name: str) -> str:
         if name in ENUMERATED and (value in KEPT_VALUES or value in self._names):

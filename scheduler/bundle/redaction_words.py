@@ -70,6 +70,9 @@ NAMING_ANNOTATIONS: Final = _words(
 )
 """Annotations whose values are names, with commas between."""
 
+ALIAS_ANNOTATION: Final = "kubestow.io/deferred-keys"
+"""The annotation of a quota with the resources that its aliases stand for."""
+
 GENERATED_NAME: Final = re.compile(r"container-\d{1,4}-request-\d{1,4}")
 """Names of requests of devices that the scheduler generates for extended resources."""
 

@@ -299,6 +299,19 @@ def test_a_quoted_word_is_a_name() -> None:
     )
 
 
+def test_aliases_of_a_quota_stand_for_the_resources_of_pods() -> None:
+    made = redactor()
+    aliases = '{"claim": "requests.acme.com/gpu"}'
+    annotations = redacted(made, annotations={"kubestow.io/deferred-keys": aliases})["annotations"]
+    (hard,) = redacted(made, hard={"deferred.kubestow.io/claim": "2"})["hard"]
+    (resource,) = redacted(made, requests={"acme.com/gpu": "1"})["requests"]
+    assert json.loads(annotations["kubestow.io/deferred-keys"]) == {
+        hard.removeprefix("deferred.kubestow.io/"): f"requests.{resource}"
+    }
+    malformed = redacted(made, annotations={"kubestow.io/deferred-keys": '{"acme": 3'})
+    assert "acme" not in malformed["annotations"]["kubestow.io/deferred-keys"]
+
+
 def test_annotations_name_what_other_objects_have() -> None:
     made = redactor()
     # A word of kubestow's messages is a name here.
