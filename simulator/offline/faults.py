@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from simulator.offline.editing import WorldError
@@ -18,16 +19,11 @@ class Faults:
         #: The number of faults up to now.
         self.count = 0
 
-    def note(self, text: str) -> None:
-        """Note a fault; `text` says where it is, and what is wrong."""
+    def note(self, text: str, where: Callable[[], str] | None = None) -> None:
+        """Note a fault; `text` says what is wrong, after the place, which takes time to find."""
         self.count += 1
         if self.count <= MAX_FAULTS:
-            self._listed.append(text)
-
-    @property
-    def are_listed(self) -> bool:
-        """Whether the error lists the next fault, or only counts it."""
-        return self.count < MAX_FAULTS
+            self._listed.append(text if where is None else f"{where()}: {text}")
 
     def report(self) -> None:
         """Raise WorldError with all faults, if there are any."""

@@ -213,16 +213,13 @@ class Objects:
             self._read_yaml(path, data, faults)
             return
         for each in (msgspec.Raw(data),) if document.items is None else document.items:
+            place = partial(_json_place, path, data, each)
             try:
-                self._add_json(path, data, each, document)
+                self._add_json(each, document, place)
             except WorldError as error:
-                faults.note(str(error))
+                faults.note(str(error), place)
 
-    def _add_json(self, path: Path, data: bytes, raw: msgspec.Raw, document: _Document) -> None:
-        def where() -> str:
-            before = data[: max(0, data.find(bytes(raw)))]
-            return f"{path}:{before.count(10) + 1}"
-
+    def _add_json(self, raw: msgspec.Raw, document: _Document, where: Callable[[], str]) -> None:
         begins = _BEGINNING(raw)
         if begins is not None:
             version, kind = begins[1].decode(), begins[2].decode()
@@ -231,7 +228,7 @@ class Objects:
         try:
             head = _decode_head(raw)
         except msgspec.DecodeError as error:
-            raise WorldError(f"{where()}: {error}") from error
+            raise WorldError(str(error)) from error
         version, kind = head.api_version, head.kind
         if not kind and document.kind != "List":
             # The API leaves these out in the items of a PodList.
@@ -259,21 +256,21 @@ class Objects:
                 try:
                     self._add_yaml(obj, place)
                 except WorldError as error:
-                    faults.note(str(error))
+                    faults.note(str(error), place)
 
     def _add_yaml(self, obj: Any, where: Callable[[], str]) -> None:
         if not isinstance(obj, dict):
-            raise WorldError(f"{where()}: expected a Kubernetes object, got {obj!r:.60}")
-        self._add(obj, _json(obj, where), where)
+            raise WorldError(f"expected a Kubernetes object, got {obj!r:.60}")
+        self._add(obj, _json(obj), where)
 
     def _add(
         self, head: Mapping[str, Any], data: bytes | msgspec.Raw, where: Callable[[], str]
     ) -> None:
         try:
             self._sources.append(_Source(resource_of(head, _BUILT_IN), data, where))
-        except WorldError as error:
+        except WorldError:
             if not head.get("kind"):
-                raise WorldError(f"{where()}: {error}") from error
+                raise
             self._others.append(_Other(str(head.get("apiVersion")), str(head["kind"]), data, where))
 
 
@@ -331,11 +328,7 @@ class _Putting:
         return [f"objects of the same name: {names}"] if names else []
 
     def _fault(self, source: _Source, error: ValueError) -> None:
-        # The place is searched for in the file, which takes a while in a large one.
-        if self.faults.are_listed:
-            self.faults.note(f"{source.where()}: {_named(source)}: {error}")
-        else:
-            self.faults.note("")
+        self.faults.note(f"{_named(source)}: {error}", source.where)
 
 
 def _named(source: _Source) -> str:
@@ -437,11 +430,16 @@ def _items(document: Any) -> Iterator[Any]:
         yield each if complete else {**head, **each}
 
 
-def _json(obj: Mapping[str, Any], where: Callable[[], str]) -> bytes:
+def _json(obj: Mapping[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(obj)
     except (TypeError, ValueError) as error:
-        raise WorldError(f"{where()}: {error}") from error
+        raise WorldError(str(error)) from error
+
+
+def _json_place(path: Path, data: bytes, raw: msgspec.Raw) -> str:
+    """Return where an object of a file of JSON is."""
+    return f"{path}:{data.count(10, 0, max(0, data.find(bytes(raw)))) + 1}"
 
 
 class _YamlLines:
