@@ -3,7 +3,8 @@
 The version of a program comes from the go.mod that names it and from nowhere else. A binary is
 built again only when its stamp (a hash of go.mod, go.sum, sources beside them, the flags and the
 package) differs, so a second run takes no time. Binaries appear under their name only when they are
-complete.
+complete. One call of Go builds all programs of a module, so that one is linked while packages of
+another are compiled.
 
 Only the standard library is used, because this runs before the project is installed.
 """
@@ -13,9 +14,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -89,22 +92,15 @@ class Program:
     def _stamp_file(self, directory: Path) -> Path:
         return directory / f".{self.name}.stamp"
 
-    def compile_into(self, go: str, directory: Path) -> None:
-        """Compile the program, with the Go command `go`, into `directory`."""
-        started = time.monotonic()
-        target, partial = directory / self.name, directory / f".{self.name}.partial"
-        status, _, errors = _run_go(
-            [go, *self.command, *self.flags, "-o", str(partial), self.package],
-            self.module,
-            doing=f"building {self.name}",
-        )
-        if status != 0:
-            msg = f"building {self.name} from {self.package} failed with status {status}:\n{errors}"
-            raise BuildError(msg)
-        partial.replace(target)
+    def built_name(self) -> str:
+        """Return the name that Go gives the binary: the package's, without its major version."""
+        name = re.sub(r"/v\d+$", "", self.package).rpartition("/")[2]
+        return f"{name}.test" if self.command[0] == "test" else name
+
+    def install(self, built: Path, directory: Path) -> None:
+        """Move the complete binary to its name in `directory`, and stamp it."""
+        built.replace(directory / self.name)
         self._stamp_file(directory).write_text(self.stamp())
-        size = target.stat().st_size / 1e6
-        say(f"      {self.name}: {time.monotonic() - started:.0f} s, {size:.0f} MB")
 
 
 def build(programs: Sequence[Program], directory: Path, *, what: str, remedy: str = "") -> None:
@@ -130,10 +126,40 @@ def build(programs: Sequence[Program], directory: Path, *, what: str, remedy: st
         started = time.monotonic()
         for module in dict.fromkeys(program.module for program in stale):
             _download_modules(go, module, remedy)
-        for position, program in enumerate(stale, start=1):
-            say(f"[{position}/{len(stale)}] building {program.name}")
-            program.compile_into(go, directory)
+        for together in _groups(stale):
+            _compile_into(go, together, directory)
         say(f"built {len(stale)} binaries into {directory} in {time.monotonic() - started:.0f} s")
+
+
+def _groups(programs: Sequence[Program]) -> list[list[Program]]:
+    """Return the programs that one call of Go can build together."""
+    groups: dict[tuple[object, ...], list[Program]] = {}
+    for program in programs:
+        key = (program.module, program.command, program.flags)
+        groups.setdefault(key, []).append(program)
+    return list(groups.values())
+
+
+def _compile_into(go: str, programs: Sequence[Program], directory: Path) -> None:
+    """Compile programs of one group, with the Go command `go`, into `directory`."""
+    started = time.monotonic()
+    names = ", ".join(program.name for program in programs)
+    say(f"building {names}")
+    first = programs[0]
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".partial-") as partial:
+        packages = [program.package for program in programs]
+        status, _, errors = _run_go(
+            [go, *first.command, *first.flags, "-o", f"{partial}/", *packages],
+            first.module,
+            doing=f"building {names}",
+        )
+        if status != 0:
+            msg = f"building {names} in {first.module} failed with status {status}:\n{errors}"
+            raise BuildError(msg)
+        for program in programs:
+            program.install(Path(partial) / program.built_name(), directory)
+    megabytes = [f"{(directory / each.name).stat().st_size / 1e6:.0f} MB" for each in programs]
+    say(f"      {names}: {time.monotonic() - started:.0f} s, {', '.join(megabytes)}")
 
 
 def find_go(remedy: str) -> str:
