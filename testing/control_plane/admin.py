@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import ssl
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, cast
@@ -18,6 +21,9 @@ from testing.control_plane.ports import LOOPBACK
 REQUEST_TIMEOUT_SECONDS: Final = 120.0
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 CONTENT_TYPES: Final = {"PATCH": "application/merge-patch+json"}
+IDLE_SECONDS: Final = 30.0
+"""How long an unused connection is kept. The API server closes those that are idle for 90 s, and a
+request must not meet such an end."""
 
 JsonObject = dict[str, object]
 
@@ -31,12 +37,25 @@ class ApiError(RuntimeError):
 
 
 class AdminClient:
-    """Sends one request per connection: a restarted server never meets a stale connection."""
+    """Sends requests one after the other over a connection that stays open.
+
+    Tests poll: a TLS handshake costs both sides more than most requests. A connection that a
+    stopped or killed server has closed is not used again. Threads may share the client; each
+    request in flight has a connection of its own.
+    """
 
     def __init__(self, port: int, token: str, authority: Path) -> None:
         self._port = port
         self._token = token
         self._authority = authority
+        self._context: ssl.SSLContext | None = None
+        self._idle: deque[tuple[http.client.HTTPSConnection, float]] = deque()
+        """Connections, with the time of their last use."""
+
+    def close(self) -> None:
+        """Close the connections; a later request opens a new one."""
+        while self._idle:
+            self._idle.pop()[0].close()
 
     def request(
         self, method: str, path: str, body: Mapping[str, object] | None = None
@@ -87,10 +106,7 @@ class AdminClient:
             ApiError: the status of the response is 400 or above.
             OSError: there is no server, or the connection broke.
         """
-        context = ssl.create_default_context(cafile=str(self._authority))
-        connection = http.client.HTTPSConnection(
-            LOOPBACK, self._port, context=context, timeout=REQUEST_TIMEOUT_SECONDS
-        )
+        connection, _ = self._new_connection(REQUEST_TIMEOUT_SECONDS)
         try:
             headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
             connection.request("GET", path, None, headers)
@@ -134,16 +150,44 @@ class AdminClient:
         if body is not None:
             default = CONTENT_TYPES.get(method, "application/json")
             headers["Content-Type"] = content_type or default
-        context = ssl.create_default_context(cafile=str(self._authority))
-        connection = http.client.HTTPSConnection(
-            LOOPBACK, self._port, context=context, timeout=timeout
-        )
+        connection, context = self._idle_connection(timeout) or self._new_connection(timeout)
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
-            return response.status, response.read().decode(), response.headers
-        finally:
+            status, text, fields = response.status, response.read().decode(), response.headers
+        except BaseException:
             connection.close()
+            raise
+        # Only now: it may have been read while the API server wrote the file.
+        self._context = context
+        if response.will_close:
+            connection.close()
+        else:
+            self._idle.append((connection, time.monotonic()))
+        return status, text, fields
+
+    def _idle_connection(
+        self, timeout: float
+    ) -> tuple[http.client.HTTPSConnection, ssl.SSLContext | None] | None:
+        """Return a connection that is open and was in use lately, if there is one."""
+        while True:
+            try:
+                connection, used = self._idle.pop()
+            except IndexError:
+                return None
+            socket = connection.sock
+            # Nothing is outstanding, so what can be read is the end of the connection.
+            if time.monotonic() - used < IDLE_SECONDS and not select.select([socket], [], [], 0)[0]:
+                socket.settimeout(timeout)
+                return connection, self._context
+            connection.close()
+
+    def _new_connection(self, timeout: float) -> tuple[http.client.HTTPSConnection, ssl.SSLContext]:
+        context = self._context or ssl.create_default_context(cafile=str(self._authority))
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, self._port, context=context, timeout=timeout
+        )
+        return connection, context
 
 
 def serves_ok(port: int, path: str) -> bool:

@@ -149,6 +149,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End every process and delete the data. Calling it again does nothing."""
+        self.admin.close()
         self._processes.close()
         # Logs explain a failure; the database of a benchmark only fills the disk.
         shutil.rmtree(

@@ -6,6 +6,7 @@ envtest tests.
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,6 +96,29 @@ def test_a_restart_keeps_data_and_address(fresh_control_plane: ControlPlane, ord
     after = control_plane.start_apiserver()
     assert (after.port, after.pid != before.pid) == (before.port, True)
     assert control_plane.kubectl("get", "pods", "--output=name") == "pod/kept\n"
+
+
+def test_the_administrators_connection_serves_until_the_server_ends(
+    fresh_control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    connect = http.client.HTTPSConnection.connect
+
+    def counted(connection: http.client.HTTPSConnection) -> None:
+        opened.append(connection)
+        connect(connection)
+
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", counted)
+    admin = fresh_control_plane.admin
+    admin.close()
+    for _ in range(3):
+        admin.request("GET", "/api/v1/nodes")
+    assert len(opened) == 1
+    fresh_control_plane.kill_apiserver()
+    with pytest.raises(ConnectionRefusedError):
+        admin.request("GET", "/api/v1/nodes")
+    fresh_control_plane.start_apiserver()
+    admin.request("GET", "/api/v1/nodes")
 
 
 @pytest.mark.envtest("kube-scheduler")
