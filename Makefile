@@ -85,10 +85,14 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 # They mostly wait for other programs, and have time limits that more processes would come close to.
 ENVTEST_PROCESSES ?= 2
 BY_FILE = --numprocesses $(ENVTEST_PROCESSES) --dist loadfile
+# The files that have such tests. To collect all others in each process would take longer than many of these tests,
+# and what is collected makes each garbage collection longer.
+ENVTEST_FILES = $$(grep -rl --include='test_*.py' 'mark\.envtest' tests)
 
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver
-	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" $(BY_FILE) $(PYTEST_ARGS)
+	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" $(BY_FILE) \
+	  $(PYTEST_ARGS) $(ENVTEST_FILES)
 
 .PHONY: thirdparty-build
 thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdparty into .thirdparty/bin
