@@ -82,12 +82,17 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 	$(BIN)/python -m testing.control_plane.build
 
 # How many processes run tests with a real control plane, each a file at a time with control planes of its own.
-# They mostly wait for other programs, and have time limits that more processes would come close to.
-ENVTEST_PROCESSES ?= 2
-BY_FILE = --numprocesses $(ENVTEST_PROCESSES) --dist loadfile
-# The files that have such tests. To collect all others in each process would take longer than many of these tests,
-# and what is collected makes each garbage collection longer.
-ENVTEST_FILES = $$(grep -rl --include='test_*.py' 'mark\.envtest' tests)
+# They mostly wait for other programs: five keep two cores busy.
+ENVTEST_PROCESSES ?= 5
+BY_FILE = --numprocesses $(ENVTEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+# The files that take longest come first: one that begins last would run alone.
+ENVTEST_LONGEST = tutorials node_provisioning_bridge hostile requeueing gpu_example restarts hostile_devices \
+  leader_access benchmarks fallback_policies control_plane recording native_gangs permissions dynamic_resources \
+  deferred_quota stuck_leader quota_parity deferred_quota_policies deployment fuzz gang_parity robustness
+# To collect other files than those with such tests would take each process longer than many of these tests take,
+# and whatever is collected makes each garbage collection longer.
+ENVTEST_FILES = $$({ printf 'tests/envtest/test_%s.py\n' $(ENVTEST_LONGEST); \
+  grep -rl --include='test_*.py' 'mark\.envtest' tests; } | awk '!seen[$$0]++')
 
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver

@@ -263,6 +263,9 @@ async def test_reviews(client: ApiClient, control_plane: ControlPlane) -> None:
     assert not (await review_access(client, stranger, path="/metrics", verb="get")).allowed
 
 
+# The event loop may lose track of a transport whose server dies during the TLS handshake. Its
+# socket warns when the collector finds it: here, or later, which tests/conftest.py prevents.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 async def test_a_crash_and_restart_of_the_server_is_survived(
     fresh_control_plane: ControlPlane,
 ) -> None:
