@@ -49,6 +49,13 @@ class SimClock:
         self._rate = rate
         self._tell()
 
+    def follow(self, source: Callable[[], float]) -> None:
+        """Take real seconds from `source` from now on."""
+        self._settle()
+        self._source = source
+        self._mark = source()
+        self._tell()
+
     def advance(self, seconds: float) -> None:
         """Jump forward. Raises ValueError for a negative step."""
         if seconds < 0:

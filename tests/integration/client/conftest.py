@@ -10,9 +10,9 @@ import pytest
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
+from testing.loop_time import UvLoop
 from tests.integration.client.faulty_server import FaultyServer, running_server
 from tests.integration.client.reflecting import Recorder
-from tests.loop_time import UvLoop
 from tests.unit.client.virtual_clock import InstantClock
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.loop_time import pass_time
+from testing.loop_time import pass_time
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.http.response import Response
-from tests.loop_time import pass_time
+from testing.loop_time import pass_time
 
 HEADERS = HeaderBlock({})
 GET = Request("GET", "/x", HEADERS)

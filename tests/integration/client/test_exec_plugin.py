@@ -15,8 +15,8 @@ import uvloop
 from scheduler.client import exec_plugin
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin, first_line
+from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
-from tests.loop_time import pass_time
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"

@@ -27,6 +27,7 @@ from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport, read_error_body
 from scheduler.extenders.http_client import ExtenderHttp
+from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 from tests.integration.client.scripted_server import (
     OK,
@@ -38,7 +39,6 @@ from tests.integration.client.scripted_server import (
     sends,
     serving,
 )
-from tests.loop_time import pass_time
 from tests.unit.client.malformed_responses import CHUNKED, ENDLESS, MALFORMED, Endless, Malformed
 
 HEADERS = HeaderBlock({"Accept": "application/json"})

@@ -13,6 +13,7 @@ from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ClientTls
+from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 from tests.integration.client.scripted_server import (
     GET,
@@ -28,7 +29,6 @@ from tests.integration.client.scripted_server import (
     sends,
     serving,
 )
-from tests.loop_time import pass_time
 
 
 class TooLateError(Exception):

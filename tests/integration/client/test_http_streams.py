@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
+from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 from tests.integration.client.scripted_server import (
     GET,
@@ -18,7 +19,6 @@ from tests.integration.client.scripted_server import (
     sends,
     serving,
 )
-from tests.loop_time import pass_time
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

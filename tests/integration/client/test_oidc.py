@@ -18,7 +18,7 @@ from aiohttp import web
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.oidc import REQUEST_TIMEOUT_SECONDS, OidcProvider
 from scheduler.service.serving.self_signed import make_pair
-from tests.loop_time import pass_time
+from testing.loop_time import pass_time
 from tests.unit.client.virtual_clock import EPOCH, ManualClock
 
 CANARY = "c4nary-refresh-secret"

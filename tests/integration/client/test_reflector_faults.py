@@ -12,6 +12,7 @@ from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES
 from scheduler.client.rest import ApiClient
 from scheduler.client.watch_end import EndCause
+from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import (
     FaultyServer,
     bookmark,
@@ -24,7 +25,6 @@ from tests.integration.client.reflecting import (
     reflect,
     running,
 )
-from tests.loop_time import pass_time
 from tests.unit.client.virtual_clock import InstantClock
 
 

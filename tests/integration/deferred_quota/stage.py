@@ -12,7 +12,6 @@ is read from the scheduler's ledger.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,7 +22,6 @@ from plugins.resource_quota.keys import PREFIX
 from plugins.resource_quota.ledger import Ledger
 from plugins.resource_quota.plugin import GATE, ResourceQuota
 from scheduler.api import Pod
-from scheduler.client.clock import SystemClock
 from scheduler.client.fence import Fence
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
@@ -45,6 +43,7 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from testing.loop_time import LoopClock
 
 CPU: Final = "requests.cpu-millis"
 HELD: Final = "ResourceQuotaValidated"
@@ -54,23 +53,10 @@ BACKOFF: Final = 15.0
 """Longer than any backoff."""
 
 
-class JumpingClock(SystemClock):
-    """The machine's clocks, ahead by what the test has added."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.ahead
-
-    def now(self) -> float:
-        return time.time() + self.ahead
-
-
 class Stage:
     """A running scheduler and its cluster."""
 
-    def __init__(self, cluster: EmbeddedCluster, wiring: Wiring, clock: JumpingClock) -> None:
+    def __init__(self, cluster: EmbeddedCluster, wiring: Wiring, clock: LoopClock) -> None:
         self.cluster = cluster
         self.wiring = wiring
         self.clock = clock
@@ -261,7 +247,7 @@ async def staged(
     """Run a scheduler with the gate on; leaving checks the ledger as well."""
     for each in [node("n1", "100", pods=5000)] if nodes is None else nodes:
         cluster.create(each)
-    clock = JumpingClock()
+    clock = LoopClock(cluster)
     options = RunOptions(feature_gates=FeatureGates.parse([f"{GATE}=true", gates]))
     more = dict(document or {})
     if args is not None or spread is not None:

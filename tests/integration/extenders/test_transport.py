@@ -29,8 +29,8 @@ from scheduler.extenders.http_client import (
     ExtenderResponseTooLarge,
     ExtenderStatusError,
 )
+from testing.loop_time import pass_time
 from tests.integration.extenders.extender import ExtenderServer, hanging_for
-from tests.loop_time import pass_time
 
 NAME = "extender.test"
 

@@ -6,12 +6,12 @@ Tests run over HTTP where the loop's own timers matter, in virtual time where ex
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from scheduler.client.clock import Clock
 from scheduler.framework import PostFilterOutcome, QueueingHint, Status, unresolvable, unschedulable
 from scheduler.framework.events import (
     ATTEMPT_OUTCOME,
@@ -33,6 +33,7 @@ from testing.embedded_service import (
     scheduling,
     until,
 )
+from testing.loop_time import LoopClock
 from tests.unit.engine.harness import plugin as service_plugin
 from tests.unit.service.harness import Service
 
@@ -53,6 +54,7 @@ def incoming(scheduler: Any, event: str) -> float:
 class Opening:
     """Rejects pods called "early" until a time; registers the Time event only."""
 
+    clock: Clock
     opens: float = math.inf
     checked: list[str] = field(default_factory=list)
     attempts: list[float] = field(default_factory=list)
@@ -66,7 +68,7 @@ class Opening:
     def hint(self, pod: Any, old: Any, new: Any) -> QueueingHint:
         assert (old, new) == (None, None)
         self.checked.append(pod.metadata.name)
-        return QueueingHint.QUEUE if time.time() >= self.opens else QueueingHint.SKIP
+        return QueueingHint.QUEUE if self.clock.now() >= self.opens else QueueingHint.SKIP
 
     def plugin(self) -> type[Any]:
         event = ClusterEvent(EventResource.TIME, ActionType.TICK)
@@ -79,13 +81,13 @@ class Opening:
 
 async def test_time_alone_requeues_a_pod(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
-    opening = Opening()
-    async with scheduling(cluster, [opening.plugin()], **TICKS) as scheduler:
+    opening = Opening(LoopClock(cluster))
+    async with scheduling(cluster, [opening.plugin()], clock=opening.clock, **TICKS) as scheduler:
         cluster.create(pod("big", cpu="100"))
         cluster.create(pod("early"))
         await until(lambda: condition(cluster, "big") and condition(cluster, "early"))
         await until(lambda: opening.checked, "a tick")
-        opening.opens = time.time()
+        opening.opens = opening.clock.now()
         await until(lambda: bound_to(cluster, "early") == "n1")
         assert len(opening.attempts) == 2, "one before the moment, one after"
         assert opening.attempts[1] >= opening.opens
@@ -99,11 +101,13 @@ async def test_time_alone_requeues_a_pod(cluster: EmbeddedCluster) -> None:
 async def test_without_ticks_the_pod_stays(cluster: EmbeddedCluster) -> None:
     """Check that the tick moved the pod in the test above."""
     cluster.create(node("n1"))
-    opening = Opening()
-    async with scheduling(cluster, [opening.plugin()], **NEVER_TICKS) as scheduler:
+    opening = Opening(LoopClock(cluster))
+    async with scheduling(
+        cluster, [opening.plugin()], clock=opening.clock, **NEVER_TICKS
+    ) as scheduler:
         cluster.create(pod("early"))
         await until(lambda: condition(cluster, "early"))
-        opening.opens = time.time()
+        opening.opens = opening.clock.now()
         cluster.create(pod("other"))
         await until(lambda: bound_to(cluster, "other") == "n1")
         assert len(opening.attempts) == 1
@@ -117,13 +121,15 @@ async def test_without_ticks_the_pod_stays(cluster: EmbeddedCluster) -> None:
 async def test_a_gating_plugin_requests_the_time_of_its_next_run(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     runs: list[float] = []
+    clock = LoopClock(cluster)
 
     def gate(pod: Any) -> Status | None:
-        runs.append(time.time())
+        runs.append(clock.now())
         left = runs[0] + 0.3 - runs[-1]
         return unresolvable("too early", requeue_after=left) if left > 0 else None
 
-    async with scheduling(cluster, [plugin("Gate", pre_enqueue=gate)]) as scheduler:
+    gates = [plugin("Gate", pre_enqueue=gate)]
+    async with scheduling(cluster, gates, clock=clock) as scheduler:
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p") == "n1")
         # A timer may fire a little early; the gate then requests the rest of the time.

@@ -13,7 +13,7 @@ from scheduler.service.options import RunOptions, ServingOptions
 from scheduler.service.reload.reloader import Reloader
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from testing.embedded_service import sample
+from testing.embedded_service import ConditionLog, sample
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 PROFILE = HEADER + "profiles:\n- schedulerName: kubestow\n"
@@ -25,6 +25,7 @@ class Running:
 
     def __init__(self, cluster: EmbeddedCluster, folder: Path, options: RunOptions) -> None:
         self.cluster = cluster
+        self.conditions = ConditionLog(cluster)
         self.config = folder / "config.yaml"
         self.plugins = folder / "plugins"
         self.application = read(options)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.loop_time import pass_time
 from tests.integration.reload.running import HEADER, Running, running, until
-from tests.loop_time import pass_time
 
 NAME = "example.com/Apart"
 CONFIG = (

@@ -25,6 +25,7 @@ from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from testing.embedded_service import PROFILE, settled, until, wire
+from testing.loop_time import LoopClock
 from tests.integration.requeueing.rows import Action, Create, Request, Row, request
 
 NAMESPACE: Final = "default"
@@ -157,7 +158,7 @@ async def replaying(row: Row, feature_gates: Mapping[str, bool]) -> AsyncIterato
         aiohttp.ClientSession() as session,
         Transport(ClientConfiguration(server=cluster.url)) as transport,
     ):
-        wiring = wire(transport, (), document, options=options)
+        wiring = wire(transport, (), document, options=options, clock=LoopClock(cluster))
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(each.run()) for each in wiring.reflectors
         ]

@@ -9,7 +9,7 @@ import pytest
 from scheduler.framework import ClusterEventWithHint, Status, unschedulable
 from simulator import EmbeddedCluster
 from testing.embedded_service import bound_to, condition, node, pod, sample, scheduling, until
-from tests.integration.fallback.stage import JumpingClock
+from testing.loop_time import LoopClock
 
 COUNTER = "scheduler_pod_scheduled_after_flush_total"
 
@@ -35,7 +35,7 @@ async def test_a_pod_that_an_event_cannot_requeue_is_counted_at_its_bind(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Door, "is_open", False)
-    clock = JumpingClock()
+    clock = LoopClock(cluster)
     cluster.create(node("n1"))
     async with scheduling(cluster, [Door], clock=clock) as scheduler:
         cluster.create(pod("late"))
@@ -53,7 +53,7 @@ async def test_a_pod_that_an_event_cannot_requeue_is_counted_at_its_bind(
 
 
 async def test_a_pod_that_an_event_requeues_is_not_counted(cluster: EmbeddedCluster) -> None:
-    clock = JumpingClock()
+    clock = LoopClock(cluster)
     async with scheduling(cluster, clock=clock) as scheduler:
         cluster.create(node("small", cpu="1"))
         cluster.create(pod("large", cpu="8"))

@@ -18,7 +18,7 @@ from testing.embedded_service import (
     settled,
     until,
 )
-from tests.loop_time import pass_time
+from testing.loop_time import pass_time
 
 
 def bind_fault(action: str, **more: object) -> FaultRule:

@@ -31,7 +31,7 @@ from testing.embedded_service import (
     until,
     wire,
 )
-from tests.integration.fallback.stage import JumpingClock
+from testing.loop_time import LoopClock
 
 
 class Gatekeeper:
@@ -203,7 +203,7 @@ async def test_a_pod_that_all_nodes_rejected_waits_and_its_condition_shows_why(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
-    options, clock = {"kubeletRejectionBackoff": "5m"}, JumpingClock()
+    options, clock = {"kubeletRejectionBackoff": "5m"}, LoopClock(cluster)
     async with scheduling(cluster, kubestow=options, clock=clock) as scheduler:
         cluster.create(template("first"))
         await reject(cluster, "first", "OutOfcpu")

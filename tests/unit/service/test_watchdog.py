@@ -16,7 +16,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.service.plugin_frames import PluginCall, find_call, frame_of
 from scheduler.service.plugin_overruns import PluginOverruns
 from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
-from tests.loop_time import pass_time
+from testing.loop_time import pass_time
 from tests.unit.client.virtual_clock import ManualClock
 
 WAIT_SECONDS = 60.0

@@ -32,6 +32,18 @@ def test_time_runs_at_its_rate_and_jumps() -> None:
     assert clock.now() == 1126.0
 
 
+def test_time_goes_on_without_a_jump_when_it_follows_another_source() -> None:
+    real, other = _Real(), _Real()
+    clock = SimClock(start=1000.0, source=real)
+    other.seconds = 7.0
+    real.seconds += 2
+    clock.follow(other)
+    assert clock.now() == 1002.0
+    real.seconds += 50
+    other.seconds += 1
+    assert clock.now() == 1003.0
+
+
 @pytest.mark.parametrize(
     ("rate", "deadline", "expected"), [(1.0, 1010.0, 10.0), (5.0, 1010.0, 2.0), (0.0, 1010.0, None)]
 )

@@ -1,4 +1,4 @@
-"""Virtual time for an event loop: a test decides when a timeout expires.
+"""Virtual time for an event loop: a test decides when a timeout expires, and waits for none.
 
 A short timeout ("no response within 0.05 s") expires too early on a machine that is slow just then:
 before the request has arrived, or while the next one is under way. So timeouts are long, and a
@@ -7,18 +7,26 @@ server that is not to respond advances the clock past them once it has received 
     pass_time(2.0)
 
 This works with any loop of asyncio; a loop of uvloop must be a `UvLoop`.
+
+A test that waits for a retry in a second, or for a timeout, gives the scheduler a `LoopClock` and
+calls `skip_idle_time` while it waits: that sets the clock forward to the next timer, but only if
+nothing else is left to do. So however slow the machine is, no timer expires while a response is on
+its way, and each state can be seen in which the tasks come to rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
 import uvloop
+
+from simulator import EmbeddedCluster
 
 
 class UvLoop(uvloop.Loop):
@@ -100,3 +108,52 @@ def pass_time(seconds: float) -> None:
         # mypy rejects assignments to methods.
         setattr(loop, "time", lambda: now(loop) + _ahead[loop])  # noqa: B010
     _ahead[loop] = _ahead.get(loop, 0.0) + seconds
+
+
+MAX_SKIP_SECONDS: Final = 0.25
+"""What a thread or another process does cannot be seen on the loop, so time is skipped in steps."""
+
+_skipping: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+class LoopClock:
+    """A `Clock` that shows the loop's time, and lets `skip_idle_time` set it forward."""
+
+    ahead = 0.0
+    """Seconds that a test adds without a timer noticing it, as when a machine's clock is set."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        """Share the loop's time with the cluster."""
+        self._loop = asyncio.get_running_loop()
+        # `pass_time` replaces the method `time`.
+        cluster.clock.follow(lambda: self._loop.time())  # noqa: PLW0108
+        self._epoch = time.time() - self._loop.time()
+        _skipping.add(self._loop)
+
+    def monotonic(self) -> float:
+        """Return the loop's time."""
+        return self._loop.time() + self.ahead
+
+    def now(self) -> float:
+        """Return the wall time: that of the machine, plus what was skipped."""
+        return self._epoch + self._loop.time() + self.ahead
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task."""
+        await asyncio.sleep(max(0.0, seconds))
+
+
+def skip_idle_time() -> bool:
+    """Set the loop's clock forward to the next timer if tasks wait for nothing else.
+
+    Does nothing and returns False on a loop without a `LoopClock`: there, time is the machine's.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _skipping:
+        return False
+    assert isinstance(loop, asyncio.SelectorEventLoop)
+    # No callback is due, and no socket has anything to read: selecting does not consume it.
+    idle = not loop._ready and not loop._selector.select(0)  # type: ignore[attr-defined]
+    if idle and (timers := loop._scheduled):  # type: ignore[attr-defined]
+        pass_time(min(max(0.0, timers[0].when() - loop.time()), MAX_SKIP_SECONDS))
+    return True
