@@ -78,16 +78,25 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def goes_on(head: bytes, piece: bytes) -> Step:
-    """Send the head, then the piece until the peer closes, 16 MiB in 2 * TIMEOUT seconds."""
+    """Send the head, then the piece until the peer closes, 4 MiB in 2 * TIMEOUT; then be silent."""
 
-    async def step(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def step(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         block = piece * (1 + 16384 // len(piece))
         writer.write(head)
-        count = 16 * 1024 * 1024 // len(block)
+        count = 4 * 1024 * 1024 // len(block)
         for _number in range(count):
             writer.write(block)
-            await writer.drain()
-            pass_time(2 * TIMEOUT / count)
+            sent = asyncio.ensure_future(writer.drain())
+            while True:
+                pass_time(2 * TIMEOUT / count)
+                await asyncio.sleep(0)
+                # A peer that reads no more has to give up by itself.
+                if sent.done():
+                    break
+            await sent
+        while not reader.at_eof():
+            pass_time(TIMEOUT / 50)
+            await asyncio.sleep(0)
 
     return step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -22,14 +22,14 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield running
 
 
-ROUNDS: Final = 1000
-
-
-async def test_b23_two_pods_for_one_unit_one_is_bound(cluster: EmbeddedCluster) -> None:
+@pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=pytest.mark.soak)])
+async def test_b23_two_pods_for_one_unit_one_is_bound(
+    cluster: EmbeddedCluster, rounds: int
+) -> None:
     binds = BindLog(cluster)
     async with staged(cluster, [node("n1"), node("n2")]) as stage:
         await stage.quota(cpu=1000)
-        for number in range(ROUNDS):
+        for number in range(rounds):
             names = [f"{side}{number}" for side in "ab"]
             stage.released(*names)
             await until(partial(_bound, stage, names, 1))
@@ -39,7 +39,7 @@ async def test_b23_two_pods_for_one_unit_one_is_bound(cluster: EmbeddedCluster) 
             for name in names:
                 stage.delete(name)
             await until(lambda: stage.ledger.statistics().pods == 0)
-        assert len(binds.entries) == ROUNDS
+        assert len(binds.entries) == rounds
 
 
 async def test_b25_a_bind_that_fails_gives_the_unit_to_the_other(cluster: EmbeddedCluster) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tests.integration.demo.test_command import run
+from tests.integration.demo.test_command import VIRTUAL, run
 
 
 def test_gangs_start_whole_in_one_rack_and_by_preemption() -> None:
-    done = run("gang")
+    done = run("gang", program=VIRTUAL)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[-1] == "kubestow demo: 36 bound, 0 waiting"

@@ -17,7 +17,7 @@ from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject
 from simulator.store import Change, Version
 from tests.integration.demo.test_command import LIMIT as SECONDS
-from tests.integration.demo.test_command import read_until, run, running
+from tests.integration.demo.test_command import VIRTUAL, read_until, run, running
 from tests.unit.repository.tree import ROOT
 
 EXAMPLE = ROOT / "examples" / "gpu-queue"
@@ -25,7 +25,7 @@ MESSAGE = f"quota exceeded: {QUOTA}, requested: requests.{GPU}=1"
 
 
 def test_the_story_is_printed_in_order_as_plain_lines() -> None:
-    done = run("gpu-queue")
+    done = run("gpu-queue", program=VIRTUAL)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()

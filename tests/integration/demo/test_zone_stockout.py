@@ -15,7 +15,7 @@ from scheduler.cli.demo import command
 from simulator.clock import SimClock
 from simulator.demos.zone_stockout import objects
 from simulator.demos.zone_stockout.story import MERGE_SECONDS, ZoneStockout, milestones
-from tests.integration.demo.test_command import LIMIT, read_until, run, running
+from tests.integration.demo.test_command import LIMIT, VIRTUAL, read_until, run, running
 from tests.unit.repository.tree import ROOT
 
 MILESTONES = milestones()
@@ -24,7 +24,8 @@ LAST = "kubestow demo zone-stockout: 8 bound, 3 by fallback, skew 4"
 
 
 def test_the_story_is_printed_in_order_as_plain_lines(tmp_path: Path) -> None:
-    done = run("zone-stockout", "--speed", "15", "--log-file", str(tmp_path / "log"))
+    log = ("--log-file", str(tmp_path / "log"))
+    done = run("zone-stockout", "--speed", "15", *log, program=VIRTUAL)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
@@ -53,7 +54,8 @@ def test_the_story_is_printed_in_order_as_plain_lines(tmp_path: Path) -> None:
 
 def test_karpenter_may_be_the_autoscaler(tmp_path: Path) -> None:
     log = ("--log-file", str(tmp_path / "log"))
-    done = run("zone-stockout", "--speed", "30", "--autoscaler", "karpenter", *log)
+    karpenter = ("zone-stockout", "--speed", "30", "--autoscaler", "karpenter", *log)
+    done = run(*karpenter, program=VIRTUAL)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == LAST
     for pattern in (

@@ -11,7 +11,6 @@ import base64
 import io
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,6 +36,7 @@ from testing.embedded_service import (
     pod,
     until,
 )
+from testing.forked_commands import ForkedCommands
 from tests.integration.extenders.extender import ExtenderServer
 from tests.integration.service.test_application import NO_ELECTION
 
@@ -160,17 +160,18 @@ async def test_of_a_running_scheduler(
     assert "[redacted]" in log.getvalue()
 
 
-def command(*arguments: str, **environment: str) -> str:
+@pytest.fixture(scope="module")
+def commands() -> Iterator[ForkedCommands]:
+    clients = ("scheduler.cli.config", "scheduler.cli.queue", "scheduler.client.configuration")
+    with ForkedCommands(*clients, "scheduler.service.application", "plugins") as running:
+        yield running
+
+
+def shown_by(commands: ForkedCommands, *arguments: str) -> str:
     """Return the whole output of a command, which fails before it reaches a cluster."""
-    result = subprocess.run(
-        [sys.executable, "-m", "scheduler", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "HOME": "/nonexistent", **environment},
-        check=False,
-    )
-    assert result.returncode != 0, result.stdout
+    result = commands.run(*arguments, environment={"HOME": "/nonexistent"})
+    assert result.returncode > 0, result.stdout
+    assert result.stderr
     return result.stdout + result.stderr
 
 
@@ -229,13 +230,13 @@ BROKEN = {
     [*map(yaml.safe_dump, KUBECONFIGS.values()), *BROKEN.values()],
     ids=[*KUBECONFIGS, *BROKEN],
 )
-def test_of_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str) -> None:
+def test_of_a_kubeconfig_that_cannot_be_used(
+    commands: ForkedCommands, tmp_path: Path, content: str
+) -> None:
     path = tmp_path / "config"
     path.write_text(content)
-    shown = command(
-        *("queue", "--kubeconfig", str(path), "--server", "https://127.0.0.1:9"),
-    )
-    assert_nothing_shown(shown)
+    question = ("queue", "--kubeconfig", str(path), "--server", "https://127.0.0.1:9")
+    assert_nothing_shown(shown_by(commands, *question))
 
 
 EXTENDER = {"urlPrefix": f"https://joe:{CANARY}@x/", "filterVerb": "f"}
@@ -257,7 +258,7 @@ CONFIGURATIONS: dict[str, Any] = {
 @pytest.mark.parametrize("part", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 @pytest.mark.parametrize("verb", [("config", "validate"), ("run", "-v", "10", "--config")])
 def test_of_a_configuration_that_cannot_be_used(
-    tmp_path: Path, part: dict[str, Any], verb: tuple[str, ...]
+    commands: ForkedCommands, tmp_path: Path, part: dict[str, Any], verb: tuple[str, ...]
 ) -> None:
     header = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -265,11 +266,11 @@ def test_of_a_configuration_that_cannot_be_used(
     }
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(header | part))
-    assert_nothing_shown(command(*verb, str(path)))
+    assert_nothing_shown(shown_by(commands, *verb, str(path)))
 
 
 @pytest.mark.slow
-def test_of_a_crash(tmp_path: Path) -> None:
+def test_of_a_crash(commands: ForkedCommands, tmp_path: Path) -> None:
     """An exception that no handler expects: of a plugin's module, here."""
     (tmp_path / "broken.py").write_text(f"raise KeyError('token={CANARY} {WEB_TOKEN}')\n")
     path = tmp_path / "config.yaml"
@@ -277,7 +278,8 @@ def test_of_a_crash(tmp_path: Path) -> None:
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles: [{plugins: {multiPoint: {enabled: [{name: 'broken:Plugin'}]}}}]\n"
     )
-    assert_nothing_shown(command("run", "--config", str(path), "--plugin-dir", str(tmp_path)))
+    run = ("run", "--config", str(path), "--plugin-dir", str(tmp_path))
+    assert_nothing_shown(shown_by(commands, *run))
     script = (
         "import sys, threading; from scheduler.cli import reporting; reporting.report_crashes()\n"
         f"def fail(): raise ValueError('token={CANARY}')\n"

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import aiohttp
 import pytest
-import uvloop
 
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.options import AccessOptions, ServingOptions
@@ -20,11 +19,12 @@ from scheduler.service.serving.application import EndpointSources, Page, create_
 from scheduler.service.serving.certificates import ServingTls
 from scheduler.service.serving.health import scheduler_checks
 from scheduler.service.serving.server import HttpsServer
+from testing.loop_time import UvLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run each test on both loops: the service uses uvloop, whose transports differ slightly."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop, "uvloop": UvLoop}
 
 
 LOOPBACK = ServingOptions(bind_address="127.0.0.1", secure_port=0)
