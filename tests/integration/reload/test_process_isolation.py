@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.service.plugin_process import child
+from scheduler.service.plugin_process import child, evaluator
 from tests.integration.reload.running import HEADER, Running, running, until
 from tests.integration.reload.test_isolation import message
 
@@ -16,6 +16,7 @@ NAME = "example.com/Apart"
 CONFIG = (
     HEADER
     + """\
+podMaxBackoffSeconds: 1
 profiles:
 - schedulerName: kubestow
   kubestow:
@@ -53,6 +54,12 @@ class Apart:
     def score(self, state, pod, node):
         return 100 - node.pod_count
 """
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a process again before the next attempt."""
+    monkeypatch.setattr(evaluator, "MAX_PAUSE_SECONDS", 0.1)
 
 
 def write(folder: Path, fault: str = "pass") -> None:
