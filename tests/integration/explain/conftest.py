@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -127,15 +126,6 @@ class Site:
 
 
 Open = Callable[..., AbstractAsyncContextManager[Site]]
-
-
-@pytest.fixture(autouse=True)
-def garbage_collection() -> Iterator[None]:
-    """Restore the garbage collector, which a run freezes and tunes in the process of the tests."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
 
 
 @pytest.fixture

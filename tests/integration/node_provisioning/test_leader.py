@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-
-import pytest
 
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
@@ -34,15 +31,6 @@ SETTINGS = {
     "kubestow": {"bindTimeout": "500ms", "nodeProvisioningBridge": {"mode": "On"}},
 }
 STREAMS = 4
-
-
-@pytest.fixture(autouse=True)
-def garbage_collection() -> Iterator[None]:
-    """A run freezes and tunes the collector of its process, which is ours."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
 
 
 @asynccontextmanager

@@ -1,5 +1,5 @@
 """Fixtures: a scheduler behind its HTTPS endpoints."""
 
-from tests.integration.explain.conftest import garbage_collection, log, scheduling
+from tests.integration.explain.conftest import log, scheduling
 
-__all__ = ["garbage_collection", "log", "scheduling"]
+__all__ = ["log", "scheduling"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -47,15 +46,6 @@ ELECTION = {
 SOON_LOST = {**ELECTION, "leaseDuration": "4s", "renewDeadline": "3s"}
 NO_ELECTION = {"leaderElect": False}
 GET_POD = Request("GET", "/api/v1/namespaces/default/pods/a", HeaderBlock({}))
-
-
-@pytest.fixture(autouse=True)
-def garbage_collection() -> Iterator[None]:
-    """Restore the garbage collector, which a run freezes and tunes in the process of the tests."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
 
 
 @asynccontextmanager

@@ -16,12 +16,15 @@ from benchmarks.growth_measures import apart, queue_events
 from benchmarks.growth_workloads import KINDS, NODE_CPU, PREEMPTION_SCENARIOS, fill, pod, struggle
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def collector() -> Iterator[None]:
     """Measurements freeze the heap and change the thresholds of the collector."""
     thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.collect()
+    # What the tests were collected into, as before: see `pytest_collection`.
+    gc.freeze()
     gc.set_threshold(*thresholds)
 
 
