@@ -280,27 +280,31 @@ def sample(wiring: Wiring, name: str, **labels: str) -> float:
 
 
 class ConditionLog:
-    """Every message of a pod's PodScheduled condition that the cluster stored, in order.
+    """Every reason and message of pods' PodScheduled conditions that the cluster stored, in order.
 
-    A message stays only until the next attempt, so a test that looks later may miss it.
+    They stay only until the next attempt, so a test that looks at the pod later may miss them.
     """
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
-        self._messages: defaultdict[str, list[str]] = defaultdict(list)
+        self._entries: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         cluster.store.subscribe("pods", self._changed)
 
+    def reasons(self, name: str) -> list[str]:
+        """The reasons of a pod."""
+        return [reason for reason, _ in self._entries[name]]
+
     def messages(self, name: str) -> list[str]:
-        """The messages of a pod; each differs from the one before it."""
-        return self._messages[name]
+        """The messages of a pod."""
+        return [message for _, message in self._entries[name]]
 
     def _changed(self, _table: str, change: Change) -> None:
         obj = change.version.obj
         for each in obj.get("status", {}).get("conditions", ()):
             if each["type"] == "PodScheduled":
-                messages = self._messages[obj["metadata"]["name"]]
-                message = str(each.get("message", ""))
-                if messages[-1:] != [message]:
-                    messages.append(message)
+                entries = self._entries[obj["metadata"]["name"]]
+                entry = str(each.get("reason", "")), str(each.get("message", ""))
+                if entries[-1:] != [entry]:
+                    entries.append(entry)
 
 
 class BindLog:

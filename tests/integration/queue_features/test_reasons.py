@@ -11,8 +11,8 @@ from scheduler.framework import Code, PostFilterResult, Status, unschedulable
 from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
-from simulator.store import Change
 from testing.embedded_service import (
+    ConditionLog,
     bound_to,
     condition,
     node,
@@ -65,27 +65,6 @@ class Budget:
         )
 
 
-class ConditionHistory:
-    """Every (pod, reason, message) of PodScheduled conditions that the server stored, in order."""
-
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.entries: list[tuple[str, str, str]] = []
-        self._last: dict[str, tuple[str, str]] = {}
-        cluster.store.subscribe("pods", self._changed)
-
-    def _changed(self, _table: str, change: Change) -> None:
-        obj = change.version.obj
-        name = obj["metadata"]["name"]
-        for each in obj.get("status", {}).get("conditions", ()):
-            reason_and_message = each.get("reason", ""), each.get("message", "")
-            if each["type"] == "PodScheduled" and self._last.get(name) != reason_and_message:
-                self._last[name] = reason_and_message
-                self.entries.append((name, *reason_and_message))
-
-    def reasons(self, name: str) -> list[str]:
-        return [reason for each, reason, _ in self.entries if each == name]
-
-
 async def test_the_reason_of_a_gating_plugin_is_written(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
     budget = Budget()
@@ -102,7 +81,7 @@ async def test_the_reason_of_a_gating_plugin_is_written(cluster: EmbeddedCluster
 
 
 async def test_scheduling_gates_are_left_to_the_server(cluster: EmbeddedCluster) -> None:
-    history = ConditionHistory(cluster)
+    history = ConditionLog(cluster)
     budget = Budget()
     async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
         cluster.create(pod("held", gates=["g"]))
@@ -145,7 +124,7 @@ async def test_a_pod_that_is_ungated_in_time_gets_no_condition(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create(node("n1"))
-    history, budget = ConditionHistory(cluster), Budget()
+    history, budget = ConditionLog(cluster), Budget()
     settings: Any = {"kubestow": {"statusPatchDelay": "10m"}}
     async with scheduling(cluster, [budget.gate()], **settings) as scheduler:
         cluster.create(pod("held"))
@@ -160,7 +139,7 @@ async def test_a_pod_that_is_ungated_in_time_gets_no_condition(
 async def test_held_unschedulable_held_again(cluster: EmbeddedCluster) -> None:
     """The state machine of KEP-5465, the backward step included."""
     cluster.create(node("n1", cpu="1"))
-    history, budget = ConditionHistory(cluster), Budget()
+    history, budget = ConditionLog(cluster), Budget()
     async with scheduling(cluster, [budget.gate()], **SOON) as scheduler:
         cluster.create(pod("held", cpu="2"))
         await until(lambda: history.reasons("held") == [REASON])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ UNLIKE_OTHERS: Final[dict[str, Any]] = {"tolerations": [{"operator": "Exists"}]}
 PLUGIN = """\
 import ctypes
 import os
+from functools import partial
 import sys
 import time
 
@@ -126,13 +128,13 @@ async def test_a_fault_costs_an_attempt_and_others_are_scheduled(
         world.pod("victim", **UNLIKE_OTHERS)
         world.pod("next")
         world.pod("others", scheduler="other")
-        messages = world.conditions.messages("victim")
-        await until(lambda: messages if text else world.node_of("victim"))
+        messages = partial(world.conditions.messages, "victim")
+        await until(lambda: messages() if text else world.node_of("victim"))
         await until(lambda: world.node_of("next") and world.node_of("others"))
         if text:
             # Of the first attempt: another one may have followed meanwhile, with other words.
-            assert messages[0].startswith(f'running PreFilter plugin "{NAME}": ')
-            assert text in messages[0]
+            assert messages()[0].startswith(f'running PreFilter plugin "{NAME}": ')
+            assert text in messages()[0]
             assert not world.node_of("victim")
         world.validate()
 
@@ -173,8 +175,8 @@ async def test_a_process_that_cannot_go_on_is_ended_and_started_again(
         before = pid_of(world)
         assert before is not None
         world.pod("victim", **UNLIKE_OTHERS)
-        messages = world.conditions.messages("victim")
-        await until(lambda: any(text in each for each in messages))
+        messages = partial(world.conditions.messages, "victim")
+        await until(lambda: any(text in each for each in messages()))
         world.pod("others", scheduler="other")
         world.pod("next")
         await until(lambda: world.node_of("next") and world.node_of("others"))
