@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
+from config import FeatureGates
 from scheduler.framework import (
     SKIP,
     ClusterEventWithHint,
@@ -14,6 +15,7 @@ from scheduler.framework import (
     PreBindPreFlightResult,
     Status,
 )
+from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import (
@@ -169,7 +171,12 @@ async def test_a_pod_rejected_before_its_nomination_is_written_is_not_nominated(
 
 async def test_a_wait_ends_with_its_timeout(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1"))
-    never_again: dict[str, Any] = {"podInitialBackoffSeconds": 600, "podMaxBackoffSeconds": 600}
+    never_again: dict[str, Any] = {
+        "podInitialBackoffSeconds": 600,
+        "podMaxBackoffSeconds": 600,
+        # Otherwise the pod is tried again at once, since there is nothing else to do.
+        "options": RunOptions(feature_gates=FeatureGates({"SchedulerPopFromBackoffQ": False})),
+    }
     async with scheduling(cluster, [Impatient], **never_again) as scheduler:
         cluster.create(pod("wait"))
         await until(lambda: condition(cluster, "wait"), "condition")
