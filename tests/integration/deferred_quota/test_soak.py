@@ -13,7 +13,7 @@ from testing.embedded_service import bind, delete, node, patch_status, pod
 @pytest.mark.slow
 async def test_b57_churn_exceeds_nothing_and_leaves_nothing() -> None:
     said: list[str] = []
-    report = await soak(1.0, seed=7, say=said.append)
+    report = await soak(3.0, seed=7, say=said.append)
     assert report.problems == []
     assert report.finished >= report.binds > 0
     assert max(report.most_used.values()) <= LIMIT
