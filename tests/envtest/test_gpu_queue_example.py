@@ -107,15 +107,15 @@ def test_b1_b6_b7_b8_the_manifests_of_the_demo_work_on_a_real_cluster(
         watched.ungate(each)
     full = {"running": LIMIT, "ResourceQuotaValidated": JOBS - LIMIT}
     until(lambda: watched.states() == full, "eight placed, two held")
-    (message,) = {
-        watched.condition(each)["message"]
-        for each in watched.pods()
-        if watched.state(each) == "ResourceQuotaValidated"
-    }
-    assert message == (
+    exceeded = (
         f"quota exceeded: {QUOTA}, requested: requests.{GPU}=1, used: requests.{GPU}=8, "
         f"limited: requests.{GPU}=8"
     )
+    for each in watched.pods():
+        if watched.state(each) == "ResourceQuotaValidated":
+            # A pod that was queued before others took the quota is held in its cycle, whose message
+            # says more.
+            assert exceeded in watched.condition(each)["message"]
     until(lambda: _events(plane) == JOBS - LIMIT, "an event for each held pod")
     first = next(each for each in watched.pods() if watched.state(each) == "running")
     watched.finish(first)
