@@ -84,7 +84,6 @@ envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envt
 # How many processes run tests with a real control plane, each a file at a time with control planes of its own.
 # They mostly wait for other programs: five keep two cores busy.
 ENVTEST_PROCESSES ?= 5
-BY_FILE = --numprocesses $(ENVTEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 # The files that take longest come first: one that begins last would run alone.
 ENVTEST_LONGEST = tutorials node_provisioning_bridge hostile requeueing gpu_example restarts hostile_devices \
   leader_access benchmarks fallback_policies control_plane recording native_gangs permissions dynamic_resources \
@@ -96,8 +95,8 @@ ENVTEST_FILES = $$({ printf 'tests/envtest/test_%s.py\n' $(ENVTEST_LONGEST); \
 
 .PHONY: envtest
 envtest: envtest-build ## Run the tests against a real kube-apiserver
-	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" $(BY_FILE) \
-	  $(PYTEST_ARGS) $(ENVTEST_FILES)
+	KUBESTOW_REQUIRE_ENVTEST=1 $(BIN)/python -m pytest -m "envtest and not chart" \
+	  --numprocesses $(ENVTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) $(ENVTEST_FILES)
 
 .PHONY: thirdparty-build
 thirdparty-build: $(STAMP) ## Build Kueue, kwok and the others of tests/thirdparty into .thirdparty/bin
@@ -108,10 +107,14 @@ thirdparty: envtest-build thirdparty-build ## Run kubestow beside Kueue and othe
 	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
 	  $(BIN)/python -m pytest -m thirdparty -s -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
-.PHONY: thirdparty-short
-thirdparty-short: envtest-build ## Run the quick ones of these tests: beside Kueue, and the alert rules
+.PHONY: thirdparty-short-build
+thirdparty-short-build: $(STAMP) ## Build Kueue, kwok and the alert rules into .thirdparty/bin
 	$(BIN)/python -m tests.thirdparty.build kueue kwok alertrules
-	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 $(BIN)/python -m pytest -m thirdparty $(BY_FILE) \
+
+.PHONY: thirdparty-short
+thirdparty-short: envtest-build thirdparty-short-build ## Run the quick tests of thirdparty: beside Kueue, and the alert rules
+	KUBESTOW_REQUIRE_ENVTEST=1 KUBESTOW_REQUIRE_THIRDPARTY=1 \
+	  $(BIN)/python -m pytest -m thirdparty --numprocesses 2 --dist loadfile \
 	  -k "plain_pods or larger_than_the_quota or test_alert_rules" \
 	  tests/thirdparty/test_kueue.py tests/thirdparty/test_alert_rules.py $(PYTEST_ARGS)
 
