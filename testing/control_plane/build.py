@@ -51,10 +51,13 @@ class GoModule:
     command: tuple[str, ...] = ("build",)
     """Of Go; `("test", "-c")` builds the tests of the packages. Not part of the stamp."""
 
+    own_flags: tuple[str, ...] = ()
+    """In addition to those that all binaries share."""
+
     def programs(self, flags: tuple[str, ...]) -> list[Program]:
         """Return what is built from it with some flags."""
         return [
-            Program(name, package, self.directory, flags, self.command)
+            Program(name, package, self.directory, (*flags, *self.own_flags), self.command)
             for name, package in self.packages.items()
         ]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from testing.control_plane.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory
 from testing.control_plane.build import GoModule, build
-from testing.go_programs import BuildError, is_executable
+from testing.go_programs import UNOPTIMIZED, BuildError, is_executable
 
 BINARY: Final = "e2e.test"
 
@@ -20,6 +20,8 @@ MODULE: Final = GoModule(
     packages={BINARY: "k8s.io/kubernetes/test/e2e"},
     # Without vet, which would check every dependency and take longer than the compiler.
     command=("test", "-c", "-vet=off"),
+    # The others are those of the control plane, compiled already.
+    own_flags=(f"-gcflags=k8s.io/kubernetes/test/...={UNOPTIMIZED}",),
 )
 
 

@@ -18,6 +18,7 @@ from testing.control_plane.binaries import (
 from testing.go_programs import BuildError, Program
 from tests.e2e import build as e2e_build
 from tests.envtest import fixtures
+from tests.thirdparty import build as thirdparty_build
 
 
 def fill(directory: Path, names: tuple[str, ...]) -> Path:
@@ -189,3 +190,21 @@ def test_stamps_differ_between_modules() -> None:
         for module in (build.CONTROL_PLANE, e2e_build.MODULE)
     }
     assert len(stamps) == 2
+
+
+def compiler_flags(program: Program, pattern: str) -> str:
+    """Return the compiler's flags for packages that match `pattern`; the last that match apply."""
+    options = [flag.split("=", 2)[1:] for flag in program.flags if flag.startswith("-gcflags=")]
+    return [flags for each, flags in options if each in ("all", pattern)][-1]
+
+
+def test_packages_that_several_programs_have_are_compiled_alike() -> None:
+    flags = build.build_flags("v1.36.0")
+    of_kubernetes = [
+        program
+        for module in (build.CONTROL_PLANE, e2e_build.MODULE)
+        for program in module.programs(flags)
+    ]
+    programs = [*of_kubernetes, *thirdparty_build.programs().values()]
+    assert len({compiler_flags(program, "std") for program in programs}) == 1
+    assert len({compiler_flags(program, "k8s.io/api/...") for program in of_kubernetes}) == 1
