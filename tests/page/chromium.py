@@ -108,6 +108,10 @@ class Page:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._loaded.wait()
 
+    async def prepare(self, script: str) -> None:
+        """Run a script in each document that is loaded from now on, before its own scripts."""
+        await self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
     async def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression, awaited."""
         found = await self.call(
@@ -118,9 +122,15 @@ class Page:
 
     async def until(self, expression: str) -> None:
         """Wait until an expression is true in JavaScript's sense."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await self.evaluate(f"Boolean({expression})"):
-                await self.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await self.evaluate(f"Boolean({expression})"):
+                    await self.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
+        except TimeoutError as error:
+            seen = await self.evaluate(
+                "`${location.hash}, ${document.visibilityState}: ${document.body.innerText}`"
+            )
+            raise AssertionError(f"never true: {expression}; the page at {seen}") from error
 
     async def text(self) -> str:
         """Return the text that the page shows."""

@@ -120,6 +120,14 @@ async def test_an_address_that_is_no_view_leads_to_the_first_one(page: Page, add
     assert page.problems == []
 
 
+async def test_an_address_that_changes_right_after_loading_leads_to_its_view(page: Page) -> None:
+    await page.prepare("addEventListener('load', () => { location.hash = '#/gangs'; })")
+    async with PageServer(Answers()) as server:
+        await page.open(server.url)
+        await page.until("document.querySelector('h1')?.innerText === 'Gangs'")
+    assert page.problems == []
+
+
 async def test_the_policy_forbids_html_from_text(page: Page) -> None:
     async with PageServer(Answers()) as server:
         await page.open(server.url)

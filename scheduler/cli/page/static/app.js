@@ -1,7 +1,7 @@
 // The frame of the page: header, views by address, theme, and the time of a recorded run.
 
 import { render } from "./vendor/preact.js";
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useEffect, useLayoutEffect, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
 import { address, Pending } from "./parts.js";
@@ -32,7 +32,8 @@ function route() {
 
 function useRoute() {
   const [current, setCurrent] = useState(route);
-  useEffect(() => {
+  // An effect would begin to listen only after a frame is painted: an address that changes before it would be missed.
+  useLayoutEffect(() => {
     const changed = () => {
       setCurrent(route());
       // As after loading a page: what is read next is the heading of the new view.
