@@ -18,7 +18,7 @@ from plugins.inter_pod_affinity.filtering import (
     RequiredState,
     required_state,
 )
-from plugins.inter_pod_affinity.requeueing import affinity_events
+from plugins.inter_pod_affinity.requeueing import AffinityHints
 from plugins.inter_pod_affinity.scoring import PreferredState, normalized, preferred_state
 from plugins.inter_pod_affinity.terms import NAMESPACES, Terms
 from scheduler.api.pod import Affinity, Pod
@@ -190,8 +190,8 @@ class InterPodAffinity:
         return normalized(scores)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Register for pods that terms match, and for changes of topology domains."""
-        return affinity_events()
+        """Register for pods, nodes and namespaces that terms are about."""
+        return AffinityHints(self._terms, self._table).events()
 
     def _skip_unless_broken(self, pod: Pod) -> Status:
         problem = self._terms.own(pod).parsing_problem if _has_terms(pod) else ""

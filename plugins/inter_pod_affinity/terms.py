@@ -1,8 +1,8 @@
-"""Terms of an incoming pod, with namespace selectors resolved.
+"""Terms of an incoming pod, with namespace selectors resolved to names.
 
-Upstream resolves a selector to names (`plugin.go: mergeAffinityTermNamespacesIfNotEmpty`) and later
-matches it against an empty label set as well. A selector that accepts a namespace without labels
-therefore covers every namespace.
+Upstream resolves them too (`plugin.go: mergeAffinityTermNamespacesIfNotEmpty`), but then matches
+the selector against an empty label set as well, so that one with only negative requirements covers
+every namespace. Here, as the API says, only the labels of each namespace count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ NAMESPACES: Final = "namespaces"
 
 _MAX_BYTES: Final = 8 << 20
 """Of resolved terms; those of some 1,000 ordinary signatures."""
-_NO_LABELS: Final[Mapping[str, str]] = {}
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label with the namespace's own name, which the API server gives to every namespace."""
 
 
 class OwnTerm(NamedTuple):
@@ -109,10 +110,10 @@ class Terms:
         return found
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:
-        """Return the labels of the pod's namespace; none if it is unknown."""
+        """Return the labels of the pod's namespace; if it is unknown, the one that all have."""
         namespace = self._handle.listers[NAMESPACES].get(pod.metadata.namespace)
         if namespace is None:
-            return _NO_LABELS
+            return {_NAME_LABEL: pod.metadata.namespace}
         labels: Mapping[str, str] = namespace.metadata.labels
         return labels
 
@@ -146,7 +147,7 @@ class Terms:
         chosen = term.namespace_selector
         if chosen is None:
             return term.namespaces
-        if chosen.matches(_NO_LABELS):
+        if chosen.empty:
             return None
         known: Iterable[str] = (
             each.metadata.name

@@ -56,6 +56,8 @@ class EventResource(StrEnum):
     RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    #: kubestow's own: kube-scheduler has no events of namespaces.
+    NAMESPACE = "Namespace"
     WILDCARD = "*"
     #: kubestow's own: an event of the clock, without an object.
     TIME = "Time"

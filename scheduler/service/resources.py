@@ -33,6 +33,7 @@ EVENT_RESOURCES: Final[Mapping[str, str]] = {
     "resourceclaims": EventResource.RESOURCE_CLAIM,
     "resourceslices": EventResource.RESOURCE_SLICE,
     "deviceclasses": EventResource.DEVICE_CLASS,
+    "namespaces": EventResource.NAMESPACE,
 }
 """Plural to the name in cluster events, for resources that only plugins use."""
 

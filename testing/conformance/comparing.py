@@ -14,6 +14,7 @@ from typing import Any, Final
 from testing.conformance.observing import Observation
 from testing.conformance.reading import Vector
 from testing.conformance.units import Difference
+from testing.conformance.upstream_faults import exempt_aspects
 
 NOT_COMPUTED: Final = "<not computed>"
 NO_PLUGIN: Final = "<no such plugin>"
@@ -61,9 +62,10 @@ Compare = Callable[[Sides], Compared | None]
 def compare(
     vector: Vector, observation: Observation, aspects: Sequence[str], missing: Collection[str]
 ) -> dict[str, Compared]:
-    """Compare the named aspects that apply to the vector."""
+    """Compare the named aspects that apply to the vector and hold no fault of kube-scheduler."""
     sides = Sides(vector["expected"], observation, missing)
-    found = ((name, ASPECTS[name](sides)) for name in aspects)
+    exempt = exempt_aspects(vector.get("id", ""))
+    found = ((name, ASPECTS[name](sides)) for name in aspects if name not in exempt)
     return {name: compared for name, compared in found if compared is not None}
 
 

@@ -16,6 +16,7 @@ from testing.conformance.observing import Observation, observe
 from testing.conformance.reading import FAMILIES, VECTORS, VectorError, VectorFile, find_files
 from testing.conformance.running import run_file
 from testing.conformance.units import SUFFIX, UNIT_FILES
+from testing.conformance.upstream_faults import FAULTS
 from testing.conformance.world import MISSING, World
 from tests.conformance.__main__ import main
 
@@ -68,6 +69,16 @@ def test_vectors_agree_when_every_pod_is_stored_like_a_large_one(
 def test_all_committed_files_are_found_in_the_order_of_the_table() -> None:
     families = [file.family for file in find_files([VECTORS])]
     assert families == [*FAMILIES, *(f"unit/{name}" for name in sorted(UNIT_FILES))]
+
+
+def test_a_vector_with_a_fault_of_kube_scheduler_differs_exactly_where_it_shows() -> None:
+    documented = (VECTORS.parents[2] / "docs" / "differences.md").read_text()
+    for identity, fault in FAULTS.items():
+        family, number = identity.removeprefix("shared-").rsplit("-", 1)
+        given = {**vector(family, int(number)), "id": "not exempt"}
+        compared = compare(given, observe(World(given)), list(ASPECTS), MISSING)
+        assert {aspect for aspect, _ in differences(compared)} == fault.aspects, identity
+        assert fault.issue in documented
 
 
 def scheduled() -> dict[str, Any]:

@@ -43,7 +43,9 @@ _SPACE_SELECTORS: Final[tuple[dict[str, Any] | None, ...]] = (
     {},
     {"matchLabels": {"team": "t"}},
     {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+    {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["t"]}]},
 )
+LABELS_OF_SPACES: Final = {"one": {"team": "t"}, "two": {}}
 
 seeds: Final = st.integers(0, 2**32)
 
@@ -150,14 +152,14 @@ class Maker:
         return api_pod(spec, metadata=metadata)
 
     def cluster(self) -> Cluster:
-        """Nodes with and without topology labels, pods on them, one namespace with a label."""
+        """Nodes with and without topology labels, pods on them, a namespace with a label."""
         cluster = Cluster()
         for name in self.random.sample(NAMES, self.random.randint(4, 6)):
             self.set_node(cluster.cache, name)
-        namespace = Namespace()
-        namespace.metadata.name = "one"
-        namespace.metadata.labels = {"team": "t"}
-        cluster.add_object("namespaces", namespace)
+        for name, labels in LABELS_OF_SPACES.items():
+            namespace = Namespace()
+            namespace.metadata.name, namespace.metadata.labels = name, dict(labels)
+            cluster.add_object("namespaces", namespace)
         if self._maybe(0.7):
             service = Service()
             service.metadata.namespace = "one"

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
 
 from plugins import InterPodAffinity
 from plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
@@ -28,7 +27,7 @@ from scheduler.framework import (
     EventResource,
 )
 from tests.unit.plugins.clusters import Cluster, hint, node, pod, rejected
-from tests.unit.plugins.random_neighbours import PREFERRED, REQUIRED, Maker, seeds
+from tests.unit.plugins.random_neighbours import PREFERRED, REQUIRED
 
 OWN = "node(s) didn't match pod affinity rules"
 OWN_ANTI = "node(s) didn't match pod anti-affinity rules"
@@ -150,6 +149,17 @@ def test_terminating_pods_count() -> None:
     assert refused(made, asking(far=[term()], app="b")) == {"a": OWN_ANTI, "b": OWN_ANTI}
 
 
+def negative(key: str, operator: str, *values: str) -> dict[str, Any]:
+    """A namespace selector."""
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def namespace(name: str, **labels: str) -> Namespace:
+    made = Namespace()
+    made.metadata.name, made.metadata.labels = name, labels
+    return made
+
+
 @pytest.mark.parametrize(
     ("more", "counts"),
     [
@@ -159,24 +169,40 @@ def test_terminating_pods_count() -> None:
         ({"namespaceSelector": {}}, True),
         ({"namespaceSelector": {"matchLabels": {"team": "t"}}}, True),
         ({"namespaceSelector": {"matchLabels": {"team": "u"}}}, False),
-        # Asks that a label be absent, and so covers every namespace, as upstream has it.
-        (
-            {
-                "namespaceSelector": {
-                    "matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]
-                }
-            },
-            True,
-        ),
+        # Not every namespace, as upstream has it (kubernetes#141526).
+        ({"namespaceSelector": negative("team", "DoesNotExist")}, False),
+        ({"namespaceSelector": negative("team", "NotIn", "t")}, False),
+        ({"namespaceSelector": negative("team", "NotIn", "u")}, True),
+        ({"namespaceSelector": negative("other", "DoesNotExist")}, True),
+        ({"namespaceSelector": negative("team", "NotIn", "t"), "namespaces": ["team"]}, True),
     ],
 )
-def test_namespaces_of_own_terms(more: dict[str, Any], *, counts: bool) -> None:
+def test_terms_cover_the_namespaces_that_their_selector_selects(
+    more: dict[str, Any], *, counts: bool
+) -> None:
+    """The same for terms of the incoming and of placed pods, required and preferred."""
     made = cluster(a=asking(namespace="team"))
-    namespace = Namespace()
-    namespace.metadata.name, namespace.metadata.labels = "team", {"team": "t"}
-    made.add_object("namespaces", namespace)
-    expected = {"a": OWN_ANTI, "b": OWN_ANTI} if counts else {}
-    assert refused(made, asking(far=[term(**more)], app="b")) == expected
+    made.add_object("namespaces", namespace("team", team="t"))
+    own = asking(far=[term(**more)], app="b")
+    assert refused(made, own) == ({"a": OWN_ANTI, "b": OWN_ANTI} if counts else {})
+    preferred = asking(far=[weighted(1, **more)], app="b")
+    assert sits_out(made, preferred) == ("filter" if counts else "filter score")
+    made = cluster(a=own)
+    made.add_object("namespaces", namespace("team", team="t"))
+    theirs = asking(namespace="team")
+    assert refused(made, theirs) == ({"a": THEIRS, "b": THEIRS} if counts else {})
+    made = cluster(a=asking(near=[weighted(1, **more)], app="b"))
+    made.add_object("namespaces", namespace("team", team="t"))
+    assert sits_out(made, theirs) == ("filter" if counts else "filter score")
+
+
+def test_of_a_namespace_without_an_object_only_the_name_is_known() -> None:
+    chosen: dict[str, Any] = {
+        "namespaceSelector": negative("kubernetes.io/metadata.name", "NotIn", "team")
+    }
+    made = cluster(a=asking(far=[term(**chosen)], app="b"))
+    assert refused(made, asking(namespace="team")) == {}
+    assert refused(made, asking(namespace="new")) == {"a": THEIRS, "b": THEIRS}
 
 
 def test_a_namespace_that_gains_a_label_is_seen() -> None:
@@ -185,9 +211,7 @@ def test_a_namespace_that_gains_a_label_is_seen() -> None:
     chosen: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"team": "t"}}}
     incoming = made.intern(asking(far=[term(**chosen)], app="b"))
     assert rejected(plugin, made, incoming) == {}
-    namespace = Namespace()
-    namespace.metadata.name, namespace.metadata.labels = "team", {"team": "t"}
-    made.add_object("namespaces", namespace)
+    made.add_object("namespaces", namespace("team", team="t"))
     assert sorted(rejected(plugin, made, incoming)) == ["a", "b"]
 
 
@@ -195,9 +219,7 @@ def test_terms_of_placed_pods_look_at_the_labels_of_the_namespace() -> None:
     chosen: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"team": "t"}}}
     made = cluster(a=asking(far=[term(**chosen)]))
     assert refused(made, asking()) == {}
-    namespace = Namespace()
-    namespace.metadata.name, namespace.metadata.labels = "default", {"team": "t"}
-    made.add_object("namespaces", namespace)
+    made.add_object("namespaces", namespace("default", team="t"))
     assert refused(made, asking()) == {"a": THEIRS, "b": THEIRS}
 
 
@@ -262,87 +284,6 @@ def test_a_weight_out_of_range_is_refused(weight: int) -> None:
     args = InterPodAffinityArgs(hard_pod_affinity_weight=weight)
     with pytest.raises(ConfigurationError, match=r"hardPodAffinityWeight: .* \[0, 100\]"):
         InterPodAffinity(args, cluster().handle())
-
-
-# -- hints ---------------------------------------------------------------------------------------
-
-
-def other(app: str = "a", *, on: str = "a", **more: Any) -> Pod:
-    return asking(app=app, uid="other", spec={"nodeName": on}, **more)
-
-
-WANTS, AVOIDS = asking(near=[term()], app="w"), asking(far=[term()], app="w")
-AVOIDS_BOTH = asking(far=[term("a"), term("b")], app="w")
-
-
-@pytest.mark.parametrize(
-    ("waiting", "old", "new", "expected"),
-    [
-        (WANTS, None, other(), True),
-        (WANTS, None, other("b"), False),
-        (WANTS, None, other(on=""), False),
-        (AVOIDS, None, other(), False),
-        (WANTS, other("b"), other(), True),
-        (WANTS, other(), other(), False),
-        (AVOIDS, other(), other("b"), True),
-        (AVOIDS, other("b"), other(), False),
-        (AVOIDS, other(), None, True),
-        (AVOIDS_BOTH, other(), None, False),
-        (AVOIDS, other("b"), None, False),
-        (WANTS, other("b", far=[term("w")]), None, True),
-        (WANTS, asking(), asking(app="b"), True),
-    ],
-)
-def test_pods_that_matter_wake(
-    waiting: Pod, old: Pod | None, new: Pod | None, *, expected: bool
-) -> None:
-    if old is None or new is None:
-        action = ActionType.ADD if old is None else ActionType.DELETE
-    else:
-        action = ActionType.UPDATE_POD_LABEL
-    plugin = InterPodAffinity(None, cluster().handle())
-    event = ClusterEvent(EventResource.ASSIGNED_POD, action)
-    assert hint(plugin, event, waiting, old, new) == expected
-
-
-@pytest.mark.parametrize(
-    ("waiting", "old", "new", "expected"),
-    [
-        (WANTS, None, {"zone": "1"}, True),
-        (WANTS, None, {"rack": "1"}, False),
-        (AVOIDS, None, {}, True),
-        (WANTS, {}, {"zone": "1"}, True),
-        (WANTS, {"zone": "2"}, {"zone": "1"}, True),
-        (WANTS, {"zone": "1"}, {}, False),
-        (AVOIDS, {"zone": "1"}, {}, True),
-        (AVOIDS, {"zone": "1"}, {"zone": "2"}, True),
-        (AVOIDS, {}, {"zone": "1"}, False),
-    ],
-)
-def test_nodes_that_change_domains_wake(
-    waiting: Pod, old: dict[str, str] | None, new: dict[str, str], *, expected: bool
-) -> None:
-    action = ActionType.ADD if old is None else ActionType.UPDATE_NODE_LABEL
-    before = None if old is None else node(labels=old)
-    plugin = InterPodAffinity(None, cluster().handle())
-    event = ClusterEvent(EventResource.NODE, action)
-    assert hint(plugin, event, waiting, before, node(labels=new)) == expected
-
-
-@given(seed=seeds)
-def test_keys_never_deny_what_a_hint_says(seed: int) -> None:
-    maker = Maker(seed)
-    made = maker.cluster()
-    plugin = InterPodAffinity(None, made.handle())
-    waiting = made.intern(maker.pod(terms=0.9))
-    old, new = made.intern(maker.pod(terms=0.5)), made.intern(maker.pod(terms=0.5))
-    old.spec.node_name = new.spec.node_name = "n0"
-    for event, before, after in (
-        (ActionType.ADD, None, new),
-        (ActionType.DELETE, old, None),
-        (ActionType.UPDATE_POD_LABEL, old, new),
-    ):
-        hint(plugin, ClusterEvent(EventResource.ASSIGNED_POD, event), waiting, before, after)
 
 
 def test_terms_are_compiled_once_for_all_who_read_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from scheduler.cache import NodeOverlay
 from scheduler.framework import CycleState, NodeInfo, Status
 from scheduler.testing import PluginCase, check_plugin_contract
 from tests.unit.plugins.clusters import Cluster
-from tests.unit.plugins.random_neighbours import Maker, seeds
+from tests.unit.plugins.random_neighbours import LABELS_OF_SPACES, Maker, seeds
 
 QUICK = settings(
     max_examples=300,
@@ -60,21 +60,10 @@ def terms_of(pod: Pod) -> PodAffinityTerms:
     return compile_pod_affinity(pod.spec.affinity, pod.metadata.namespace)
 
 
-def speaks_of(cluster: Cluster, term: AffinityTerm, pod: Pod, *, own: bool) -> bool:
-    """Whether `term` is about `pod`.
-
-    Upstream holds a namespace selector of the incoming pod's `own` terms against names it knows,
-    and then against no labels; one of a placed pod against the labels of the namespace.
-    """
-    labels = {"team": "t"} if pod.metadata.namespace == "one" else {}
-    if term.matches(pod.metadata.namespace, labels, pod.metadata.labels):
-        # The namespace `two` has no object: for a pod's own terms it is in no list of namespaces.
-        return not own or pod.metadata.namespace == "one" or _without_labels(term, pod)
-    return own and _without_labels(term, pod)
-
-
-def _without_labels(term: AffinityTerm, pod: Pod) -> bool:
-    return term.matches(pod.metadata.namespace, {}, pod.metadata.labels)
+def speaks_of(term: AffinityTerm, pod: Pod) -> bool:
+    """Whether `term` is about `pod`, by the labels of the pod's namespace."""
+    namespace = pod.metadata.namespace
+    return term.matches(namespace, LABELS_OF_SPACES[namespace], pod.metadata.labels)
 
 
 def placed(cluster: Cluster) -> Iterator[tuple[NodeInfo, Pod]]:
@@ -94,7 +83,7 @@ def expected_code(cluster: Cluster, pod: Pod, node: NodeInfo) -> str | None:
         fitting = [
             where
             for where, other in everyone
-            if all(speaks_of(cluster, each, other, own=True) for each in own.required)
+            if all(speaks_of(each, other) for each in own.required)
         ]
         met = all(
             any(together(node, where, each.topology_key) for where in fitting)
@@ -103,21 +92,19 @@ def expected_code(cluster: Cluster, pod: Pod, node: NodeInfo) -> str | None:
         no_match = not any(
             each.topology_key in where.labels for where in fitting for each in own.required
         )
-        itself = all(speaks_of(cluster, each, pod, own=True) for each in own.required)
+        itself = all(speaks_of(each, pod) for each in own.required)
         has_keys = all(each.topology_key in node.labels for each in own.required)
         if not has_keys or not (met or (no_match and itself)):
             return "node(s) didn't match pod affinity rules"
     for each in own.required_anti:
         if any(
-            together(node, where, each.topology_key) and speaks_of(cluster, each, other, own=True)
+            together(node, where, each.topology_key) and speaks_of(each, other)
             for where, other in everyone
         ):
             return "node(s) didn't match pod anti-affinity rules"
     for where, other in everyone:
         for each in terms_of(other).required_anti:
-            if together(node, where, each.topology_key) and speaks_of(
-                cluster, each, pod, own=False
-            ):
+            if together(node, where, each.topology_key) and speaks_of(each, pod):
                 return "node(s) didn't satisfy existing pods anti-affinity rules"
     return None
 
@@ -151,7 +138,7 @@ def contributions(
             *((-w, each) for w, each in own.preferred_anti),
         ]
         for weight, each in listed:
-            if speaks_of(cluster, each, other, own=True):
+            if speaks_of(each, other):
                 yield where, each.topology_key, weight
         listed = [
             *((args.hard_pod_affinity_weight, each) for each in theirs.required),
@@ -159,7 +146,7 @@ def contributions(
             *((-w, each) for w, each in theirs.preferred_anti),
         ]
         for weight, each in listed:
-            if weight and speaks_of(cluster, each, pod, own=False):
+            if weight and speaks_of(each, pod):
                 yield where, each.topology_key, weight
 
 
