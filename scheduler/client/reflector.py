@@ -42,7 +42,7 @@ from scheduler.client.http.stream import ResponseStream
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw, Store
-from scheduler.client.store_writer import StoreWriter
+from scheduler.client.store_writer import StoreWriter, Submit, at_once
 from scheduler.client.watch_decoding import (
     Bookmark,
     Changed,
@@ -85,6 +85,7 @@ class Reflector(Generic[T]):
         on_relist: Callable[[bool], None] | None = None,
         on_contact: Callable[[RequestError | None], bool | None] | None = None,
         keep_raw: KeepRaw[T] | None = None,
+        submit: Submit = at_once,
     ) -> None:
         """Prepare; nothing is sent before `run`.
 
@@ -94,23 +95,22 @@ class Reflector(Generic[T]):
             handler: receives every change.
             options: how to follow it.
             random: for jitter; seed it for reproducible runs.
-            on_decode: maps a decoded object to the one that is stored (interning). If it raises,
-                the object counts as malformed.
+            on_decode: returns what is stored (interning); an object is malformed if it raises.
             on_relist: called with True before a list is applied and with False after it.
             on_contact: called with the error of each failed list or watch, and with None when a
                 watch is open. If it returns True, `synced` is set: the owner goes on without.
             keep_raw: returns whether the store keeps the JSON of an object.
+            submit: applies a batch to the store and the handler, at once or later.
         """
         self.resource = resource
-        self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw)
+        self._writer = StoreWriter(resource, handler, client.metrics, on_decode, keep_raw, submit)
         self.store: Store[T] = self._writer.store
         #: Set when a complete list has been delivered once, or `on_contact` goes on without.
         self.synced = asyncio.Event()
-        self._client = client
+        self._client, self._metrics = client, client.metrics
         self._options = options or ReflectorOptions()
         self._clock = client.clock
         self._random = random or Random()
-        self._metrics = client.metrics
         self._on_relist = on_relist
         self._on_contact = on_contact
         self._decoder = WatchDecoder(resource)
@@ -334,7 +334,7 @@ class Reflector(Generic[T]):
         self._writer.upsert(key, item, lambda: bytes(raw))
 
     async def _delete_unseen(self, seen: set[str]) -> None:
-        unseen = [key for key in self.store.snapshot_keys() if key not in seen]
+        unseen = [key for key in self._writer.known_keys() if key not in seen]
         self._begin_slice()
         for start in range(0, len(unseen), DELETION_BATCH):
             for key in unseen[start : start + DELETION_BATCH]:

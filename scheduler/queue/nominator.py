@@ -166,14 +166,21 @@ class QueueNominator:
         return [(pod, name) for name, pods in self._by_node.items() for pod in pods.values()]
 
     def restore(self, nominations: Iterable[tuple[Pod, str]]) -> None:
-        """Replace all nominations; for a replay, which reads them from a bundle."""
-        wanted = {pod.uid: (pod, name) for pod, name in nominations}
-        for pod, name in self.nominations():
-            if wanted.get(pod.uid, (pod, ""))[1] != name:
-                self._set(pod, "")
-        for pod, name in wanted.values():
-            if self._node_of.get(pod.uid) != name:
-                self._set(pod, name)
+        """Replace all nominations, and the order of those to one node.
+
+        For a replay, which reads them from a bundle.
+        """
+        wanted: dict[str, dict[str, Pod]] = {}
+        for pod, name in nominations:
+            wanted.setdefault(name, {})[pod.uid] = pod
+        for name, pods in tuple(self._by_node.items()):
+            if [*pods] != [*wanted.get(name, ())]:
+                for pod in tuple(pods.values()):
+                    self._set(pod, "")
+        for name, pods in wanted.items():
+            for uid, pod in pods.items():
+                if self._node_of.get(uid) != name:
+                    self._set(pod, name)
 
     def violations(self) -> list[str]:
         """Return the broken invariants, for `validate()`."""

@@ -4,9 +4,9 @@ Invariant: changes are applied in the order of submission, each exactly once: im
 cycle is suspended, else when it resumes, before its outcome is handled. The cycle therefore sees a
 consistent state, and the queue records the events for the pod in flight.
 
-Every change of cache, queue, nominations and waiting pods is deferred. Reflectors continue, and
-their stores, which listers read, stay up to date. The timeouts of extenders and plugins limit the
-number of deferred changes.
+Every change of cache, queue, nominations, waiting pods and of the stores that listers read is
+deferred; reflectors go on reading. The timeouts of extenders and plugins limit the number of
+deferred changes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar, TypeVarTuple
+from typing import TypeVarTuple
 
 import structlog
 
 _log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Change = Callable[[], object]
 
@@ -73,17 +72,6 @@ class Inbox:
             self._waiting.append(partial(change, *arguments))
         else:
             change(*arguments)
-
-    def through(self, handler: Callable[[T], None]) -> Callable[[T], None]:
-        """Return `handler` with its calls deferred while a cycle is suspended."""
-
-        def receive(change: T) -> None:
-            if self._suspended:
-                self.submit(handler, change)
-            else:
-                handler(change)
-
-        return receive
 
     def statistics(self) -> dict[str, int]:
         """Return the number of changes deferred at present, and in total."""

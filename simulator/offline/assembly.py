@@ -12,6 +12,7 @@ import random
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -278,11 +279,14 @@ class _NoLog(DecisionLog):
 
 def handlers_of(handlers: EventHandlers, state: State, needed: tuple[str, ...]) -> Handlers:
     """Return what receives the changes of each resource; those that nobody reads go nowhere."""
-    through = state.inbox.through
+
+    def deferring(handler: Any) -> Any:
+        return partial(state.inbox.submit, handler)
+
     found: dict[str, Any] = dict.fromkeys(Tables().stores, lambda _batch: None)
     for plural in needed:
-        found[plural] = through(handlers.other(plural, event_name(plural)))
-    found["nodes"], found["pods"] = through(handlers.nodes), through(handlers.pods)
+        found[plural] = deferring(handlers.other(plural, event_name(plural)))
+    found["nodes"], found["pods"] = deferring(handlers.nodes), deferring(handlers.pods)
     return found
 
 

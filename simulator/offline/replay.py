@@ -119,6 +119,8 @@ class Replay:
     unknown: dict[str, int] = field(default_factory=dict)
     _attempts: dict[str, Attempt] = field(default_factory=dict)
     _words: tuple[int, ...] = ()
+    #: Those of the recording at this moment: what was decided here may have made others.
+    _nominations: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, path: str | Path, plugin_dirs: Sequence[str] = ()) -> Replay:
@@ -318,7 +320,8 @@ class Replay:
         self._set_clock(recorded)
         self._set_random(recorded)
         if recorded.nominations is not None:
-            restore_nominations(self.world.scheduler, recorded.nominations)
+            self._nominations = recorded.nominations
+        restore_nominations(self.world.scheduler, self._nominations)
 
     def _settle(self, attempt: Attempt) -> None:
         """Do what the scheduling loop does after an attempt."""

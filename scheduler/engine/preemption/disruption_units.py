@@ -70,8 +70,8 @@ class DisruptionUnits:
         return sorted(found.values(), key=importance) if len(found) > len(victims) else [*victims]
 
     def _placed(self, uids: Iterable[str]) -> Iterable[Pod]:
-        """Yield the placed pods with these UIDs."""
+        """Yield the placed pods with these UIDs, in the order of rows and of each row's pods."""
         wanted = set(uids)
         for pods in self._table.pods:
-            for uid in wanted & pods.keys() if pods else ():
-                yield pods[uid]
+            if pods and not wanted.isdisjoint(pods):
+                yield from (pod for uid, pod in pods.items() if uid in wanted)

@@ -48,7 +48,7 @@ def build_reflectors(
         made = Reflector(
             connections.client,
             resource,
-            state.inbox.through(handler),
+            handler,
             options=ReflectorOptions(field_selector=field_selector, idle_timeout=idle_timeout),
             random=connections.random,
             on_decode=on_decode,
@@ -56,6 +56,7 @@ def build_reflectors(
             on_relist=None if is_reference(resource.plural) else scheduling.loop.pause,
             on_contact=partial(state.permissions.contacted, resource),
             keep_raw=keep_raw,
+            submit=state.inbox.submit,
         )
         state.listers.add(resource.plural, made.store)
         return made

@@ -15,7 +15,7 @@ import pytest
 from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
 from scheduler.decisions.remembered import Reason
-from scheduler.framework import QueuedPodInfo
+from scheduler.framework import NominatingInfo, QueuedPodInfo
 from scheduler.pages import DecisionResult
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
@@ -112,6 +112,24 @@ async def test_a_changed_input_is_noticed(tmp_path: Path, monkeypatch: pytest.Mo
         found = list(replay.run())
     assert "different" in {each.result for each in found}
     assert all(each.why for each in found if each.result == "different")
+
+
+async def test_nominations_that_the_replay_made_itself_decide_nothing(tmp_path: Path) -> None:
+    async with busy(2) as (wiring, workload):
+        recording = Recording(wiring, tmp_path / "r")
+        await recording.begin()
+        for _ in range(60):
+            await workload.step()
+        await workload.settled(wiring)
+        await recording.end()
+    with Replay.of(recording.path) as replay:
+        world = replay.world.scheduler
+        nominator, pods = world.scheduling.queue.nominator, world.tables.stores["pods"]
+        for each in replay.run():
+            assert each.result == "reproduced", each.why
+            for pod in tuple(pods.list()):
+                nominator.add_nominated_pod(pod, NominatingInfo("node-0"))
+        assert len(nominator)
 
 
 @pytest.mark.parametrize("reason", [journal.RELIST, journal.LEADER, journal.RELOAD])

@@ -323,3 +323,19 @@ class TestInTheQueue:
         world.add(*pods)
         world.delete(pods[0])
         assert self.nodes(world, "a", "b") == ["", "n1"]
+
+
+def test_restored_nominations_have_their_order_on_each_node() -> None:
+    c = make_pod("c")
+    cluster = Cluster(A, B, c)
+    for pod, name in ((A, "n1"), (B, "n1"), (c, "n2")):
+        cluster.nominator.add_nominated_pod(pod, NominatingInfo(name))
+    cluster.published.clear()
+    cluster.nominator.restore([(c, "n2"), (B, "n1"), (A, "n1")])
+    assert (cluster.names("n1"), cluster.names("n2")) == (["b", "a"], ["c"])
+    cluster.nominator.restore([(c, "n1"), (A, "n1")])
+    assert (cluster.names("n1"), cluster.names("n2")) == (["c", "a"], [])
+    # What has its place is not touched.
+    cluster.published.clear()
+    cluster.nominator.restore([(c, "n1"), (A, "n1")])
+    assert cluster.published == []

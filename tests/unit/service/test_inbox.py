@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.service.inbox import Inbox
 
-STEPS = st.lists(
-    st.sampled_from(("submit", "through", "nested", "fail", "suspend", "apply", "resume"))
-)
+STEPS = st.lists(st.sampled_from(("submit", "nested", "fail", "suspend", "apply", "resume")))
 
 
 @given(STEPS)
@@ -20,7 +18,6 @@ def test_changes_are_applied_once_and_in_order(steps: list[str]) -> None:
     inbox = Inbox()
     applied: list[int] = []
     expected: list[int] = []
-    deliver = inbox.through(applied.append)
     number = 0
 
     def nested(outer: int, inner: int) -> None:
@@ -43,9 +40,6 @@ def test_changes_are_applied_once_and_in_order(steps: list[str]) -> None:
         elif step == "submit":
             expected.append(number)
             inbox.submit(partial(applied.append, number))
-        elif step == "through":
-            expected.append(number)
-            deliver(number)
         elif step == "nested":
             expected += [number, number + 1]
             inbox.submit(partial(nested, number, number + 1))
@@ -64,7 +58,7 @@ def test_nothing_happens_while_a_cycle_is_suspended() -> None:
     applied: list[int] = []
     inbox.suspend()
     inbox.submit(lambda: applied.append(1))
-    inbox.through(applied.append)(2)
+    inbox.submit(applied.append, 2)
     assert applied == []
     assert inbox.statistics() == {"waiting": 2, "deferred": 2}
     inbox.resume()
