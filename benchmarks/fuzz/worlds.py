@@ -19,6 +19,7 @@ from benchmarks.fuzz.pods import pod, running
 from benchmarks.fuzz.profiles import DEFAULT, GPU, HOSTNAME, ZONE
 from benchmarks.fuzz.volumes import storage
 from testing.conformance.reading import Vector, find_files
+from testing.conformance.upstream_faults import FAULTS
 
 Object = dict[str, Any]
 
@@ -101,7 +102,7 @@ def change(draw: Draw, objects: Mapping[str, Sequence[Object]]) -> tuple[str, st
 
 
 class MutatedWorld:
-    """Recorded vectors by family, without those whose configuration has several profiles."""
+    """Recorded vectors by family, without those that hold a fault or have several profiles."""
 
     def __init__(self, directory: Path) -> None:
         self._vectors: dict[str, list[Vector]] = defaultdict(list)
@@ -142,6 +143,8 @@ class MutatedWorld:
         return World(objects, tuple(found))
 
     def _takes(self, vector: Vector) -> bool:
+        if vector["id"] in FAULTS:
+            return False
         given = vector["input"]
         config = given.get("config")
         if config is None:

@@ -1,8 +1,7 @@
-"""Constraints between the devices of a claim.
+"""Constraints between the devices of a claim (upstream: `constraint.go`).
 
-Upstream: `constraint.go`. The state of a constraint changes with each device that the search adds
-or removes. Quirks of upstream affect which devices are found, so they are reproduced:
-`DistinctAttribute` keeps only one value per request.
+The state of a constraint is a stack with one entry for each device that the search has taken, so
+that removing the last device restores the state before it.
 """
 
 from __future__ import annotations
@@ -19,74 +18,81 @@ Value = tuple[str, object]
 class Constraint(Protocol):
     """A condition on the devices of some requests of a claim."""
 
-    def add(self, request: str, alternative: str, device: DeviceView) -> bool:
-        """Add a device; return False, without effect, if this would violate the constraint."""
+    def covers(self, request: str, alternative: str) -> bool:
+        """Whether the devices of a request must meet the condition."""
         ...
 
-    def remove(self, request: str, alternative: str) -> None:
-        """Remove the device that was added last for a request."""
+    def allows(self, device: DeviceView) -> bool:
+        """Whether the condition still holds if a device is added."""
+        ...
+
+    def add(self, device: DeviceView) -> None:
+        """Add a device that is allowed."""
+        ...
+
+    def remove(self) -> None:
+        """Remove the device that was added last."""
         ...
 
 
-class MatchAttribute:
-    """Requires all devices to have the same value of an attribute."""
+class _AttributeConstraint:
+    """A condition on the values of one attribute, which all devices must have."""
 
     def __init__(self, requests: tuple[str, ...], name: str, *, lists: bool) -> None:
         self._requests = frozenset(requests)
         self._name = name
         self._lists = lists
-        self._number = 0
-        self._values: frozenset[Value] = frozenset()
+        self._stack: list[frozenset[Value]] = []
 
-    def add(self, request: str, alternative: str, device: DeviceView) -> bool:
+    def covers(self, request: str, alternative: str) -> bool:
         """See `Constraint`."""
-        if not _covers(self._requests, request, alternative):
-            return True
+        return (
+            not self._requests
+            or request in self._requests
+            or bool(alternative and f"{request}/{alternative}" in self._requests)
+        )
+
+    def remove(self) -> None:
+        """See `Constraint`."""
+        self._stack.pop()
+
+    def _values(self, device: DeviceView) -> frozenset[Value] | None:
+        """Return the values of a device; None if it does not have the attribute."""
         attribute = find_attribute(device, self._name)
-        if attribute is None:
-            return False
-        values = attribute_values(attribute, lists=self._lists)
-        if self._number:
-            # As upstream, `remove` does not undo this intersection.
-            values &= self._values
-            if not values:
-                return False
-        self._values = values
-        self._number += 1
-        return True
+        return None if attribute is None else attribute_values(attribute, lists=self._lists)
 
-    def remove(self, request: str, alternative: str) -> None:
+
+class MatchAttribute(_AttributeConstraint):
+    """Requires all devices to have the same value of an attribute.
+
+    An entry of the stack has the values that the devices up to there have in common.
+    """
+
+    def allows(self, device: DeviceView) -> bool:
         """See `Constraint`."""
-        if _covers(self._requests, request, alternative):
-            self._number -= 1
+        values = self._values(device)
+        return values is not None and (not self._stack or not values.isdisjoint(self._stack[-1]))
 
-
-class DistinctAttribute:
-    """Requires different values of an attribute for any two requests."""
-
-    def __init__(self, requests: tuple[str, ...], name: str, *, lists: bool) -> None:
-        self._requests = frozenset(requests)
-        self._name = name
-        self._lists = lists
-        self._values: dict[str, frozenset[Value]] = {}
-
-    def add(self, request: str, alternative: str, device: DeviceView) -> bool:
+    def add(self, device: DeviceView) -> None:
         """See `Constraint`."""
-        if not _covers(self._requests, request, alternative):
-            return True
-        attribute = find_attribute(device, self._name)
-        if attribute is None:
-            return False
-        values = attribute_values(attribute, lists=self._lists)
-        if any(values & each for each in self._values.values()):
-            return False
-        self._values[request] = values
-        return True
+        values = self._values(device) or frozenset()
+        self._stack.append(values & self._stack[-1] if self._stack else values)
 
-    def remove(self, request: str, alternative: str) -> None:
+
+class DistinctAttribute(_AttributeConstraint):
+    """Requires different values of an attribute for any two devices.
+
+    v1.36.2 keeps the last value of each request only, and forgets it when the search goes back.
+    """
+
+    def allows(self, device: DeviceView) -> bool:
         """See `Constraint`."""
-        if _covers(self._requests, request, alternative):
-            self._values.pop(request, None)
+        values = self._values(device)
+        return values is not None and all(values.isdisjoint(each) for each in self._stack)
+
+    def add(self, device: DeviceView) -> None:
+        """See `Constraint`."""
+        self._stack.append(self._values(device) or frozenset())
 
 
 def attribute_values(attribute: DeviceAttribute, *, lists: bool) -> frozenset[Value]:
@@ -121,11 +127,3 @@ def constraint_of(spec: DeviceConstraint, *, lists: bool) -> Constraint | None:
     if spec.distinct_attribute is not None:
         return DistinctAttribute(spec.requests, spec.distinct_attribute, lists=lists)
     return None
-
-
-def _covers(requests: frozenset[str], request: str, alternative: str) -> bool:
-    return (
-        not requests
-        or request in requests
-        or bool(alternative and f"{request}/{alternative}" in requests)
-    )

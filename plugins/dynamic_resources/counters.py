@@ -1,7 +1,7 @@
 """Counters that the devices of a pool share (partitionable devices).
 
-Upstream: `allocator_incubating.go: checkAvailableCounters`. As there, both tables are keyed by the
-name of the pool alone, so two drivers with pools of one name share them.
+Upstream: `allocator_incubating.go: checkAvailableCounters`. A pool is identified by its driver and
+its name; v1.36.2 uses the name alone (kubernetes#140434).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plugins.dynamic_resources.devices import Counters, DeviceID, DeviceView
-from plugins.dynamic_resources.pools import Pool
+from plugins.dynamic_resources.pools import Pool, PoolKey
 
 Totals = dict[str, dict[str, int]]
 """Amounts in nano-units, by counter set and counter."""
@@ -20,38 +20,39 @@ class CounterTable:
 
     def __init__(self, is_allocated: Callable[[DeviceID], bool]) -> None:
         self._is_allocated = is_allocated
-        self._available: dict[str, Totals] = {}
-        self._consumed: dict[str, Totals] = {}
+        self._available: dict[PoolKey, Totals] = {}
+        self._consumed: dict[PoolKey, Totals] = {}
         #: Pools whose counters are overcommitted by allocated devices.
-        self._exhausted: set[str] = set()
+        self._exhausted: set[PoolKey] = set()
 
-    def take(self, pool: Pool, device: DeviceView) -> bool:
-        """Consume the counters of a device; return False, without effect, if too little is left.
+    def suffice(self, pool: Pool, device: DeviceView) -> bool:
+        """Whether enough is left of the counters that a device consumes.
 
-        All counters of the pool must then be within bounds, even those of other counter sets. The
-        latter change only with other devices, so checking them once at the start is enough.
+        All counters of the pool must be within bounds, even those of other counter sets. The latter
+        change only with other devices, so checking them once at the start is enough.
         """
-        available = self._available.get(pool.name)
+        available = self._available.get(pool.key)
         if available is None:
-            available = self._available[pool.name] = remaining_counters(pool, self._is_allocated)
+            available = self._available[pool.key] = remaining_counters(pool, self._is_allocated)
             if any(amount < 0 for each in available.values() for amount in each.values()):
-                self._exhausted.add(pool.name)
-        if pool.name in self._exhausted:
+                self._exhausted.add(pool.key)
+        if pool.key in self._exhausted:
             return False
-        consumed = self._consumed.setdefault(pool.name, {})
-        _add(consumed, device.consumption, 1)
-        for name, amounts in device.consumption.items():
-            used, left = consumed[name], available.get(name, {})
-            for counter in amounts:
-                if counter in left and used[counter] > left[counter]:
-                    _add(consumed, device.consumption, -1)
-                    return False
-        return True
+        consumed = self._consumed.get(pool.key, {})
+        return all(
+            counter not in left or used.get(counter, 0) + amount <= left[counter]
+            for name, amounts in device.consumption.items()
+            for left, used in [(available.get(name, {}), consumed.get(name, {}))]
+            for counter, amount in amounts.items()
+        )
+
+    def take(self, pool: Pool, device: DeviceView) -> None:
+        """Consume the counters of a device."""
+        _add(self._consumed.setdefault(pool.key, {}), device.consumption, 1)
 
     def give_back(self, pool: Pool, device: DeviceView) -> None:
         """Give back the counters of a device that was taken."""
-        if device.consumption:
-            _add(self._consumed[pool.name], device.consumption, -1)
+        _add(self._consumed[pool.key], device.consumption, -1)
 
 
 def remaining_counters(pool: Pool, is_allocated: Callable[[DeviceID], bool]) -> Totals:

@@ -51,6 +51,11 @@ class Pool:
     invalid_reason: str = ""
 
     @property
+    def key(self) -> PoolKey:
+        """Its identity: pools of two drivers may have one name."""
+        return self.driver, self.name
+
+    @property
     def is_usable(self) -> bool:
         """Whether devices of the pool can be allocated."""
         return not self.is_incomplete and not self.invalid_reason

@@ -201,7 +201,7 @@ class Validator:
                 if not self._selects(view, device):
                     continue
                 if self._features.consumable_capacity:
-                    taken = self._consumed.get(device.id, {})
+                    taken = {} if view.admin_access else self._consumed.get(device.id, {})
                     if capacity.consumption(device, view.requested, (taken,)) is None:
                         continue
                 found.append((pool, device))

@@ -3,18 +3,24 @@
 Upstream: `allocator_incubating.go: allocateOne`. The order of candidates and checks is upstream's,
 since it determines which devices a claim gets. Each level of the search is a generator on an
 explicit stack, since a pod may have more claims than Python's recursion limit allows.
+
+Invariant: checks change nothing, and every change that taking a device makes has its inverse in one
+journal. A level that fails, or is left by an error, undoes its part of the journal, so the state
+depends only on the devices that are taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from plugins.dynamic_resources import capacity
 from plugins.dynamic_resources.budget import Check
 from plugins.dynamic_resources.capacity import Amounts
+from plugins.dynamic_resources.constraints import Constraint
 from plugins.dynamic_resources.counters import CounterTable
 from plugins.dynamic_resources.devices import DeviceID, DeviceView
 from plugins.dynamic_resources.errors import AllocationError, TooManyDevicesError
@@ -92,6 +98,8 @@ class Search:
         self._counters = CounterTable(
             lambda device: device in allocated.exclusive or device in allocated.shared
         )
+        #: What undoes each change since the start, the latest last.
+        self._journal: list[Callable[[], object]] = []
 
     def run(self) -> bool:
         """Return whether all claims get devices; raises `AllocationError` and errors of `check`."""
@@ -194,9 +202,9 @@ class Search:
             raise TooManyDevicesError
         if request.is_all:
             pool, view = request.all_devices[device]
-            if not self._take(claim, request, pool, view):
+            if not self._may_take(claim, request, pool, view):
                 return False
-            return (yield from self._below(claim, number, request, device, 0, pool, view))
+            return (yield from self._taking(claim, number, request, device, 0, pool, view))
         return (yield from self._first_fitting(claim, number, request, device, start))
 
     def _first_fitting(
@@ -214,11 +222,11 @@ class Search:
             if position % _LOOKS == _LOOKS - 1 and self._check is not None:
                 self._check(_LOOKS)
             pool, view = self._candidates[position]
-            if not self._take(claim, request, pool, view):
+            if not self._may_take(claim, request, pool, view):
                 continue
             took_one = True
             following = position + 1
-            if (yield from self._below(claim, number, request, device, following, pool, view)):
+            if (yield from self._taking(claim, number, request, device, following, pool, view)):
                 return True
             if self._ran_out:
                 self._ran_out = device > 0
@@ -230,7 +238,7 @@ class Search:
         )
         return False
 
-    def _below(
+    def _taking(
         self,
         claim: int,
         number: int,
@@ -240,40 +248,50 @@ class Search:
         pool: Pool,
         view: DeviceView,
     ) -> Step:
+        """Take a device, and search for the next ones; without success, undo all changes."""
+        before, found = len(self._journal), False
         try:
+            self._take(claim, request, pool, view)
             found = yield self._device(claim, number, request, device + 1, start)
-        except (AllocationError, TooManyDevicesError):
-            self._give_back(claim, pool, view)
-            raise
-        if not found:
-            self._give_back(claim, pool, view)
+        finally:
+            if not found:
+                while len(self._journal) > before:
+                    self._journal.pop()()
         return found
 
-    def _take(self, claim: int, request: RequestView, pool: Pool, device: DeviceView) -> bool:
-        """Take a device for a request if all checks pass, in upstream's order."""
-        features, is_shared = self._features, self._is_shareable(device)
-        if self._in_use(claim, request, device):
-            return False
-        if not request.is_all and not self._selects(request, device):
-            return False
-        amounts: Amounts = {}
-        if features.consumable_capacity:
-            found = self._capacity(request, device)
-            if found is None:
-                return False
-            amounts = found
-        if not self._counted(pool, device, is_shared=is_shared):
-            return False
-        if features.device_taints and not _tolerated(request, device):
-            return False
-        if not self._constrained(claim, request, device):
-            return False
-        if is_shared:
-            self._consumed.setdefault(device.id, []).append(amounts)
-        else:
-            self._taken.setdefault(device.id, set()).add(claim)
-        self.results[claim].append(Taken(request, device, is_shared, amounts if is_shared else {}))
-        return True
+    def _may_take(self, claim: int, request: RequestView, pool: Pool, device: DeviceView) -> bool:
+        """Whether a device passes all checks for a request, in upstream's order."""
+        features = self._features
+        return (
+            not self._in_use(claim, request, device)
+            and (request.is_all or self._selects(request, device))
+            and (not features.consumable_capacity or self._capacity(request, device) is not None)
+            and self._has_counters_for(request, pool, device)
+            and (not features.device_taints or _tolerated(request, device))
+            and self._meets_constraints(claim, request, device)
+        )
+
+    def _take(self, claim: int, request: RequestView, pool: Pool, device: DeviceView) -> None:
+        """Take a device that passes all checks; each change adds its inverse to the journal."""
+        undo = self._journal.append
+        is_shared = self._is_shareable(device)
+        amounts = (self._capacity(request, device) if is_shared else None) or {}
+        if self._needs_counters(request, device):
+            self._counters.take(pool, device)
+            undo(partial(self._counters.give_back, pool, device))
+        for each in self._constraints(claim, request):
+            each.add(device)
+            undo(each.remove)
+        if not is_shared:
+            holders = self._taken.setdefault(device.id, set())
+            holders.add(claim)
+            undo(partial(holders.discard, claim))
+        elif not request.admin_access:
+            consumed = self._consumed.setdefault(device.id, [])
+            consumed.append(amounts)
+            undo(consumed.pop)
+        self.results[claim].append(Taken(request, device, is_shared, amounts))
+        undo(self.results[claim].pop)
 
     def _in_use(self, claim: int, request: RequestView, device: DeviceView) -> bool:
         taken = self._taken.get(device.id, ())
@@ -282,52 +300,49 @@ class Search:
         return bool(taken) or device.id in self._allocated.exclusive
 
     def _capacity(self, request: RequestView, device: DeviceView) -> Amounts | None:
-        """Return the amounts that the request consumes; in mode All they were already validated."""
+        """Return the amounts that a request consumes; None if the device has too little left.
+
+        Admin access needs no more than the device has: it ignores what others consume
+        (`resource.k8s.io/v1`, `ExactDeviceRequest.adminAccess`).
+        """
+        if request.admin_access:
+            return capacity.consumption(device, request.requested, ())
         consumed = (
             self._allocated.consumed.get(device.id, {}),
             *self._consumed.get(device.id, ()),
         )
         return capacity.consumption(device, request.requested, consumed)
 
-    def _counted(self, pool: Pool, device: DeviceView, *, is_shared: bool) -> bool:
-        if not device.consumption:
-            return True
-        if not self._features.partitionable_devices:
-            return False
-        if is_shared and (device.id in self._allocated.shared or self._consumed.get(device.id)):
-            # The counters of a shared device are already consumed.
-            return True
-        return self._counters.take(pool, device)
+    def _needs_counters(self, request: RequestView, device: DeviceView) -> bool:
+        """Whether a device consumes counters for a request.
 
-    def _constrained(self, claim: int, request: RequestView, device: DeviceView) -> bool:
+        Those of a shared device in use are already consumed, and admin access consumes nothing
+        (KEP-5018).
+        """
+        if not device.consumption or request.admin_access:
+            return False
+        return not self._is_shareable(device) or not (
+            device.id in self._allocated.shared or self._consumed.get(device.id)
+        )
+
+    def _has_counters_for(self, request: RequestView, pool: Pool, device: DeviceView) -> bool:
+        if device.consumption and not self._features.partitionable_devices:
+            return False
+        return not self._needs_counters(request, device) or self._counters.suffice(pool, device)
+
+    def _meets_constraints(self, claim: int, request: RequestView, device: DeviceView) -> bool:
+        if all(each.allows(device) for each in self._constraints(claim, request)):
+            return True
+        if request.is_all:
+            raise AllocationError(
+                f"{request.claim}, request {request.name}: cannot add device {device.id} "
+                "because a claim constraint would not be satisfied"
+            )
+        return False
+
+    def _constraints(self, claim: int, request: RequestView) -> list[Constraint]:
         constraints = self.claims[claim].constraints
-        for i, each in enumerate(constraints):
-            if each.add(request.parent, request.alternative, device):
-                continue
-            for added in constraints[:i]:
-                added.remove(request.parent, request.alternative)
-            if request.is_all:
-                raise AllocationError(
-                    f"{request.claim}, request {request.name}: cannot add device {device.id} "
-                    "because a claim constraint would not be satisfied"
-                )
-            return False
-        return True
-
-    def _give_back(self, claim: int, pool: Pool, device: DeviceView) -> None:
-        taken = self.results[claim].pop()
-        request = taken.request
-        for each in self.claims[claim].constraints:
-            each.remove(request.parent, request.alternative)
-        if taken.is_shared:
-            # As upstream, the counters of a shared device stay consumed.
-            self._consumed[device.id].pop()
-            return
-        self._counters.give_back(pool, device)
-        holders = self._taken[device.id]
-        holders.discard(claim)
-        if not holders:
-            del self._taken[device.id]
+        return [each for each in constraints if each.covers(request.parent, request.alternative)]
 
 
 def _tolerated(request: RequestView, device: DeviceView) -> bool:

@@ -9,7 +9,7 @@ tests.conformance`).
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -51,6 +51,7 @@ from scheduler.cel import (
     EvaluationError,
     device_value,
 )
+from testing.conformance.upstream_faults import exempt_aspects
 
 VECTOR_DIRECTORY: Final = Path(__file__).parents[2] / "tests" / "conformance" / "vectors" / "unit"
 """The committed vectors."""
@@ -89,7 +90,7 @@ class UnitResult:
 
 
 def run_unit_file(path: Path) -> list[UnitResult]:
-    """Check every vector of one file.
+    """Check every vector of one file, but for what is a fault of kube-scheduler.
 
     Raises FileNotFoundError when it is missing and ValueError when no checker knows its name or
     when it holds no vector at all: neither may pass as agreement.
@@ -104,7 +105,12 @@ def run_unit_file(path: Path) -> list[UnitResult]:
     if not vectors:
         msg = f"{path}: holds no vectors"
         raise ValueError(msg)
-    return [UnitResult(each["id"], check(each)) for each in vectors]
+    return [UnitResult(each["id"], list(_without_faults(each, check(each)))) for each in vectors]
+
+
+def _without_faults(vector: Vector, differences: Sequence[Difference]) -> Iterator[Difference]:
+    exempt = exempt_aspects(vector["id"])
+    return (each for each in differences if each.field not in exempt)
 
 
 def _compare(expected: Mapping[str, Any], actual: Mapping[str, object]) -> list[Difference]:

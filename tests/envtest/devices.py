@@ -142,6 +142,11 @@ class Devices:
         body = {"metadata": {"name": name}, "spec": self.spec(count, **spec)}
         self._request("POST", self._claims, body)
 
+    def requests(self, name: str, *requests: Json) -> None:
+        """Create a claim of a user with these requests."""
+        body = {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
+        self._request("POST", self._claims, body)
+
     def delete_claim(self, name: str) -> None:
         """Delete a claim; one in use stays until its pods end."""
         self._request("DELETE", f"{self._claims}/{name}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testing.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY, run_unit_file
+from testing.conformance.upstream_faults import FAULTS
 
 COUNTS = {
     "dra_allocator": 318,
@@ -42,8 +44,8 @@ def test_unit_vectors_agree(name: str) -> None:
 
 def first_vector(name: str) -> dict[str, Any]:
     with gzip.open(VECTOR_DIRECTORY / f"{name}{SUFFIX}") as lines:
-        vector: dict[str, Any] = json.loads(next(iter(lines)))
-    return vector
+        vectors: Iterator[dict[str, Any]] = map(json.loads, lines)
+        return next(each for each in vectors if each["id"] not in FAULTS)
 
 
 @pytest.mark.parametrize("name", sorted(UNIT_FILES))

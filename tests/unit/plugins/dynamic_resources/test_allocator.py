@@ -1,23 +1,18 @@
-"""The allocator against a brute-force search on small worlds, and its bounds.
+"""The bounds of the allocator, and its failures.
 
-Its rules one by one are in the recorded vectors (`tests/unit/api/test_unit_vectors.py`).
+Its rules one by one are in the recorded vectors (`tests/unit/api/test_unit_vectors.py`), and all
+together in `test_allocator_worlds.py`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from plugins.dynamic_resources.devices import DeviceID, SliceView
+from plugins.dynamic_resources.devices import SliceView
 from plugins.dynamic_resources.errors import AllocationError, NodeAllocationError
 from plugins.dynamic_resources.pools import SliceIndex
-from plugins.dynamic_resources.search import Allocated
 from plugins.dynamic_resources.selectors import Selectors
 from tests.unit.plugins.dynamic_resources.worlds import (
     DRIVER,
@@ -29,183 +24,6 @@ from tests.unit.plugins.dynamic_resources.worlds import (
     request,
     slice_of,
 )
-
-
-@dataclass(frozen=True)
-class GPU:
-    """A device of a small world."""
-
-    model: str
-    rack: int
-    memory: int
-    counters: int
-    tainted: bool
-    in_use: bool
-
-    def spec(self, index: int) -> dict[str, Any]:
-        """Return it as JSON."""
-        raw: dict[str, Any] = {
-            "name": f"d{index}",
-            "attributes": {"model": {"string": self.model}, "example.org/rack": {"int": self.rack}},
-            "capacity": {"memory": {"value": f"{self.memory}Gi"}},
-        }
-        if self.tainted:
-            raw["taints"] = [{"key": "k", "effect": "NoSchedule"}]
-        if self.counters:
-            counters = {"units": {"value": str(self.counters)}}
-            raw["consumesCounters"] = [{"counterSet": "set", "counters": counters}]
-        return raw
-
-
-@dataclass(frozen=True)
-class Want:
-    """A request, or one alternative of it."""
-
-    count: int
-    model: str | None
-    memory: int
-    tolerates: bool
-
-    def spec(self) -> dict[str, Any]:
-        """Return it as JSON, without a name."""
-        raw = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": self.count}
-        if self.model:
-            expression = f'device.attributes["{DRIVER}"].model == "{self.model}"'
-            raw["selectors"] = [{"cel": {"expression": expression}}]
-        if self.memory:
-            raw["capacity"] = {"requests": {"memory": f"{self.memory}Gi"}}
-        if self.tolerates:
-            raw["tolerations"] = [{"key": "k", "operator": "Exists"}]
-        return raw
-
-    def accepts(self, gpu: GPU) -> bool:
-        """Whether a device suffices."""
-        return (
-            not gpu.in_use
-            and self.model in (None, gpu.model)
-            and self.memory <= gpu.memory
-            and (self.tolerates or not gpu.tainted)
-        )
-
-
-Alternatives = tuple[Want, ...]
-
-gpus = st.builds(
-    GPU,
-    st.sampled_from(["a100", "h100"]),
-    st.integers(0, 1),
-    st.sampled_from([8, 40]),
-    st.integers(0, 2),
-    st.just(False),
-    st.integers(0, 4).map(lambda number: number == 0),
-)
-wants = st.builds(
-    Want,
-    st.integers(1, 2),
-    st.sampled_from([None, None, "a100", "h100"]),
-    st.sampled_from([0, 0, 40]),
-    st.booleans(),
-)
-requests = st.lists(wants, min_size=1, max_size=2).map(tuple)
-claims = st.lists(st.lists(requests, min_size=1, max_size=2), min_size=1, max_size=2)
-
-
-def solutions(alternatives: Alternatives, devices: list[GPU]) -> Iterator[tuple[int, ...]]:
-    """Yield the sets of devices for a request, the most preferred first."""
-    for want in alternatives:
-        fitting = [i for i, each in enumerate(devices) if want.accepts(each)]
-        yield from itertools.combinations(fitting, want.count)
-
-
-def first_solution(
-    wanted: list[list[Alternatives]], devices: list[GPU], units: int, same_rack: bool
-) -> list[list[int]] | None:
-    """Return the devices of each claim: the first of all assignments that breaks no rule."""
-    flat = [each for requests in wanted for each in requests]
-    for chosen in itertools.product(*(list(solutions(each, devices)) for each in flat)):
-        taken = [i for each in chosen for i in each]
-        if len(set(taken)) < len(taken) or sum(devices[i].counters for i in taken) > units:
-            continue
-        remaining = iter(chosen)
-        found = [[i for _ in requests for i in next(remaining)] for requests in wanted]
-        if same_rack and any(len({devices[i].rack for i in each}) > 1 for each in found):
-            continue
-        return found
-    return None
-
-
-def search(
-    wanted: list[list[Alternatives]], devices: list[GPU], units: int, same_rack: bool
-) -> list[list[str]] | None:
-    """Return the names of the devices that the allocator finds."""
-    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
-    counters = [{"name": "set", "counters": {"units": {"value": str(units)}}}]
-    slices = [
-        slice_of([each.spec(i) for i, each in enumerate(devices)], pool=pool),
-        slice_of([], name="counters", pool=pool, sharedCounters=counters),
-    ]
-    constraints = [{"matchAttribute": "example.org/rack"}] if same_rack else []
-    objects = [
-        claim(
-            *(
-                {
-                    "name": f"r{number}",
-                    "firstAvailable": [
-                        {"name": f"s{i}", **each.spec()} for i, each in enumerate(alternatives)
-                    ],
-                }
-                for number, alternatives in enumerate(requests)
-            ),
-            name=f"c{index}",
-            constraints=constraints,
-        )
-        for index, requests in enumerate(wanted)
-    ]
-    in_use = {DeviceID(DRIVER, "p", f"d{i}") for i, each in enumerate(devices) if each.in_use}
-    quick, exhaustive = (
-        allocator(slices, allocated=Allocated(in_use), exhaustive=exhaustive)
-        for exhaustive in (False, True)
-    )
-    found = quick.allocate(node(), objects)
-    assert found == exhaustive.allocate(node(), objects)
-    assert quick.steps <= exhaustive.steps
-    return names(found)
-
-
-def expected(
-    wanted: list[list[Alternatives]], devices: list[GPU], units: int, *, same_rack: bool = False
-) -> list[list[str]] | None:
-    """Return the names of the devices that brute force finds."""
-    left = units - sum(each.counters for each in devices if each.in_use)
-    if left < 0:
-        # Nothing more is taken of counters that are overcommitted.
-        devices = [replace(each, in_use=each.in_use or each.counters > 0) for each in devices]
-        left = 0
-    found = first_solution(wanted, devices, left, same_rack=same_rack)
-    return None if found is None else [[f"d{i}" for i in each] for each in found]
-
-
-@given(claims, st.lists(gpus, max_size=5), st.integers(0, 6))
-@settings(max_examples=60, deadline=None)
-def test_finds_what_brute_force_finds_with_shared_counters(
-    wanted: list[list[Alternatives]], devices: list[GPU], units: int
-) -> None:
-    """Without taints and constraints: those make upstream forget to give counters back."""
-    found = search(wanted, devices, units, same_rack=False)
-    assert found == expected(wanted, devices, units)
-
-
-@given(claims, st.lists(gpus, max_size=5), st.lists(st.booleans(), min_size=5, max_size=5))
-@settings(max_examples=60, deadline=None)
-def test_finds_what_brute_force_finds_with_taints_and_a_constraint(
-    wanted: list[list[Alternatives]], devices: list[GPU], tainted: list[bool]
-) -> None:
-    devices = [
-        replace(each, counters=0, tainted=taint)
-        for each, taint in zip(devices, tainted, strict=False)
-    ]
-    found = search(wanted, devices, 0, same_rack=True)
-    assert found == expected(wanted, devices, 0, same_rack=True)
 
 
 def devices_named(number: int, prefix: str = "d") -> list[dict[str, Any]]:

@@ -119,14 +119,15 @@ def test_an_exhausted_counter_of_any_set_keeps_the_pool_from_being_used() -> Non
     pool = _pool(view, slice_of([], sharedCounters=sets))
     first, second, third = view.devices
     table = CounterTable(lambda _: False)
-    assert table.take(pool, second)
-    assert table.take(pool, third)
-    assert not table.take(pool, third)
+    for each in (second, third):
+        assert table.suffice(pool, each)
+        table.take(pool, each)
+    assert not table.suffice(pool, third)
     table.give_back(pool, second)
-    assert table.take(pool, second)
-    assert not table.take(pool, first)
+    assert table.suffice(pool, second)
+    assert not table.suffice(pool, first)
     crowded = CounterTable(lambda each: each.device == "d0")
-    assert not crowded.take(pool, second), "claims hold more of the other set than there is"
+    assert not crowded.suffice(pool, second), "claims hold more of the other set than there is"
 
 
 def _pool(view: SliceView, counters: SliceView) -> Pool:
