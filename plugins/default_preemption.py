@@ -3,7 +3,9 @@
 Upstream: `default_preemption.go` and `preemption/executor.go`. The plugin decides which pods may
 preempt and carries out the decision; the engine searches for victims (`Handle.preemption`).
 Evictions run in the background: PostFilter returns the nominated node at once, and PreEnqueue keeps
-the pod out of the active queue until the last victim is terminating.
+the pod out of the active queue until the last victim is terminating. An event that helps the pod
+meanwhile has no effect, so the gate must open by itself: with the deletion of the last victim, and
+else after `RECHECK_AFTER`.
 
 Differences from upstream: by default only pods of this process's own profiles are victims
 (`victimSchedulers`); deletions carry the victim's UID, so a new pod of the same name is safe;
@@ -19,6 +21,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
 from plugins.arguments import Arguments, require_valid
+from plugins.queueing_hints import queue_if
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -55,6 +58,9 @@ PREFIX: Final = "preemption: "
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 WAITING: Final = "waiting for the preemption for this pod to be finished"
+
+RECHECK_AFTER: Final = 1.0
+"""Seconds after which the gate is looked at again; evictions take much less, as a rule."""
 
 PREEMPTED: Final = "preempted"
 PREEMPTED_IN_PRE_BIND: Final = f"preempted by {plugin_names.DEFAULT_PREEMPTION}"
@@ -156,7 +162,9 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Hold the pod until all its victims are terminating."""
-        return unresolvable(WAITING) if self._is_waiting(pod.metadata.uid) else None
+        if not self._is_waiting(pod.metadata.uid):
+            return None
+        return unresolvable(WAITING, requeue_after=RECHECK_AFTER)
 
     def held(self, changed: object) -> AbstractSet[str]:
         """UIDs of the held pods, except those whose last victim is `changed` and terminating.
@@ -270,14 +278,13 @@ class DefaultPreemption:
         return victims, PostFilterResult(None, nominated, outcome, keys)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Register for deleted pods, so that the event reaches a held preemptor.
-
-        The hint is SKIP: the plugins that rejected the pod decide whether to try it again.
-        """
+        """Register for deleted pods, which may be the last victim of a held pod."""
         event = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        return (
-            (ClusterEventWithHint(event, _never, per_signature=True),) if self._asynchronous else ()
-        )
+        return (ClusterEventWithHint(event, self._after_deletion),) if self._asynchronous else ()
+
+    def _after_deletion(self, pod: Pod, deleted: Pod, _new: None) -> QueueingHint:
+        waiting = self._pods_by_last_victim.get(deleted.metadata.uid, ())
+        return queue_if(pod.metadata.uid in waiting)
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -425,10 +432,6 @@ class DefaultPreemption:
         if group:
             note = GROUP_EVENT_NOTE.format(group=group, node=node_name)
         self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
-
-
-def _never(_pod: Pod, _old: object, _new: object) -> QueueingHint:
-    return QueueingHint.SKIP
 
 
 def _no_candidate(finding: PreemptionFinding) -> PostFilterResult:

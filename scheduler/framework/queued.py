@@ -51,6 +51,8 @@ class QueuedPodInfo(msgspec.Struct, eq=False, weakref=True):
     #: same signature, exceeded the time budget of a cycle; otherwise 0.
     pause: float = 0.0
     was_flushed_from_unschedulable: bool = False
+    #: Wall clock seconds of the last periodic flush of this pod; 0 if there was none.
+    flushed_at: float = 0.0
     #: Wall clock seconds of the first entry into the active queue; the scheduling SLI starts here.
     initial_attempt_timestamp: float | None = None
     unschedulable_plugins: set[str] = msgspec.field(default_factory=set)

@@ -61,6 +61,7 @@ class BackoffPolicy:
     def shift(self, info: QueuedPodInfo, jump: float) -> None:
         """Shift all times in a pod's record by `jump` seconds, after the wall clock was set."""
         info.timestamp += jump
+        info.flushed_at += jump
         if info.backoff_expiration is not None:
             info.backoff_expiration = self.align(info.backoff_expiration + jump)
         if info.initial_attempt_timestamp is not None:

@@ -447,17 +447,17 @@ class SchedulingQueue(QueueSnapshots):
                 break
 
     def flush_unschedulable_left_over(self) -> None:
-        """Retry pods that were unschedulable for too long, in case a hint was wrong."""
+        """Retry pods that were unschedulable for too long, in case a hint was wrong.
+
+        PreEnqueue runs again for those that are gated, unless by their scheduling gates.
+        """
         longest = self._options.max_in_unschedulable
         if longest is None:
             return
-        latest = self._clock.now() - longest
-        left_over = [
-            info
-            for group in self._sub_queues.unschedulable.groups(gated=False)
-            for info in group.members.values()
-            if info.timestamp < latest
-        ]
+        now = self._clock.now()
+        left_over = self._sub_queues.unschedulable.longer_than(now - longest)
+        for info in left_over:
+            info.flushed_at = now
         self._wakeups.move(left_over, AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
 
     def tick_time_hints(self) -> int:

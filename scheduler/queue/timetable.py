@@ -29,7 +29,7 @@ class Timetable:
 
     def next(self, pods: UnschedulablePods) -> float | None:
         """Return when the first task that concerns any of the pods is due; None when never."""
-        flush = self._next_flush if self._flush and len(pods) > pods.gated else None
+        flush = self._next_flush if self._flush and pods.flushed else None
         if not self.time_plugins or not pods.has_groups_of(self.time_plugins):
             return flush
         return self._next_tick if flush is None else min(flush, self._next_tick)

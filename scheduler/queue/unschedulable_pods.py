@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
+from scheduler.framework import plugin_names
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.queueing_hints import EventSubscription, identity
@@ -32,7 +33,16 @@ RequiredKeys = Callable[[QueuedPodInfo, Iterable[str]], Iterable[Hashable]]
 class Group:
     """Pods for which every per-signature hint gives the same result."""
 
-    __slots__ = ("gated", "identity", "index_keys", "key", "members", "plugins", "sample")
+    __slots__ = (
+        "flushed",
+        "gated",
+        "identity",
+        "index_keys",
+        "key",
+        "members",
+        "plugins",
+        "sample",
+    )
 
     def __init__(
         self,
@@ -49,6 +59,9 @@ class Group:
         self.members: dict[str, QueuedPodInfo] = {}
         #: Whether a PreEnqueue plugin holds the members.
         self.gated = sample.gated
+        #: Whether the periodic flush concerns the members. Only an update of the pod itself can
+        #: remove scheduling gates, and that is never missed.
+        self.flushed = sample.gating_plugin != plugin_names.SCHEDULING_GATES
         #: The plugins whose events can move the members.
         self.plugins = _plugins(sample)
         self.index_keys = (*self.plugins, *required_keys(sample, self.plugins))
@@ -73,6 +86,8 @@ class UnschedulablePods:
         self._retirements: dict[str, int] = {}
         #: Number of pods held by a PreEnqueue plugin.
         self.gated = 0
+        #: Number of pods that the periodic flush concerns.
+        self.flushed = 0
 
     def __len__(self) -> int:
         return len(self._group_of)
@@ -111,6 +126,7 @@ class UnschedulablePods:
         group.members[uid] = info
         self._group_of[uid] = group
         self.gated += group.gated
+        self.flushed += group.flushed
 
     def retire(self, profiles: Collection[str]) -> list[Group]:
         """Retire the groups of these profiles: return them, and let later pods join new groups.
@@ -132,6 +148,7 @@ class UnschedulablePods:
             return None
         info = group.members.pop(uid)
         self.gated -= group.gated
+        self.flushed -= group.flushed
         if not group.members:
             del self._groups[group.key]
             for index_key in group.index_keys:
@@ -175,6 +192,16 @@ class UnschedulablePods:
         """Return all groups of gated pods, or all others."""
         return [group for group in self._groups.values() if group.gated is gated]
 
+    def longer_than(self, latest: float) -> list[QueuedPodInfo]:
+        """Return the pods that the flush concerns, and that were last tried before `latest`."""
+        return [
+            info
+            for group in self._groups.values()
+            if group.flushed
+            for info in group.members.values()
+            if info.timestamp < latest and info.flushed_at < latest
+        ]
+
     def has_groups_of(self, plugins: Iterable[str]) -> bool:
         """Whether an event registered by one of these plugins can move any pod."""
         return not self._index.keys().isdisjoint(plugins)
@@ -192,6 +219,8 @@ class UnschedulablePods:
             found.append("unschedulable pods: groups and pods do not add up")
         if sum(info.gated for info in self) != self.gated:
             found.append("unschedulable pods: the number of gated pods is wrong")
+        if sum(group.flushed for group in self._group_of.values()) != self.flushed:
+            found.append("unschedulable pods: the number of flushed pods is wrong")
         expected = {(each, key) for key, group in self._groups.items() for each in group.index_keys}
         if expected != {(each, key) for each, groups in self._index.items() for key in groups}:
             found.append("unschedulable pods: the index and the groups differ")

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
+from plugins.default_preemption import (
+    RECHECK_AFTER,
+    DefaultPreemption,
+    DefaultPreemptionArgs,
+)
 from scheduler.api import Pod
 from scheduler.api.meta import Condition
 from scheduler.framework import (
@@ -31,6 +35,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.framework.preemption import PreemptionFinding, PreemptionRules
+from tests.unit.plugins.clusters import hint
 from tests.unit.plugins.preemption_handle import (
     PreemptionHandle,
     Waiting,
@@ -303,7 +308,7 @@ def test_the_preemptor_is_held_until_its_last_victim_is_going() -> None:
     assert gate() == ""
     plugin.post_filter(CycleState(), incoming, NodeToStatus())
     status = plugin.pre_enqueue(incoming)
-    assert status == unresolvable(WAITING)
+    assert status == unresolvable(WAITING, requeue_after=RECHECK_AFTER)
     assert plugin.pre_enqueue(pod("other")) is None
     handle.go()
     # While the first victim is evicted the gate stays closed, whatever becomes of the last one.
@@ -335,6 +340,26 @@ def test_of_all_events_the_end_of_its_last_victim_frees_a_preemptor() -> None:
     both = {first.uid, second.uid}
     assert seen == [both, both, both, {second.uid}]
     assert plugin.held(None) == set()
+
+
+def test_the_deletion_of_its_last_victim_wakes_a_preemptor_whatever_else_rejected_it() -> None:
+    handle = PreemptionHandle()
+    first, last = pod("first"), pod("last")
+    choose(handle, first, last)
+    plugin, incoming = build(handle), preemptor(handle)
+    handle.held = []
+    deleted = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+    woken: list[bool] = []
+
+    def look() -> None:
+        woken.extend(hint(plugin, deleted, incoming, each, None) for each in (first, last))
+
+    handle.meanwhile = look
+    plugin.post_filter(CycleState(), incoming, NodeToStatus())
+    handle.go()
+    # The last victim is known once the others are evicted.
+    assert woken == [False, False, False, True]
+    assert not hint(plugin, deleted, pod("other"), last, None)
 
 
 def test_without_the_feature_no_pod_is_held() -> None:

@@ -364,6 +364,6 @@ def gated_by(
     """Return a world whose pod "a" is gated with this status."""
     gate = GateDouble("G", events)
     gate.closed["a"] = status
-    world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]))
+    world = World(gate, FilterDouble("P", [(NODE_ADD, QUEUE)]), max_in_unschedulable=None)
     world.add(make_pod("a"))
     return world, gate

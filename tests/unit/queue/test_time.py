@@ -11,6 +11,7 @@ from tests.unit.queue.doubles import (
     SKIP,
     FilterDouble,
     GateDouble,
+    SchedulingGatesDouble,
     World,
     make_pod,
 )
@@ -44,12 +45,13 @@ class TestWakeup:
         world.fail(world.pop())
         assert sleep_until_something_is_active(world) == pytest.approx(after, abs=1e-6)
 
-    def test_gated_pods_need_no_wakeup(self) -> None:
-        gate = GateDouble("G")
-        gate.closed["a"] = unresolvable("no")
-        world = World(gate)
-        world.add(make_pod("a"))
+    def test_pods_with_scheduling_gates_need_no_wakeup(self) -> None:
+        """No time passes that could open these gates."""
+        world = World(SchedulingGatesDouble())
+        world.add(make_pod("a", gates=["x"]))
         assert world.queue.next_wakeup() is None
+        world.pass_time(1_000)
+        assert world.queue.statistics().pre_enqueue_runs == 1
 
     def test_on_timer_is_called_when_the_next_wakeup_moves_closer(self) -> None:
         world = World(FilterDouble("P"), max_in_unschedulable=None)
@@ -88,12 +90,24 @@ class TestFlush:
         world.rejected(make_pod("a"), "P")
         assert 300 < sleep_until_something_is_active(world) <= 330
 
-    def test_gated_pods_are_neither_moved_nor_flagged(self) -> None:
+    def test_a_gate_that_opened_without_an_event_is_noticed(self) -> None:
         gate = GateDouble("G")
         gate.closed["a"] = unresolvable("no")
         world = World(gate)
         world.add(make_pod("a"))
-        world.pass_time(1_000)
+        world.pass_time(200)
+        gate.closed.clear()
+        assert 100 < sleep_until_something_is_active(world) <= 130
+        assert world.pop().was_flushed_from_unschedulable
+
+    def test_pods_that_stay_gated_are_looked_at_every_five_minutes_and_not_flagged(self) -> None:
+        gate = GateDouble("G")
+        gate.closed["a"] = unresolvable("no")
+        world = World(gate)
+        world.add(make_pod("a"))
+        for _ in range(1_000):
+            world.pass_time(1)
+        assert gate.runs == ["a"] * 4
         assert world.place("a") == "gated"
         gate.closed.clear()
         world.queue.recheck(["uid-a"])
@@ -225,7 +239,7 @@ class TestRequeueAfter:
     def test_a_gating_plugin_may_request_another_run(self) -> None:
         gate = GateDouble("G")
         gate.closed["a"] = unresolvable("budget spent", requeue_after=60)
-        world = World(gate)
+        world = World(gate, max_in_unschedulable=None)
         world.add(make_pod("a"))
         world.pass_time(60)
         assert (world.place("a"), world.queue.next_wakeup()) == ("gated", world.clock.now() + 60)
@@ -246,7 +260,7 @@ class TestRequeueAfter:
     def test_a_gating_plugin_cannot_cause_a_busy_loop(self) -> None:
         gate = GateDouble("G")
         gate.closed["a"] = unresolvable("again", requeue_after=0)
-        world = World(gate)
+        world = World(gate, max_in_unschedulable=None)
         world.add(make_pod("a"))
         assert world.queue.next_wakeup() == world.clock.now() + 0.1
 
