@@ -3,6 +3,9 @@
 An image's size counts in proportion to the share of nodes that have it, so that one node with a
 rare image does not attract every pod of a workload. A node's score therefore depends on other
 nodes as well.
+
+Image volumes count like containers, also in the upper bound; in v1.36.2 they only add to the sum
+(kubernetes#138952).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from plugins.row_selection import FEW
+from plugins.row_selection import FEW, no_scores
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -32,8 +35,8 @@ from scheduler.framework import (
 MEBIBYTE: Final = 1 << 20
 MIN_THRESHOLD: Final = 23 * MEBIBYTE
 """Bytes below which images are not worth a score."""
-MAX_CONTAINER_THRESHOLD: Final = 1000 * MEBIBYTE
-"""Bytes per container at which the score is 100."""
+MAX_THRESHOLD: Final = 1000 * MEBIBYTE
+"""Bytes per image at which the score is 100."""
 
 
 class ImageLocality:
@@ -49,7 +52,7 @@ class ImageLocality:
         """0 to 100 by the scaled bytes of images that are there."""
         present = _present(pod, node.image_states, self._handle.table.node_count)
         total = sum(contribution for image, contribution in present if node.row in image.rows)
-        return _scaled(total, pod.signature.images.containers)
+        return _scaled(total, len(pod.signature.images))
 
     def score_rows(
         self, state: CycleState, pod: Pod, table: NodeTableView, rows: Rows
@@ -57,19 +60,19 @@ class ImageLocality:
         """Columnar form of `score`."""
         present = list(_present(pod, table.images, table.node_count))
         if not present:
-            return np.full(len(rows), _scaled(0, pod.signature.images.containers), dtype=np.int64)
-        containers = pod.signature.images.containers
+            return no_scores(rows)
+        images = len(pod.signature.images)
         if len(rows) <= FEW:
             totals = [sum(part for image, part in present if row in image.rows) for row in rows]
-            return np.array([_scaled(total, containers) for total in totals], dtype=np.int64)
-        return _scaled_column(_totals(table, rows, present), containers)
+            return np.array([_scaled(total, images) for total in totals], dtype=np.int64)
+        return _scaled_column(_totals(table, rows, present), images)
 
 
 def _present(
     pod: Pod, states: Mapping[str, ImageState], node_count: int
 ) -> Iterator[tuple[ImageState, int]]:
     """Yield the pod's images that some node has, once per reference, with their scaled bytes."""
-    for reference in pod.signature.images.names:
+    for reference in pod.signature.images:
         image = states.get(reference)
         if image is not None:
             # Share first, then size: the order decides the last bit, and with it the truncation.
@@ -87,19 +90,15 @@ def _totals(
     return taken
 
 
-def _scaled(total: int, containers: int) -> int:
-    # As upstream, image volumes add to the total but not to the number of containers.
-    most = MAX_CONTAINER_THRESHOLD * containers
-    if most <= MIN_THRESHOLD:  # a pod without containers, which no API server admits
-        return MAX_NODE_SCORE if total >= MIN_THRESHOLD else 0
-    clamped = min(max(total, MIN_THRESHOLD), most)
-    return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (most - MIN_THRESHOLD)
+def _scaled(total: int, images: int) -> int:
+    if total <= MIN_THRESHOLD:
+        return 0
+    most = MAX_THRESHOLD * images
+    return MAX_NODE_SCORE * (min(total, most) - MIN_THRESHOLD) // (most - MIN_THRESHOLD)
 
 
-def _scaled_column(totals: Int64Column, containers: int) -> Int64Column:
-    most = MAX_CONTAINER_THRESHOLD * containers
-    if most <= MIN_THRESHOLD:
-        return np.where(totals >= MIN_THRESHOLD, MAX_NODE_SCORE, 0).astype(np.int64)
+def _scaled_column(totals: Int64Column, images: int) -> Int64Column:
+    most = MAX_THRESHOLD * images
     above = np.clip(totals, MIN_THRESHOLD, most) - MIN_THRESHOLD
     scaled: Int64Column = MAX_NODE_SCORE * above // (most - MIN_THRESHOLD)
     return scaled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.fuzz.drawing import IMAGES, ZONES, Draw
+from benchmarks.fuzz.drawing import ZONES, Draw
 from benchmarks.fuzz.profiles import HOSTNAME, ZONE
 
 Object = dict[str, Any]
@@ -84,8 +84,6 @@ def pod_volumes(draw: Draw) -> list[Object]:
         else:
             source = {draw.one("awsElasticBlockStore"): {"volumeID": draw.one("vol-1", "vol-2")}}
         found.append({"name": f"v{index}", **source})
-    if draw.chance(0.1):
-        found.append({"name": "image", "image": {"reference": draw.one(*IMAGES)}})
     return found
 
 

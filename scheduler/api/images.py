@@ -6,19 +6,7 @@ canonicalised (`nginx` is not `docker.io/library/nginx`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from scheduler.api.pod import PodSpec
-
-
-class PodImages(NamedTuple):
-    """The images of a pod, for image locality."""
-
-    names: tuple[str, ...]
-    """Normalised references of init containers, containers and image volumes; duplicates stay."""
-
-    containers: int
-    """Number of init containers and containers, without image volumes; it bounds the score."""
 
 
 def normalized_image(reference: str) -> str:
@@ -30,9 +18,12 @@ def normalized_image(reference: str) -> str:
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
 
 
-def pod_images(spec: PodSpec) -> PodImages:
-    """Return every image that the pod would need on its node."""
+def pod_images(spec: PodSpec) -> tuple[str, ...]:
+    """Return the normalised references of init containers, containers and image volumes.
+
+    A reference is there as often as it is used.
+    """
     containers = (*spec.init_containers, *spec.containers)
     names = [normalized_image(each.image) for each in containers]
     names += [normalized_image(each.image.reference) for each in spec.volumes if each.image]
-    return PodImages(tuple(names), len(containers))
+    return tuple(names)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.api.images import PodImages, pod_images
+from scheduler.api.images import pod_images
 from scheduler.api.limits import node_selector_excess
 from scheduler.api.meta import OwnerReference
 from scheduler.api.node_selectors import (
@@ -121,7 +121,8 @@ class PodSignature:
     preferred_node_affinity: PreferredTerms | None
     """Soft node preferences, `error` set if one cannot be parsed; None for an empty list."""
     host_ports: tuple[HostPort, ...]
-    images: PodImages
+    images: tuple[str, ...]
+    """References of the images that the pod needs, for image locality; duplicates stay."""
     required_features: tuple[str, ...]
     """Features a node must declare, sorted."""
     toleration_index: TolerationIndex

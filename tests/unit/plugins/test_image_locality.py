@@ -57,8 +57,20 @@ def running(*sizes: int, init: tuple[int, ...] = (), volumes: tuple[int, ...] = 
         pytest.param(
             running(30, volumes=(300,)),
             [{300, 600, 900}, {4000, 30}],
-            [12, 0],
-            id="quirk: image volumes do not raise the cap",
+            [6, 0],
+            id="an image volume counts like a container",
+        ),
+        pytest.param(
+            running(1200, volumes=(1600,)),
+            [{1200}, {1200, 1600}],
+            [59, 100],
+            id="a volume raises the cap, so that its image makes a difference",
+        ),
+        pytest.param(
+            running(1200, init=(10,), volumes=(11, 1600)),
+            [{1200, 10}, {1200, 10, 1600}],
+            [29, 49],
+            id="volumes, init containers and containers",
         ),
         pytest.param(
             running(300, init=(30,)), [{40, 300, 2000}, {20, 30, 40}], [6, 0], id="init container"

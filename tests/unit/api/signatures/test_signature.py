@@ -246,7 +246,7 @@ def test_derived_values_of_a_pod_with_everything() -> None:
         metadata={"ownerReferences": [OWNER]},
     )
     assert [each.port for each in signature.host_ports] == [80]
-    assert signature.images.names == ("app:1",)
+    assert signature.images == ("app:1",)
     assert signature.claims == ("data",)
     assert [each.name for each in signature.volumes] == ["v", "e"]
     assert signature.required_features == (
