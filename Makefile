@@ -24,6 +24,14 @@ TOOLS_STAMP := $(TOOLS)/.complete
 # MkDocs, for `docs` only.
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.complete
+# Installs the packages of a lock file ($(2)) into an environment ($(1)), and shows how far it is.
+define INSTALL
+$(1)/bin/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r $(2) | \
+  awk -v total="$$(grep -c '==' $(2))" -v terminal="$$(if test -t 2; then echo 1; fi)" ' \
+    /^Collecting / { line = sprintf("  %d of %d packages: %s", ++n, total, $$2); \
+      if (terminal) printf "\r%-70s", line; else if (n % 25 == 0 || n == total) print line } \
+    /^Installing / { if (terminal) print ""; print "  installing them ..." } { fflush() }'
+endef
 # More arguments for pytest: `make test PYTEST_ARGS="-k queue -x"`.
 PYTEST_ARGS ?=
 
@@ -130,9 +138,12 @@ chart: envtest-build chart-build ## Test the Helm chart with Helm and a real kub
 # Which releases to build: `make older-servers-build RELEASES=v1.33`; all of tests/older_servers/modules by default.
 RELEASES ?=
 
-.PHONY: page
-page: $(STAMP) ## Test the page of `kubestow ui` in a real Chromium (installs Debian's if it is missing)
+.PHONY: page-build
+page-build: $(STAMP) ## Install Debian's Chromium if there is none, and fetch axe-core
 	$(BIN)/python -m tests.page.build
+
+.PHONY: page
+page: page-build ## Test the page of `kubestow ui` in a real Chromium
 	KUBESTOW_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/page $(PYTEST_ARGS)
 
 .PHONY: page-libraries
@@ -288,26 +299,25 @@ $(STAMP): pyproject.toml $(LOCK)
 	  echo "No Python >= 3.11 on PATH. Install one, or name it:" \
 	    "make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; \
 	fi; \
-	echo "Preparing $(VENV) with $$python (once, about half a minute) ..."; \
+	echo "Preparing $(VENV) with $$python (once; usually half a minute, on a busy machine several) ..."; \
 	"$$python" -m venv --clear $(VENV) || { \
 	  echo "$$python cannot create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r $(LOCK)
+	@$(call INSTALL,$(VENV),$(LOCK))
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(TOOLS_STAMP): requirements-tools.lock | $(STAMP)
+	@echo "Preparing $(TOOLS) (once) ..."
 	@$(BIN)/python -m venv --clear $(TOOLS)
-	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-tools.lock
+	@$(call INSTALL,$(TOOLS),requirements-tools.lock)
 	@touch $@
 
 $(DOCS_STAMP): requirements-docs.lock | $(STAMP)
+	@echo "Preparing $(DOCS) (once) ..."
 	@$(BIN)/python -m venv --clear $(DOCS)
-	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements-docs.lock
+	@$(call INSTALL,$(DOCS),requirements-docs.lock)
 	@touch $@
 
 COMPILE = $(TOOLS)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
