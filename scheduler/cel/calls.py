@@ -7,8 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cel.compiled import NOTHING, Compiled
-from scheduler.cel.declarations import STRING_FACTOR, Overload
-from scheduler.cel.errors import CompileError, EvaluationError, no_such_overload
+from scheduler.cel.declarations import STRING_FACTOR, Overload, covered, shared
+from scheduler.cel.errors import (
+    CompileError,
+    EvaluationCancelledError,
+    EvaluationError,
+    no_such_overload,
+)
 from scheduler.cel.evaluation import Code, Evaluation
 from scheduler.cel.libraries.regular_expressions import compiled as compiled_pattern
 from scheduler.cel.libraries.standard import CONVERSIONS
@@ -91,29 +96,33 @@ def _validate_constants(name: str, arguments: list[Compiled], node: Call) -> Non
         pattern = _value(arguments[1])
         try:
             if type(pattern) is str:
-                compiled_pattern(pattern)
-        except EvaluationError as error:
+                compiled_pattern(Evaluation([]), pattern)
+        except (EvaluationError, EvaluationCancelledError) as error:
             raise CompileError(f"invalid matches argument: {error}", node.offset) from None
 
 
 def _folded(result: Type, code: Code, node: Call) -> Compiled:
     try:
-        value = code(NOTHING)
-    except EvaluationError as error:
+        value = code(Evaluation([]))
+    except (EvaluationError, EvaluationCancelledError) as error:
         raise CompileError(f"invalid {node.function} argument: {error}", node.offset) from None
     return Compiled(result, lambda evaluation: value, is_constant=True)
 
 
 def _direct(overload: Overload, codes: list[Code]) -> Code:
     body, cost = overload.body, overload.cost
+    if overload.work not in _NO_WORK or overload.result_bytes:
+        applied = application(overload)
+        return lambda evaluation: applied(evaluation, [each(evaluation) for each in codes])
     if len(codes) == 2 and cost is not None:
         left_code, right_code = codes
+        is_metered = overload.is_metered
 
         def binary(evaluation: Evaluation) -> Any:
             try:
                 left = left_code(evaluation)
                 right = right_code(evaluation)
-                value = body(left, right)
+                value = body(evaluation, left, right) if is_metered else body(left, right)
             except EvaluationError:
                 evaluation.cost += 1
                 raise
@@ -121,6 +130,9 @@ def _direct(overload: Overload, codes: list[Code]) -> Code:
             return value
 
         return binary
+    if overload.is_metered:
+        applied = application(overload)
+        return lambda evaluation: applied(evaluation, [each(evaluation) for each in codes])
 
     def code(evaluation: Evaluation) -> Any:
         values = [each(evaluation) for each in codes]
@@ -129,6 +141,27 @@ def _direct(overload: Overload, codes: list[Code]) -> Code:
         return value
 
     return code
+
+
+_NO_WORK: Final = (None, shared, covered)
+
+
+def application(overload: Overload) -> Callable[[Evaluation, list[Any]], Any]:
+    """Return a call that accounts for its work before, and for its result after it."""
+    body, cost = overload.body, overload.cost
+    work = None if overload.work in _NO_WORK else overload.work
+    is_metered, result_bytes = overload.is_metered, overload.result_bytes
+
+    def applied(evaluation: Evaluation, values: list[Any]) -> Any:
+        if work is not None:
+            evaluation.spend(work(*values))
+        value = body(evaluation, *values) if is_metered else body(*values)
+        if result_bytes is not None:
+            evaluation.hold(result_bytes(value))
+        evaluation.charge(1 if cost is None else cost(values, value))
+        return value
+
+    return applied
 
 
 def _equals_text(read: Code, text: str, otherwise: Code) -> Code:
@@ -154,10 +187,12 @@ def _equals_text(read: Code, text: str, otherwise: Code) -> Code:
 def _membership(codes: list[Code], overload: Overload) -> Code:
     """`in` a constant list, which costs nothing as cel-go makes it a set."""
     element, container = codes
-    body = overload.body
+    body, values = overload.body, container(NOTHING)
+    texts = frozenset(each for each in values if type(each) is str)
 
     def code(evaluation: Evaluation) -> Any:
-        return body(element(evaluation), container(evaluation))
+        value = element(evaluation)
+        return value in texts if type(value) is str else body(evaluation, value, values)
 
     return code
 
@@ -175,17 +210,13 @@ def _or(target: Code, alternative: Code, *, unwrap: bool) -> Code:
 
 
 def _dispatched(name: str, overloads: list[Overload], codes: list[Code]) -> Code:
-    accepting = [
-        (tuple(map(_acceptor, each.parameters)), each.body, each.cost) for each in overloads
-    ]
+    accepting = [(tuple(map(_acceptor, each.parameters)), application(each)) for each in overloads]
 
     def code(evaluation: Evaluation) -> Any:
         values = [each(evaluation) for each in codes]
-        for acceptors, body, cost in accepting:
+        for acceptors, applied in accepting:
             if all(accepts(value) for accepts, value in zip(acceptors, values, strict=True)):
-                result = body(*values)
-                evaluation.charge(1 if cost is None else cost(values, result))
-                return result
+                return applied(evaluation, values)
         shown = ", ".join(map(type_name, values))
         raise EvaluationError(f"no such overload: {name}({shown})")
 

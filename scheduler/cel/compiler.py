@@ -49,6 +49,8 @@ from scheduler.cel.values import MAX_INT, NONE, TypeValue, Uint, map_key
 
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
+_ELEMENT_BYTES: Final = 9
+_ENTRY_BYTES: Final = 250
 _LITERAL_TYPES: Final = {
     bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
 }  # fmt: skip
@@ -80,12 +82,15 @@ class Compiler:
         }
         #: Positions of variables; comprehensions add theirs.
         self.size = len(self.scope)
+        #: Nodes so far.
+        self.nodes = 0
         #: Types of the elements of each literal that must agree, with the offsets.
         self._literals: list[tuple[Sequence[Type], Sequence[int]]] = []
         self._formats = 0
 
     def compile(self, node: Node) -> Compiled:
         """Compile a node with all below it; raises `CompileError`."""
+        self.nodes += 1
         return _COMPILERS[type(node)](self, node)
 
     def finish(self) -> None:
@@ -154,6 +159,7 @@ class Compiler:
 
         def code(evaluation: Evaluation) -> list[Any]:
             evaluation.charge(_LIST_COST)
+            evaluation.make(len(codes), _ELEMENT_BYTES)
             return [each(evaluation) for each in codes]
 
         return Compiled(kind, code)
@@ -255,6 +261,7 @@ def _conditional(condition: Compiled, yes: Compiled, no: Compiled) -> Code:
 def _optional_list(codes: list[Code], optional: frozenset[int]) -> Code:
     def code(evaluation: Evaluation) -> list[Any]:
         evaluation.charge(_LIST_COST)
+        evaluation.make(len(codes), _ELEMENT_BYTES)
         values = []
         for i, each in enumerate(codes):
             value = each(evaluation)
@@ -271,6 +278,7 @@ def _optional_list(codes: list[Code], optional: frozenset[int]) -> Code:
 def _map(entries: list[tuple[Code, Code]], optional: frozenset[int]) -> Code:
     def code(evaluation: Evaluation) -> dict[Any, Any]:
         evaluation.charge(_MAP_COST)
+        evaluation.make(len(entries), _ENTRY_BYTES)
         made: dict[Any, Any] = {}
         for i, (key_code, value_code) in enumerate(entries):
             key, value = map_key(key_code(evaluation)), value_code(evaluation)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cel.compiled import Compiled
-from scheduler.cel.declarations import bounded
-from scheduler.cel.errors import CompileError, EvaluationError, no_such_overload
+from scheduler.cel.errors import MAX_QUOTED, CompileError, EvaluationError, no_such_overload
 from scheduler.cel.evaluation import Code, Evaluation
 from scheduler.cel.libraries.lists import comparisons_cost, sort_by
+from scheduler.cel.metering import bounded
 from scheduler.cel.syntax import Comprehension, Node
 from scheduler.cel.types import BOOL, DYN, INT, Type, list_of, map_of, optional_of
 from scheduler.cel.values import LISTS, NONE, Optional, keys, map_key
@@ -28,6 +28,12 @@ _APPEND: Final = 12
 """Accumulator, list of one element and concatenation."""
 _INSERT: Final = 3
 """Accumulator, key and call."""
+_STEPS: Final = 4
+"""Units of work of an iteration, without the nodes in it."""
+_ELEMENT_BYTES: Final = 110
+"""Bytes of a reference in a list, and of a number or optional."""
+_ENTRY_BYTES: Final = 250
+"""Bytes of an entry of a map, with a number or optional each as its key and value."""
 
 
 def compile_comprehension(compiler: Compiler, node: Comprehension) -> Compiled:
@@ -38,11 +44,12 @@ def compile_comprehension(compiler: Compiler, node: Comprehension) -> Compiled:
     if node.kind in {"optMap", "optFlatMap"}:
         return _optional_map(compiler, node, target)
     types = _element_types(compiler, node, target.type)
-    first = compiler.size
+    first, nodes = compiler.size, compiler.nodes
     predicate, body = _scoped(compiler, node, types)
     codes = (target.code, predicate.code if predicate else None, body.code)
     rows = _pairs if len(types) == 2 else _elements
-    loop = _Loop(*codes, rows, range(first, first + len(types)))
+    positions = (first, first + len(types), compiler.size)
+    loop = _Loop(*codes, rows, positions, _STEPS + compiler.nodes - nodes)
     if node.kind in {"all", "exists", "exists_one"}:
         compiler.require(body.type, BOOL, node.kind, node.body.offset)
         code = {"all": loop.all, "exists": loop.exists, "exists_one": loop.exists_one}[node.kind]
@@ -170,13 +177,28 @@ class _Loop:
     """The parts of a loop; each method is the code of one kind of macro."""
 
     def __init__(
-        self, target: Code, predicate: Code | None, body: Code, rows: Rows, positions: range
+        self,
+        target: Code,
+        predicate: Code | None,
+        body: Code,
+        rows: Rows,
+        positions: tuple[int, int, int],
+        work: int,
     ) -> None:
+        """Create a loop.
+
+        `positions` are that of the first variable, and those after the loop's own variables and
+        after those of all macros within it. `work` is that of one iteration.
+        """
+        first, end, end_within = positions
         self._target = target
         self._predicate = predicate
         self._body = body
         self._rows = rows
-        self._slice = slice(positions.start, positions.stop)
+        self._slice = slice(first, end)
+        self._all = slice(first, end_within)
+        self._nothing = [None] * (end_within - first)
+        self._work = work
 
     def all(self, evaluation: Evaluation) -> bool:
         """Whether the body holds for all; a failure counts only if it is false for none."""
@@ -190,8 +212,9 @@ class _Loop:
         rows, body = self._rows(self._target(evaluation)), self._body
         failure: EvaluationError | None = None
         decided = False
+        memory = evaluation.memory
         for row in rows:
-            evaluation.iterate(test)
+            evaluation.iterate(test, self._work)
             if decided:
                 break
             evaluation.variables[self._slice] = row
@@ -199,12 +222,15 @@ class _Loop:
             try:
                 value = body(evaluation)
             except EvaluationError as error:
-                failure = failure or error
-                continue
+                # A new one, because the frames of this one's traceback hold values.
+                failure = failure or EvaluationError(*error.args)
+                value = None
             if value is decisive:
                 decided = True
             elif type(value) is not bool:
                 failure = failure or no_such_overload()
+            if evaluation.memory > memory:
+                self._release(evaluation, memory)
         evaluation.charge(1)
         if decided:
             return decisive
@@ -212,11 +238,18 @@ class _Loop:
             raise failure
         return not decisive
 
+    def _release(self, evaluation: Evaluation, memory: int) -> None:
+        """Give back what an iteration made, after it returned nothing of it."""
+        evaluation.variables[self._all] = self._nothing
+        evaluation.memory = memory
+
     def exists_one(self, evaluation: Evaluation) -> bool:
         """Whether the body holds for exactly one."""
         number = 0
-        for row in self._rows(self._target(evaluation)):
-            evaluation.iterate(0)
+        rows = self._rows(self._target(evaluation))
+        memory = evaluation.memory
+        for row in rows:
+            evaluation.iterate(0, self._work)
             evaluation.variables[self._slice] = row
             value = self._body(evaluation)
             if value is True:
@@ -224,6 +257,8 @@ class _Loop:
                 evaluation.cost += 2
             elif value is not False:
                 raise no_such_overload()
+            if evaluation.memory > memory:
+                self._release(evaluation, memory)
         evaluation.charge(2)
         return number == 1
 
@@ -231,6 +266,7 @@ class _Loop:
         """Return the values of the body where the predicate holds."""
         made: list[Any] = []
         for _ in self._accepted(evaluation):
+            evaluation.hold(_ELEMENT_BYTES)
             evaluation.charge(_APPEND)
             made.append(self._body(evaluation))
         evaluation.charge(1)
@@ -240,6 +276,7 @@ class _Loop:
         """Return the map with the values of the body by key."""
         made: dict[Any, Any] = {}
         for row in self._accepted(evaluation):
+            evaluation.hold(_ENTRY_BYTES)
             evaluation.charge(_INSERT)
             made[map_key(row[0])] = self._body(evaluation)
         evaluation.charge(1)
@@ -254,9 +291,12 @@ class _Loop:
             if not isinstance(entries, dict):
                 raise no_such_overload()
             for key in entries:
+                evaluation.spend(1)
                 if key in made:
-                    raise EvaluationError(f"insert failed: key '{key}' already exists")
+                    shown = str(key)[:MAX_QUOTED]
+                    raise EvaluationError(f"insert failed: key '{shown}' already exists")
             bounded(len(made) + len(entries))
+            evaluation.hold(_ENTRY_BYTES * len(entries))
             made.update(entries)
         evaluation.charge(1)
         return made
@@ -268,17 +308,18 @@ class _Loop:
             raise no_such_overload()
         sort_keys = []
         for row in self._rows(target):
-            evaluation.iterate(_APPEND)
+            evaluation.iterate(_APPEND, self._work)
+            evaluation.hold(_ELEMENT_BYTES)
             evaluation.variables[self._slice] = row
             sort_keys.append(self._body(evaluation))
         evaluation.charge(1 + comparisons_cost(sort_keys))
-        return sort_by(target, sort_keys)
+        return sort_by(evaluation, target, sort_keys)
 
     def _accepted(self, evaluation: Evaluation) -> Iterable[tuple[Any, ...]]:
         """Yield each row with its variables set, where the predicate holds."""
         predicate = self._predicate
         for row in self._rows(self._target(evaluation)):
-            evaluation.iterate(0)
+            evaluation.iterate(0, self._work)
             evaluation.variables[self._slice] = row
             value = True if predicate is None else predicate(evaluation)
             if value is True:

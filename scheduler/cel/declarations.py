@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scheduler.cel.errors import COST_LIMIT_EXCEEDED, EvaluationCancelledError
-from scheduler.cel.types import Type
+from scheduler.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Type,
+)
 from scheduler.cel.values import size_for_cost
 
 Body = Callable[..., Any]
-"""The function itself: takes values of the declared types, raises `EvaluationError`."""
+"""The function itself: takes values of the declared types, raises `EvaluationError`.
+
+A metered one takes the `Meter` first."""
 
 Cost = Callable[[Sequence[Any], Any], int]
 """Returns the cost units of a call from its arguments and its result."""
 
-MAX_RESULT_SIZE: Final = 1_000_000
-"""Characters of a string and elements of a list that one call may make. To walk over so many costs
-the whole limit in bytes, or a tenth of it in characters."""
+Work = Callable[..., int]
+"""Returns the units of work (`metering`) of a call from its arguments."""
 
 STRING_FACTOR: Final = 0.1
 """Cost units per character (cel-go `common/cost.go: StringTraversalCostFactor`)."""
@@ -38,6 +50,49 @@ class Overload:
     is_member: bool = False
     #: None: one unit.
     cost: Cost | None = None
+    #: None: the body accounts for its work and for what it makes itself, or all is of fixed size.
+    work: Work | None = None
+    is_metered: bool = False
+
+    @property
+    def is_accounted(self) -> bool:
+        """Whether the work of a call is known, whatever the size of its arguments."""
+        return (
+            self.is_metered
+            or self.work is not None
+            or all(each in SCALARS or each.name in FIXED for each in self.parameters)
+        )
+
+    @property
+    def result_bytes(self) -> Callable[[Any], int] | None:
+        """Return the function that returns the bytes of a result; None: accounted for elsewhere."""
+        if self.is_metered or self.result in SCALARS or self.work is shared:
+            return None
+        return sys.getsizeof if self.result in (STRING, BYTES) else _object_bytes
+
+
+SCALARS: Final = frozenset({BOOL, INT, UINT, DOUBLE, NULL, DURATION, TIMESTAMP})
+"""Types whose values have a fixed size."""
+
+FIXED: Final = frozenset({"kubernetes.Quantity", "kubernetes.NamedFormat", "net.IP", "net.CIDR"})
+"""Types of libraries whose values have a limited size."""
+
+OBJECT_BYTES: Final = 600
+"""Bytes of an address, a quantity, an optional and other values of libraries, without texts."""
+
+
+def _object_bytes(value: Any) -> int:
+    return OBJECT_BYTES
+
+
+def shared(*arguments: Any) -> int:
+    """Return the work of a function that reads or returns a part of its arguments as it is."""
+    return 0
+
+
+def covered(*arguments: Any) -> int:
+    """Return the work of a function whose cost is at least its work: a tenth per character."""
+    return 0
 
 
 Functions = dict[str, list[Overload]]
@@ -66,9 +121,12 @@ class Library:
         result: Type,
         body: Body,
         cost: Cost | None = None,
+        work: Work | None = None,
+        *,
+        is_metered: bool = False,
     ) -> None:
         """Add a method; the first parameter is its target."""
-        self._add(name, Overload(tuple(parameters), result, body, is_member=True, cost=cost))
+        self._add(name, Overload(tuple(parameters), result, body, True, cost, work, is_metered))
 
     def function(
         self,
@@ -77,11 +135,15 @@ class Library:
         result: Type,
         body: Body,
         cost: Cost | None = None,
+        work: Work | None = None,
+        *,
+        is_metered: bool = False,
     ) -> None:
         """Add a global function."""
-        self._add(name, Overload(tuple(parameters), result, body, cost=cost))
+        self._add(name, Overload(tuple(parameters), result, body, False, cost, work, is_metered))
 
     def _add(self, name: str, overload: Overload) -> None:
+        assert overload.is_accounted, f"{name} does not account for the work of large arguments"
         self.functions.setdefault(name, []).append(overload)
 
 
@@ -105,9 +167,3 @@ def matching(arguments: Sequence[Any], result: Any) -> int:
     text, pattern = arguments[:2]
     walk = math.ceil((1 + size_for_cost(text)) * STRING_FACTOR)
     return walk * traversal(pattern, REGEX_FACTOR)
-
-
-def bounded(size: int) -> None:
-    """Refuse a result that is too large, before it is made."""
-    if size > MAX_RESULT_SIZE:
-        raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)

@@ -17,11 +17,12 @@ from scheduler.cel.compiler import Compiler, Environment
 from scheduler.cel.declarations import merged
 from scheduler.cel.errors import (
     COST_LIMIT_EXCEEDED,
+    RECURSION_LIMIT_EXCEEDED,
     CompileError,
     EvaluationCancelledError,
     EvaluationError,
 )
-from scheduler.cel.evaluation import COST_LIMIT, Check, Evaluation, MapWithDefault
+from scheduler.cel.evaluation import Evaluation, MapWithDefault
 from scheduler.cel.libraries import (
     lists,
     named_formats,
@@ -33,6 +34,7 @@ from scheduler.cel.libraries import (
     strings,
     versions,
 )
+from scheduler.cel.metering import COST_LIMIT, Check
 from scheduler.cel.parser import parse
 from scheduler.cel.types import ANY, BOOL, STRING, Type, map_of
 from scheduler.cel.values import type_name
@@ -92,7 +94,11 @@ class DeviceSelector:
     def evaluate(self, device: Mapping[str, Any], check: Check | None = None) -> tuple[bool, int]:
         """Return the result and its cost; raises as `matches`."""
         evaluation = Evaluation([device, *([None] * (self._size - 1))], check)
-        value = self._code(evaluation)
+        try:
+            value = self._code(evaluation)
+        except RecursionError:
+            # Of a value that is nested deeply, which takes several levels of the expression each.
+            raise EvaluationError(RECURSION_LIMIT_EXCEEDED) from None
         if evaluation.cost > COST_LIMIT:
             raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)
         if type(value) is not bool:

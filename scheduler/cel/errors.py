@@ -25,6 +25,15 @@ class EvaluationCancelledError(Exception):
 
 
 COST_LIMIT_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+WORK_LIMIT_EXCEEDED = (
+    "operation cancelled: the expression takes more work than kubestow allows for one device"
+)
+MEMORY_LIMIT_EXCEEDED = (
+    "operation cancelled: the expression takes more memory than kubestow allows for one device"
+)
+RECURSION_LIMIT_EXCEEDED = "operation cancelled: a value is nested too deeply"
+MAX_QUOTED = 2000
+"""Characters of a value that an error quotes."""
 
 
 def no_such_overload() -> EvaluationError:
@@ -34,4 +43,4 @@ def no_such_overload() -> EvaluationError:
 
 def no_such_key(key: object) -> EvaluationError:
     """Return the error of a map without the key."""
-    return EvaluationError(f"no such key: {key}")
+    return EvaluationError(f"no such key: {str(key)[:MAX_QUOTED]}")

@@ -1,65 +1,19 @@
-"""One evaluation of a compiled expression: its variables and its cost so far."""
+"""One evaluation of a compiled expression: its variables and what it has used so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from scheduler.cel.errors import (
-    COST_LIMIT_EXCEEDED,
-    EvaluationCancelledError,
-    EvaluationError,
-    no_such_key,
-    no_such_overload,
-)
+from scheduler.cel.errors import EvaluationError, no_such_key, no_such_overload
+from scheduler.cel.metering import Meter
 from scheduler.cel.values import LISTS, map_key
 
-COST_LIMIT: Final = 1_000_000
-"""Cost units that one evaluation may take (`resource.k8s.io/v1`,
-`CELSelectorExpressionMaxCost`)."""
 
-CHECK_FREQUENCY: Final = 100
-"""Iterations of macros between two calls of the check for interruption
-(`apis/cel/config.go: CheckFrequency`)."""
-
-EXPENSIVE_UNITS: Final = 100
-"""Cost of one call after which the check for interruption is called as well: a regular expression
-may take milliseconds, so that counting iterations is not enough."""
-
-Check = Callable[[], None]
-"""Raises `EvaluationCancelledError` if the evaluation must end."""
-
-
-class Evaluation:
+class Evaluation(Meter):
     """The state of one evaluation."""
 
-    __slots__ = ("_check", "_iterations", "_limit", "cost", "variables")
-
-    def __init__(
-        self, variables: list[Any], check: Check | None = None, limit: int = COST_LIMIT
-    ) -> None:
-        #: Values of the variables, by the position that the compiler gave them.
-        self.variables = variables
-        #: Cost units so far.
-        self.cost = 0
-        self._limit = limit
-        self._check = check
-        self._iterations = 0
-
-    def charge(self, units: int) -> None:
-        """Add to the cost; raises `EvaluationCancelledError` above the limit."""
-        self.cost += units
-        if self.cost > self._limit:
-            raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)
-        if units >= EXPENSIVE_UNITS and self._check is not None:
-            self._check()
-
-    def iterate(self, units: int) -> None:
-        """Add the cost of one iteration of a macro, and look for an interruption now and then."""
-        self._iterations += 1
-        if self._check is not None and self._iterations % CHECK_FREQUENCY == 0:
-            self._check()
-        self.charge(units)
+    __slots__ = ()
 
 
 Code = Callable[[Evaluation], Any]

@@ -4,38 +4,57 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from scheduler.cel.declarations import bounded
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.libraries import times
-from scheduler.cel.values import Budget, Duration, Timestamp, TypeValue, Uint, keys, type_name
+from scheduler.cel.metering import REFERENCE_BYTES, Meter, bounded, pieces
+from scheduler.cel.values import (
+    Duration,
+    Joined,
+    Timestamp,
+    TypeValue,
+    Uint,
+    keys,
+    type_name,
+)
 
 _CLAUSE: Final = re.compile(r"%(?:%|(?:\.([0-9]{1,4}))?([a-zA-Z])?)")
 _DEFAULT_PRECISION: Final = 6
 _MAX_PRECISION: Final = 1000
+_CLAUSE_WORK: Final = 15
+_SHOWN_WORK: Final = 6
+_ENTRY_WORK: Final = 60
+"""Units of work for an entry of a map, which is also sorted."""
+_TEXT_BYTES: Final = 300
+"""Bytes of a clause, of the text before it and of the text of a number."""
 
 
-def format_text(pattern: str, arguments: Sequence[Any]) -> str:
+def format_text(meter: Meter, pattern: str, arguments: Sequence[Any]) -> str:
     """Return the pattern with its clauses replaced by the arguments, in order."""
     remaining = iter(arguments)
     parts: list[str] = []
     end = size = 0
     for found in _CLAUSE.finditer(pattern):
-        part = "%" if found[0] == "%%" else _clause(found, remaining)
+        meter.spend(_CLAUSE_WORK)
+        part = "%" if found[0] == "%%" else _clause(meter, found, remaining)
+        meter.hold(_TEXT_BYTES)
         parts += (pattern[end : found.start()], part)
         end = found.end()
         size += len(part)
         bounded(size)
     parts.append(pattern[end:])
-    return "".join(parts)
+    text = "".join(parts)
+    meter.hold(2 * sys.getsizeof(text))
+    meter.spend(pieces(len(pattern) + len(text), 50))
+    return text
 
 
-def _clause(found: re.Match[str], remaining: Any) -> str:
+def _clause(meter: Meter, found: re.Match[str], remaining: Any) -> str:
     precision, letter = found.groups()
-    formatter = _FORMATTERS.get(letter or "")
-    if formatter is None:
+    if letter != "s" and letter not in _FORMATTERS:
         raise EvaluationError(f'could not parse formatting clause: unrecognized "{letter}"')
     try:
         value = next(remaining)
@@ -44,18 +63,22 @@ def _clause(found: re.Match[str], remaining: Any) -> str:
     digits = _DEFAULT_PRECISION if precision is None else int(precision)
     if digits > _MAX_PRECISION:
         raise EvaluationError(f"precision {digits} exceeds the limit of {_MAX_PRECISION}")
-    return formatter(value, digits)
+    meter.spend(pieces(digits, 2))
+    if letter == "s":
+        return _shown(meter, value)
+    if type(value) in (str, bytes):
+        meter.spend(pieces(len(value), 50))
+        meter.hold(8 * len(value))
+    return _FORMATTERS[letter](value, digits)
 
 
-def _text(value: Any, precision: int) -> str:
-    return _shown(value, Budget())
-
-
-def _shown(value: Any, budget: Budget) -> str:
+def _shown(meter: Meter, value: Any) -> str:
     match value:
         case str():
             return value
         case bytes():
+            meter.spend(pieces(len(value), 10))
+            meter.hold(4 * len(value))
             return value.decode(errors="replace")
         case None:
             return "null"
@@ -69,26 +92,30 @@ def _shown(value: Any, budget: Budget) -> str:
             return _decimal_float(value)
         case int():
             return str(int(value))
-        case list() | tuple():
-            budget.take(len(value))
-            return f"[{_joined(_shown(each, budget) for each in value)}]"
+        case list() | tuple() | range() | Joined():
+            shown = (_shown(meter, each) for each in meter.walk(value, _SHOWN_WORK))
+            return f"[{_joined(meter, shown)}]"
         case dict():
-            budget.take(len(value))
-            shown = sorted(
-                (_shown(key, budget), _shown(entry, budget))
-                for key, entry in zip(keys(value), value.values(), strict=True)
-            )
-            return "{" + _joined(f"{key}: {entry}" for key, entry in shown) + "}"
+            entries: list[tuple[str, str]] = []
+            for key, entry in zip(keys(value), value.values(), strict=True):
+                meter.spend(_ENTRY_WORK)
+                meter.hold(_TEXT_BYTES)
+                entries.append((_shown(meter, key), _shown(meter, entry)))
+            shown = (f"{key}: {entry}" for key, entry in sorted(entries))
+            return "{" + _joined(meter, shown) + "}"
         case _:
             raise _unsuitable("string", value)
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _joined(meter: Meter, parts: Iterable[str]) -> str:
     kept: list[str] = []
     size = 0
     for each in parts:
         size += len(each)
         bounded(size)
+        # The part, and its share of the result.
+        meter.hold(2 * sys.getsizeof(each) + REFERENCE_BYTES)
+        meter.spend(_SHOWN_WORK + len(each) // 50)
         kept.append(each)
     return ", ".join(kept)
 
@@ -146,7 +173,6 @@ def _unsuitable(clause: str, value: Any) -> EvaluationError:
 
 
 _FORMATTERS: Final[dict[str, Callable[[Any, int], str]]] = {
-    "s": _text,
     "d": _decimal,
     "f": _fixed,
     "e": _scientific,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from scheduler.cel.declarations import REGEX_FACTOR, STRING_FACTOR, Library
+from scheduler.cel.declarations import REGEX_FACTOR, STRING_FACTOR, Library, covered, shared
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.libraries import networks, times
 from scheduler.cel.types import STRING, Type, list_of, optional_of
@@ -122,8 +122,10 @@ def _library() -> Library:
     library = Library()
     for name, each in FORMATS.items():
         library.function(f"format.{name}", (), FORMAT, _constant(each))
-    library.function("format.named", (STRING,), optional_of(FORMAT), _named)
-    library.method("validate", (FORMAT, STRING), optional_of(list_of(STRING)), validate, _cost)
+    library.function("format.named", (STRING,), optional_of(FORMAT), _named, work=shared)
+    library.method(
+        "validate", (FORMAT, STRING), optional_of(list_of(STRING)), validate, _cost, covered
+    )
     return library
 
 

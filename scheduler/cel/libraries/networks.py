@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from scheduler.cel.declarations import STRING_FACTOR, Library, first_traversal, traversal
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.declarations import (
+    OBJECT_BYTES,
+    STRING_FACTOR,
+    Library,
+    covered,
+    first_traversal,
+    traversal,
+)
+from scheduler.cel.errors import WORK_LIMIT_EXCEEDED, EvaluationCancelledError, EvaluationError
+from scheduler.cel.metering import Meter, pieces
 from scheduler.cel.types import BOOL, INT, STRING, Type, list_of, map_of
 from scheduler.cel.values import Opaque
 
@@ -55,9 +64,16 @@ class Cidr(Opaque):
         return -(-self.interface.network.prefixlen // 8)
 
 
+_MAX_URL: Final = 10_000
+"""Characters of a URL: `urlsplit` keeps the last 128."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
 def url(text: str) -> Url:
     """Parse an absolute URL or path; raises `EvaluationError`."""
-    if not any(ord(each) < 0x20 or ord(each) == 0x7F for each in text):
+    if len(text) > _MAX_URL:
+        raise EvaluationCancelledError(WORK_LIMIT_EXCEEDED)
+    if not _CONTROL.search(text):
         try:
             parts = urlsplit(text, allow_fragments=False)
             # Reading the port checks it; a host must not hold blanks.
@@ -154,7 +170,10 @@ def is_link_local_multicast(value: Ip) -> bool:
     return value.address in ipaddress.ip_network(link)
 
 
-def _query(value: Url) -> dict[str, list[str]]:
+def _query(meter: Meter, value: Url) -> dict[str, list[str]]:
+    length = len(value.parts.query)
+    meter.spend(4 * length)
+    meter.hold(OBJECT_BYTES + 150 * length)
     return parse_qs(value.parts.query, keep_blank_values=True)
 
 
@@ -180,13 +199,17 @@ def _network_comparison(arguments: Sequence[Any], result: Any) -> int:
     return _comparison(arguments, result) + traversal(arguments[0]) + 1
 
 
+def _parsing(text: str) -> int:
+    return pieces(len(text), 2)
+
+
 def _twice(arguments: Sequence[Any], result: Any) -> int:
     return traversal(arguments[0], 2 * STRING_FACTOR)
 
 
 def _declare_urls(library: Library) -> None:
-    library.function("url", (STRING,), URL, url, first_traversal)
-    library.function("isURL", (STRING,), BOOL, _succeeds(url))
+    library.function("url", (STRING,), URL, url, first_traversal, _parsing)
+    library.function("isURL", (STRING,), BOOL, _succeeds(url), None, _parsing)
     texts: dict[str, Callable[[Url], str]] = {
         "getScheme": lambda value: value.parts.scheme,
         "getHost": lambda value: value.parts.netloc.rpartition("@")[2],
@@ -195,18 +218,19 @@ def _declare_urls(library: Library) -> None:
         "getEscapedPath": lambda value: value.parts.path,
     }
     for name, body in texts.items():
-        library.method(name, (URL,), STRING, body)
-    library.method("getQuery", (URL,), map_of(STRING, list_of(STRING)), _query)
+        library.method(name, (URL,), STRING, body, work=covered)
+    query = map_of(STRING, list_of(STRING))
+    library.method("getQuery", (URL,), query, _query, is_metered=True)
 
 
 def _library() -> Library:
     library = Library()
     _declare_urls(library)
-    library.function("ip", (STRING,), IP, ip, first_traversal)
-    library.function("isIP", (STRING,), BOOL, _succeeds(ip), first_traversal)
-    library.function("ip.isCanonical", (STRING,), BOOL, is_canonical, _twice)
-    library.function("cidr", (STRING,), CIDR, cidr, first_traversal)
-    library.function("isCIDR", (STRING,), BOOL, _succeeds(cidr), first_traversal)
+    library.function("ip", (STRING,), IP, ip, first_traversal, covered)
+    library.function("isIP", (STRING,), BOOL, _succeeds(ip), first_traversal, covered)
+    library.function("ip.isCanonical", (STRING,), BOOL, is_canonical, _twice, covered)
+    library.function("cidr", (STRING,), CIDR, cidr, first_traversal, covered)
+    library.function("isCIDR", (STRING,), BOOL, _succeeds(cidr), first_traversal, covered)
     library.function("string", (IP,), STRING, lambda value: str(value.address))
     library.function("string", (CIDR,), STRING, lambda value: str(value.interface))
     facts: dict[str, Callable[[Ip], bool]] = {
@@ -223,9 +247,11 @@ def _library() -> Library:
     library.method("masked", (CIDR,), CIDR, masked)
     library.method("prefixLength", (CIDR,), INT, lambda value: value.interface.network.prefixlen)
     for each in (IP, STRING):
-        library.method("containsIP", (CIDR, each), BOOL, contains_ip, _comparison)
+        library.method("containsIP", (CIDR, each), BOOL, contains_ip, _comparison, covered)
     for each in (CIDR, STRING):
-        library.method("containsCIDR", (CIDR, each), BOOL, contains_cidr, _network_comparison)
+        library.method(
+            "containsCIDR", (CIDR, each), BOOL, contains_cidr, _network_comparison, covered
+        )
     return library
 
 

@@ -5,19 +5,19 @@ The operators `.?` and `[?]`, and the macros `optMap` and `optFlatMap`, are comp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from scheduler.cel.declarations import Library
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.declarations import Library, covered, shared
+from scheduler.cel.errors import EvaluationError, no_such_overload
+from scheduler.cel.metering import Meter
 from scheduler.cel.types import BOOL, A, list_of, optional_of
-from scheduler.cel.values import NONE, Optional, Uint
+from scheduler.cel.values import NONE, SIZED, Optional
 
 
 def of_non_zero(value: Any) -> Optional:
     """Return an optional with the value, without one for 0, false, empty and null."""
-    is_zero = value is None or (
-        isinstance(value, (bool, int, Uint, float, str, bytes, list, tuple, dict)) and not value
-    )
+    is_zero = value is None or (isinstance(value, (bool, int, float, *SIZED)) and not value)
     return NONE if is_zero else Optional(value)
 
 
@@ -28,25 +28,32 @@ def value(optional: Optional) -> Any:
     return optional.value
 
 
-def unwrap(optionals: list[Optional]) -> list[Any]:
+def unwrap(meter: Meter, optionals: Sequence[Optional]) -> list[Any]:
     """Return the values of those that have one."""
-    return [each.value for each in optionals if each.has_value]
+    meter.make(len(optionals))
+    result: list[Any] = []
+    for each in meter.walk(optionals, 2):
+        if type(each) is not Optional:
+            raise no_such_overload()
+        if each.has_value:
+            result.append(each.value)
+    return result
 
 
 def _library() -> Library:
     library = Library()
     optional = optional_of(A)
-    library.function("optional.of", (A,), optional, Optional)
+    library.function("optional.of", (A,), optional, Optional, work=covered)
     library.function("optional.none", (), optional, lambda: NONE)
-    library.function("optional.ofNonZeroValue", (A,), optional, of_non_zero)
-    library.function("optional.unwrap", (list_of(optional),), list_of(A), unwrap)
-    library.method("unwrapOpt", (list_of(optional),), list_of(A), unwrap)
-    library.method("hasValue", (optional,), BOOL, lambda each: each.has_value)
-    library.method("value", (optional,), A, value)
+    library.function("optional.ofNonZeroValue", (A,), optional, of_non_zero, work=covered)
+    library.function("optional.unwrap", (list_of(optional),), list_of(A), unwrap, is_metered=True)
+    library.method("unwrapOpt", (list_of(optional),), list_of(A), unwrap, is_metered=True)
+    library.method("hasValue", (optional,), BOOL, lambda each: each.has_value, work=shared)
+    library.method("value", (optional,), A, value, work=shared)
     # Declared for the type check: `program` compiles them, because they evaluate the second
     # argument only if the first has no value.
-    library.method("or", (optional, optional), optional, lambda one, other: one)
-    library.method("orValue", (optional, A), A, lambda one, other: one)
+    library.method("or", (optional, optional), optional, lambda one, other: one, work=shared)
+    library.method("orValue", (optional, A), A, lambda one, other: one, work=shared)
     return library
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 from scheduler.api.quantity import MAX_INT64, NANO, Quantity, QuantityError
 from scheduler.api.quantity import parse as parse_quantity
-from scheduler.cel.declarations import Library, first_traversal
+from scheduler.cel.declarations import Library, covered, first_traversal
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.types import BOOL, DOUBLE, INT, STRING, Type
 
@@ -47,6 +48,14 @@ def as_integer(amount: Quantity) -> int:
     return amount.nano // NANO
 
 
+def as_float(amount: Quantity) -> float:
+    """Return the amount as the nearest double, infinite beyond the range of doubles."""
+    try:
+        return amount.nano / NANO
+    except OverflowError:
+        return math.inf if amount.nano > 0 else -math.inf
+
+
 def compare(one: Quantity, other: Quantity) -> int:
     """Return -1, 0 or 1."""
     return (one.nano > other.nano) - (one.nano < other.nano)
@@ -59,13 +68,13 @@ def _with_integer(body: Callable[[Any, Any], Any]) -> Callable[[Quantity, int], 
 def _library() -> Library:
     library = Library()
     method = library.method
-    library.function("quantity", (STRING,), QUANTITY, quantity, first_traversal)
-    library.function("isQuantity", (STRING,), BOOL, is_quantity, first_traversal)
+    library.function("quantity", (STRING,), QUANTITY, quantity, first_traversal, covered)
+    library.function("isQuantity", (STRING,), BOOL, is_quantity, first_traversal, covered)
     # A function where one expects a method, as in Kubernetes.
     library.function("sign", (QUANTITY,), INT, lambda amount: amount.sign)
     method("isInteger", (QUANTITY,), BOOL, is_integer)
     method("asInteger", (QUANTITY,), INT, as_integer)
-    method("asApproximateFloat", (QUANTITY,), DOUBLE, lambda amount: amount.nano / NANO)
+    method("asApproximateFloat", (QUANTITY,), DOUBLE, as_float)
     for name, body in (("add", Quantity.__add__), ("sub", Quantity.__sub__)):
         method(name, (QUANTITY, QUANTITY), QUANTITY, body)
         method(name, (QUANTITY, INT), QUANTITY, _with_integer(body))

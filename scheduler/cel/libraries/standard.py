@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 from scheduler.cel.declarations import (
     STRING_FACTOR,
     Library,
-    bounded,
+    covered,
     first_traversal,
     matching,
+    shared,
     traversal,
 )
 from scheduler.cel.errors import EvaluationError, no_such_overload
 from scheduler.cel.libraries import regular_expressions, times
+from scheduler.cel.metering import Meter, bounded, pieces
 from scheduler.cel.types import (
     ANY,
     BOOL,
@@ -40,12 +43,14 @@ from scheduler.cel.values import (
     MAX_UINT,
     MIN_INT,
     NUMBERS,
-    Budget,
+    SIZED,
     Duration,
     Timestamp,
     TypeValue,
     Uint,
+    contains,
     equal,
+    joined,
     less,
     map_key,
     size_for_cost,
@@ -70,21 +75,22 @@ def checked_uint(number: int) -> Uint:
     raise EvaluationError("unsigned integer overflow")
 
 
-def add(left: Any, right: Any) -> Any:
+def add(meter: Meter, left: Any, right: Any) -> Any:
     """Return the sum of numbers or times, or one string, list or bytes after another."""
     kind, other = type(left), type(right)
     if kind is int and other is int:
         return checked_int(left + right)
     if kind is other and kind in (str, bytes):
         bounded(len(left) + len(right))
-        return left + right
+        result = left + right
+        meter.hold(sys.getsizeof(result))
+        return result
     if kind is float and other is float:
         return left + right
     if kind is Uint and other is Uint:
         return checked_uint(left + right)
     if kind in LISTS and other in LISTS:
-        bounded(len(left) + len(right))
-        return [*left, *right]
+        return joined(meter, left, right)
     return times.add(left, right)
 
 
@@ -162,11 +168,10 @@ def invert(value: Any) -> bool:
     raise no_such_overload()
 
 
-def contains(element: Any, container: Any) -> bool:
+def is_in(meter: Meter, element: Any, container: Any) -> bool:
     """Whether a list has an element, or a map a key."""
     if type(container) in LISTS:
-        budget = Budget()
-        return any(equal(element, each, budget) for each in container)
+        return contains(meter, container, element)
     if isinstance(container, dict):
         return map_key(element) in container
     raise no_such_overload()
@@ -174,7 +179,7 @@ def contains(element: Any, container: Any) -> bool:
 
 def size(value: Any) -> int:
     """Return the number of characters, bytes, elements or entries."""
-    if isinstance(value, (str, bytes, list, tuple, dict)):
+    if isinstance(value, SIZED):
         return len(value)
     raise no_such_overload()
 
@@ -320,26 +325,26 @@ def _operators(library: Library) -> None:
     declare = library.function
     for name, body in (
         ("_==_", equal),
-        ("_!=_", lambda left, right: not equal(left, right)),
+        ("_!=_", lambda meter, left, right: not equal(meter, left, right)),
     ):
-        declare(name, (A, A), BOOL, body, _smaller)
+        declare(name, (A, A), BOOL, body, _smaller, is_metered=True)
     comparisons = (
         ("_<_", less),
         ("_>_", lambda left, right: less(right, left)),
-        ("_<=_", lambda left, right: less(left, right) or equal(left, right)),
-        ("_>=_", lambda left, right: less(right, left) or equal(left, right)),
+        ("_<=_", lambda left, right: less(left, right) or left == right),
+        ("_>=_", lambda left, right: less(right, left) or left == right),
     )
-    for name, body in comparisons:
+    for name, compare in comparisons:
         for each in ORDERED:
-            declare(name, (each, each), BOOL, body, _texts_smaller)
+            declare(name, (each, each), BOOL, compare, _texts_smaller, covered)
         for one in NUMERIC:
             for other in NUMERIC:
                 if one != other:
-                    declare(name, (one, other), BOOL, body)
+                    declare(name, (one, other), BOOL, compare)
     for each in (*NUMERIC, STRING, BYTES, list_of(A), DURATION):
-        declare("_+_", (each, each), each, add, _concatenation)
-    declare("_+_", (TIMESTAMP, DURATION), TIMESTAMP, add)
-    declare("_+_", (DURATION, TIMESTAMP), TIMESTAMP, add)
+        declare("_+_", (each, each), each, add, _concatenation, is_metered=True)
+    declare("_+_", (TIMESTAMP, DURATION), TIMESTAMP, add, is_metered=True)
+    declare("_+_", (DURATION, TIMESTAMP), TIMESTAMP, add, is_metered=True)
     for each in (*NUMERIC, DURATION):
         declare("_-_", (each, each), each, subtract)
     declare("_-_", (TIMESTAMP, TIMESTAMP), DURATION, subtract)
@@ -352,14 +357,24 @@ def _operators(library: Library) -> None:
     for each in (INT, DOUBLE):
         declare("-_", (each,), each, negate)
     declare("!_", (BOOL,), BOOL, invert)
-    declare("_in_", (A, list_of(A)), BOOL, contains, _membership)
-    declare("_in_", (A, map_of(A, B)), BOOL, contains, _membership)
+    declare("_in_", (A, list_of(A)), BOOL, is_in, _membership, is_metered=True)
+    declare("_in_", (A, map_of(A, B)), BOOL, is_in, _membership, is_metered=True)
 
 
 CONVERSIONS: Final = frozenset(
     {"int", "uint", "double", "string", "bool", "bytes", "dyn", "type", "duration", "timestamp"}
 )
 """Functions that cel-go evaluates when it compiles, if the argument is a constant."""
+
+
+_PARSING: Final = {
+    "int": lambda text: pieces(len(text), 20),
+    "uint": lambda text: pieces(len(text), 20),
+    "double": lambda text: pieces(len(text), 50),
+    "duration": lambda text: pieces(len(text), 0.3),
+    "timestamp": lambda text: pieces(len(text), 100),
+}
+"""Work of conversions from a string, as measured for the worst of them."""
 
 
 def _conversions(library: Library) -> None:
@@ -380,24 +395,30 @@ def _conversions(library: Library) -> None:
     )
     for name, result, body, parameters in from_types:
         for each in parameters:
-            cost = first_traversal if (name, each) == ("string", BYTES) else None
-            declare(name, (each,), result, body, cost)
-    declare("bytes", (BYTES,), BYTES, to_bytes)
-    declare("bytes", (STRING,), BYTES, to_bytes, first_traversal)
-    declare("dyn", (A,), DYN, lambda value: value)
-    declare("type", (A,), type_of(A), type_value)
+            is_decoded = (name, each) == ("string", BYTES)
+            work = covered if is_decoded else _PARSING.get(name, shared) if each == STRING else None
+            declare(name, (each,), result, body, first_traversal if is_decoded else None, work)
+    declare("bytes", (BYTES,), BYTES, to_bytes, work=shared)
+    declare("bytes", (STRING,), BYTES, to_bytes, first_traversal, covered)
+    declare("dyn", (A,), DYN, lambda value: value, work=shared)
+    declare("type", (A,), type_of(A), type_value, work=shared)
+
+
+def _has_part(text: str, part: str) -> bool:
+    return part in text
 
 
 def _functions(library: Library) -> None:
     for each in (STRING, BYTES, list_of(A), map_of(A, B)):
-        library.function("size", (each,), INT, size)
-        library.method("size", (each,), INT, size)
+        library.function("size", (each,), INT, size, work=shared)
+        library.method("size", (each,), INT, size, work=shared)
     two_texts = (STRING, STRING)
-    library.method("contains", two_texts, BOOL, lambda text, part: part in text, _substring)
-    library.method("startsWith", two_texts, BOOL, str.startswith, first_traversal)
-    library.method("endsWith", two_texts, BOOL, str.endswith, first_traversal)
-    library.method("matches", two_texts, BOOL, regular_expressions.matches, matching)
-    library.function("matches", two_texts, BOOL, regular_expressions.matches, matching)
+    library.method("contains", two_texts, BOOL, _has_part, _substring, covered)
+    library.method("startsWith", two_texts, BOOL, str.startswith, first_traversal, covered)
+    library.method("endsWith", two_texts, BOOL, str.endswith, first_traversal, covered)
+    matches = regular_expressions.matches
+    library.method("matches", two_texts, BOOL, matches, matching, is_metered=True)
+    library.function("matches", two_texts, BOOL, matches, matching, is_metered=True)
 
 
 def _library() -> Library:

@@ -9,7 +9,7 @@ import datetime as dt
 import re
 from typing import Any, Final
 
-from scheduler.cel.declarations import Library
+from scheduler.cel.declarations import Library, shared
 from scheduler.cel.errors import EvaluationError, no_such_overload
 from scheduler.cel.types import DURATION, INT, STRING, TIMESTAMP
 from scheduler.cel.values import MAX_INT, MIN_INT, Duration, Timestamp
@@ -162,7 +162,7 @@ def declare(library: Library) -> None:
             return int(read(_local(value, zone)))
 
         library.method(name, (TIMESTAMP,), INT, body)
-        library.method(name, (TIMESTAMP, STRING), INT, body)
+        library.method(name, (TIMESTAMP, STRING), INT, body, work=shared)
     per_unit = {"getHours": 3600 * SECOND, "getMinutes": 60 * SECOND, "getSeconds": SECOND}
     per_unit["getMilliseconds"] = SECOND // 1000
     for name, unit in per_unit.items():

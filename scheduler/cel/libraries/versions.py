@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from scheduler.cel.declarations import Library, first_traversal
+from scheduler.cel.declarations import OBJECT_BYTES, Library, first_traversal, shared
 from scheduler.cel.errors import EvaluationError
+from scheduler.cel.metering import Meter, pieces
 from scheduler.cel.types import BOOL, DYN, INT, STRING, Type
-from scheduler.cel.values import LISTS, MAX_UINT, Opaque, equal
+from scheduler.cel.values import EQUAL_WORK, LISTS, MAX_UINT, Opaque, equal
 
 SEMVER: Final = Type("kubernetes.Semver")
 MAX_INCLUDES: Final = 48
@@ -31,6 +32,11 @@ class Semver(Opaque):
     #: Numbers and texts of the pre-release, each as (is text, number, text), in semver's order.
     pre_release: tuple[tuple[bool, int, str], ...] = ()
     build: str = field(default="", compare=False)
+
+    @property
+    def work(self) -> int:
+        """Units of work to compare it with another."""
+        return 1 + len(self.pre_release) // 2
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -62,7 +68,7 @@ def _number(text: str, name: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) > MAX_UINT:
         raise EvaluationError(f"Invalid character(s) found in {name} number {text[:80]!r}")
     if len(text) > 1 and text[0] == "0":
-        raise EvaluationError(f"{name} number must not contain leading zeroes {text!r}")
+        raise EvaluationError(f"{name} number must not contain leading zeroes {text[:80]!r}")
     return int(text)
 
 
@@ -86,8 +92,10 @@ def _pre_release(text: str) -> tuple[bool, int, str]:
     return False, int(text), ""
 
 
-def semver(text: str, normalize: bool = False) -> Semver:
+def semver(meter: Meter, text: str, normalize: bool = False) -> Semver:
     """Parse a version; `normalize` accepts a leading `v`, missing numbers and leading zeroes."""
+    meter.spend(pieces(len(text), 0.3))
+    meter.hold(OBJECT_BYTES + _BYTES_PER_CHARACTER * len(text))
     return parse(_normalized(text) if normalize else text)
 
 
@@ -103,10 +111,14 @@ def _normalized(text: str) -> str:
     return ".".join(stripped) + rest
 
 
-def is_semver(text: str, normalize: bool = False) -> bool:
+_BYTES_PER_CHARACTER: Final = 90
+"""Bytes of a version for each character of its text: an identifier may have one, and a dot."""
+
+
+def is_semver(meter: Meter, text: str, normalize: bool = False) -> bool:
     """Whether a text is a version."""
     try:
-        semver(text, normalize)
+        semver(meter, text, normalize)
     except EvaluationError:
         return False
     return True
@@ -117,13 +129,17 @@ def compare(one: Semver, other: Semver) -> int:
     return (one.order > other.order) - (one.order < other.order)
 
 
-def includes(value: Any, element: Any) -> bool:
+def _comparing(one: Semver, other: Semver) -> int:
+    return one.work
+
+
+def includes(meter: Meter, value: Any, element: Any) -> bool:
     """Whether a list has an element; any other value is taken for a list of itself."""
     if type(value) not in LISTS:
-        return equal(value, element)
+        return equal(meter, value, element)
     if len(value) > MAX_INCLUDES:
         raise EvaluationError(f"includes: more than {MAX_INCLUDES} elements")
-    return any(equal(each, element) for each in value)
+    return any(equal(meter, each, element) for each in meter.walk(value, EQUAL_WORK))
 
 
 def _field(name: str) -> Callable[[Semver], int]:
@@ -133,15 +149,19 @@ def _field(name: str) -> Callable[[Semver], int]:
 def _library() -> Library:
     library = Library()
     for parameters in ((STRING,), (STRING, BOOL)):
-        library.function("semver", parameters, SEMVER, semver, first_traversal)
-        library.function("isSemver", parameters, BOOL, is_semver, first_traversal)
+        library.function("semver", parameters, SEMVER, semver, first_traversal, is_metered=True)
+        library.function("isSemver", parameters, BOOL, is_semver, first_traversal, is_metered=True)
     for name in ("major", "minor", "patch"):
-        library.method(name, (SEMVER,), INT, _field(name))
+        library.method(name, (SEMVER,), INT, _field(name), work=shared)
     two = (SEMVER, SEMVER)
-    library.method("isLessThan", two, BOOL, lambda one, other: compare(one, other) < 0)
-    library.method("isGreaterThan", two, BOOL, lambda one, other: compare(one, other) > 0)
-    library.method("compareTo", two, INT, compare)
-    library.method("includes", (DYN, DYN), BOOL, includes)
+    library.method(
+        "isLessThan", two, BOOL, lambda one, other: compare(one, other) < 0, None, _comparing
+    )
+    library.method(
+        "isGreaterThan", two, BOOL, lambda one, other: compare(one, other) > 0, None, _comparing
+    )
+    library.method("compareTo", two, INT, compare, work=_comparing)
+    library.method("includes", (DYN, DYN), BOOL, includes, is_metered=True)
     return library
 
 

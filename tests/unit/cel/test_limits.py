@@ -15,7 +15,7 @@ from scheduler.cel import (
     EvaluationError,
     device_value,
 )
-from scheduler.cel.evaluation import COST_LIMIT
+from scheduler.cel.metering import COST_LIMIT
 
 DEVICE = device_value("gpu.example.com", msgspec.convert({"attributes": {"n": {"int": 1}}}, Device))
 DOUBLED = "".join(f"cel.bind(x{i}, [x{i - 1}, x{i - 1}], " for i in range(1, 40))
@@ -70,7 +70,7 @@ def test_does_not_compile(expression: str, message: str) -> None:
     ],
 )
 def test_is_cancelled(expression: str) -> None:
-    with pytest.raises(EvaluationCancelledError, match="cost limit exceeded"):
+    with pytest.raises(EvaluationCancelledError, match=r"limit exceeded|more work"):
         DeviceSelector(expression).matches(DEVICE)
 
 
@@ -103,7 +103,7 @@ def test_the_check_interrupts_between_expensive_calls() -> None:
         if len(calls) == 3:
             raise EvaluationCancelledError("timed out")
 
-    text, pattern = "a" * 500, "(a|b)" * 20
+    text, pattern = "a" * 1000, "(a|b)" * 100
     selector = DeviceSelector(f"[1, 2, 3, 4].all(x, '{text}'.matches('{pattern}'))")
     with pytest.raises(EvaluationCancelledError, match="timed out"):
         selector.matches(DEVICE, check)
@@ -117,7 +117,7 @@ def test_the_check_interrupts_an_evaluation() -> None:
         if len(calls) == 3:
             raise EvaluationCancelledError("operation interrupted: deadline")
 
-    selector = DeviceSelector("lists.range(1000).all(x, x >= 0)")
+    selector = DeviceSelector("lists.range(10000).all(x, x >= 0)")
     with pytest.raises(EvaluationCancelledError, match="interrupted"):
         selector.matches(DEVICE, check)
     assert len(calls) == 3
