@@ -77,8 +77,8 @@ lint-workflows: $(STAMP) ## Check .github/workflows with actionlint, which is bu
 	.thirdparty/bin/actionlint
 
 .PHONY: types
-types: $(STAMP) ## Check types (mypy --strict)
-	$(BIN)/mypy
+types: $(STAMP) ## Check types (mypy --strict), also of code in documents and from `kubestow plugin new`
+	$(BIN)/python -m testing.strict_types
 
 .PHONY: fmt
 fmt: $(STAMP) ## Format the code and repair what ruff can repair

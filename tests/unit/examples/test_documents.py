@@ -19,7 +19,6 @@ from examples.gate_until import not_before
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
 from testing.markdown import Block, blocks
-from tests.unit.strict_types import strict_type_errors
 
 ROOT: Final = Path(__file__).parents[3]
 DOCUMENTS: Final = (
@@ -67,18 +66,6 @@ def test_python_in_a_document_runs_and_its_tests_pass(document: str, plugin: str
     for name, function in list(names.items()):
         if name.startswith("test_"):
             function()
-
-
-def test_the_plugins_of_readme_and_introduction_pass_mypy_strict(tmp_path: Path) -> None:
-    for number, document in enumerate(("README.md", "docs/plugins.md")):
-        found = [
-            each.text
-            for each in SNIPPETS
-            if each.document == document and each.language == "python" and each not in QUOTED
-        ]
-        file = tmp_path / f"documented_{number}.py"
-        file.write_text("\n\n".join(found), encoding="utf-8")
-    assert not strict_type_errors(tmp_path.glob("*.py"), tmp_path)
 
 
 def test_the_offline_world_of_the_document_answers_as_described(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from typing import Any, get_type_hints
 
 import pytest
@@ -18,10 +19,10 @@ def test_it_has_the_attributes_that_are_checked_when_a_class_is_loaded() -> None
     assert set(get_type_hints(BasePlugin)) == set(read_attributes())
 
 
-@pytest.mark.parametrize("name", sorted(set(read_attributes()) - {"name"}))
-def test_its_defaults_are_those_of_a_class_without_the_attribute(name: str) -> None:
-    """The defaults stand in the `getattr` calls of the framework."""
-    defaults = set()
+@pytest.fixture(scope="module")
+def defaults() -> dict[object, set[str]]:
+    """Return the expressions that the framework gives `getattr` as defaults, by attribute."""
+    found: defaultdict[object, set[str]] = defaultdict(set)
     for folder in ("engine", "framework", "queue", "service"):
         for path in (ROOT / "scheduler" / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -30,11 +31,18 @@ def test_its_defaults_are_those_of_a_class_without_the_attribute(name: str) -> N
                     and ast.unparse(call.func) == "getattr"
                     and len(call.args) == 3
                     and isinstance(call.args[1], ast.Constant)
-                    and call.args[1].value == name
                 ):
-                    defaults.add(ast.unparse(call.args[2]))
+                    found[call.args[1].value].add(ast.unparse(call.args[2]))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(read_attributes()) - {"name"}))
+def test_its_defaults_are_those_of_a_class_without_the_attribute(
+    defaults: dict[object, set[str]], name: str
+) -> None:
+    """The defaults stand in the `getattr` calls of the framework."""
     known = {"DEFAULT_TIMEOUT": DEFAULT_TIMEOUT, "NoArgs": NoArgs}
-    for each in defaults:
+    for each in defaults[name]:
         value = known[each] if each in known else ast.literal_eval(each)
         assert (value or None) == (getattr(BasePlugin, name) or None)
 

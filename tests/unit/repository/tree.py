@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -39,8 +42,12 @@ def tracked_files() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def tracked_texts() -> dict[str, str]:
-    """Return the content of every tracked UTF-8 file by its path below the root."""
+@cache
+def tracked_texts() -> Mapping[str, str]:
+    """Return the content of every tracked UTF-8 file by its path below the root.
+
+    They are read once: no test may change them.
+    """
     texts: dict[str, str] = {}
     for path in tracked_files():
         content = path.read_bytes()
@@ -50,4 +57,4 @@ def tracked_texts() -> dict[str, str]:
             texts[path.relative_to(ROOT).as_posix()] = content.decode()
         except UnicodeDecodeError:
             continue
-    return texts
+    return MappingProxyType(texts)
