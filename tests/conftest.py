@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Generator, Iterator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.otlp_receiver import require_opentelemetry
@@ -36,8 +37,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_configure() -> None:
-    """Refuse to run without libraries that CI requires."""
+    """Refuse to run without libraries that CI requires, and print tracebacks plainly.
+
+    To lay one out with Rich takes many times what a test takes, and nobody sees most of them.
+    """
     require_opentelemetry()
+    for each in structlog.get_config()["processors"]:
+        if isinstance(each, structlog.dev.ConsoleRenderer):
+            each.exception_formatter = structlog.dev.plain_traceback
 
 
 @pytest.hookimpl(wrapper=True)

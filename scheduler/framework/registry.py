@@ -14,7 +14,8 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ def entry_point_plugins() -> Iterator[Any]:
     Raises:
         ConfigurationError: a class cannot be imported, or is invalid.
     """
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    for point in _entry_points(tuple(sys.path)):
         distribution = point.dist.name if point.dist is not None else "an installed distribution"
         title = f'plugin "{point.value}" of {distribution}'
         try:
@@ -113,6 +114,15 @@ def entry_point_plugins() -> Iterator[Any]:
             raise ConfigurationError(f"{title}: {_raised(error)}") from error
         _raise_problems(title, factory)
         yield factory
+
+
+@lru_cache(maxsize=1)
+def _entry_points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return those of our group; kept, since each look reads the metadata of all distributions.
+
+    What is installed later counts in the next process, as its modules do.
+    """
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def _imported(reference: str, name: str) -> ModuleType:

@@ -44,11 +44,25 @@ async def cost(world: HostileWorld, case: HostileCase, size: int, serial: int) -
     return world.work.lines
 
 
+@pytest.fixture
+def old_objects() -> Iterator[None]:
+    """Let collections look at objects of the test only, once `gc.freeze` has been called in it.
+
+    Those from before it are visible to `gc.get_objects` until then, and no garbage stays frozen.
+    """
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def shrink_caches() -> None:
     """Make caches of data derived from pods small, so that they evict entries early."""
-    for each in gc.get_objects():
-        if isinstance(each, BoundedCache):
-            each.max_bytes = 10_000
+    caches = [each for each in gc.get_objects() if isinstance(each, BoundedCache)]
+    assert caches
+    for each in caches:
+        each.max_bytes = 10_000
 
 
 async def doubled(
@@ -111,6 +125,7 @@ async def test_work_does_not_multiply_the_size_with_the_number_of_nodes() -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("old_objects")
 @pytest.mark.parametrize("dimension", [Dimension.COUNT, Dimension.SIZE])
 async def test_a_deleted_pod_leaves_nothing_that_grows_with_its_size(dimension: Dimension) -> None:
     left = {}
@@ -129,11 +144,11 @@ async def test_a_deleted_pod_leaves_nothing_that_grows_with_its_size(dimension: 
                 blocks.append(_blocks() - before)
             if blocks[-1] > pods * MAX_BLOCKS:
                 left[case.name] = blocks
-        gc.unfreeze()
     assert not left, "blocks of memory left after deletion, in two rounds"
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("old_objects")
 async def test_distinct_large_pods_leave_no_growing_memory() -> None:
     left = {}
     serials = count()
@@ -150,7 +165,6 @@ async def test_distinct_large_pods_leave_no_growing_memory() -> None:
                 blocks.append(_blocks() - before)
             if min(blocks[1:]) > pods * MAX_BLOCKS:
                 left[case.name] = blocks
-        gc.unfreeze()
     assert not left, "blocks of memory left after deletion, in three rounds"
 
 

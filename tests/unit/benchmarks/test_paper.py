@@ -27,6 +27,12 @@ LAST_LINE: Final = re.compile(
 
 
 @pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the plots, which take longer than the runs."""
+    monkeypatch.setattr(report, "plot", lambda *_: [])
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A trace of six nodes and forty pods, with two orders."""
     source = random.Random(3)
@@ -227,6 +233,7 @@ def test_what_is_unknown_is_named(folder: Path, options: list[str], text: str) -
     assert text in found.output
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_what_is_left_out_is_said(folder: Path) -> None:
     header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
     _write(folder / "openb_pod_list_cpu.csv", header, [("a", 1000, 1, 0, 0)])
@@ -322,6 +329,7 @@ def test_clusters_without_curves_are_refused(folder: Path, gpus: int, text: str)
     assert text in found.output
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_finished_runs_are_reused_whatever_else_is_in_the_folder(folder: Path) -> None:
     options = ("--policies", "BestFit", "--seeds", "1")
     assert invoke(folder, *options).exit_code == 0
@@ -371,6 +379,7 @@ def test_faults_of_a_file_have_their_lines(folder: Path) -> None:
     assert "openb_pod_list_small.csv:5: cpu_milli" in found.output
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_policies_of_which_nothing_was_published_stand_beside_those_that_were(folder: Path) -> None:
     _publish(folder, 0.0)
     found = invoke(folder, "--policies", "BestFit,FGD/random-ties", "--seeds", "2")

@@ -92,7 +92,7 @@ def test_broken_installed_plugin_is_named(folder: Path, monkeypatch: pytest.Monk
     file = folder / "choice_e.py"
     file.write_text("1 / 0\n")
     point = EntryPoint("Choice", "choice_e:Choice", registry.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    monkeypatch.setattr(registry, "_entry_points", lambda path: [point])
     with pytest.raises(ConfigurationError, match="an installed distribution") as caught:
         list(entry_point_plugins())
     assert f"{file}:1: ZeroDivisionError" in str(caught.value)
