@@ -50,6 +50,13 @@ PROCESSES ?= auto
 test: $(STAMP) ## Run unit, property, integration and conformance tests
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
+# The revision since which: `make test-quick SINCE=main`; else what is not committed, or the last commit.
+SINCE ?=
+
+.PHONY: test-quick
+test-quick: $(STAMP) ## Run the tests nearest to what changed, for less than a minute
+	@$(BIN)/python -m testing.quick $(if $(SINCE),--since "$(SINCE)")
+
 # The tests of the repository's own files need no library of it, and those of the image need the locked ones.
 LOWEST := .venv-lowest
 

@@ -96,7 +96,10 @@ def test_times_at_the_ends_of_the_calendar_are_times(text: str) -> None:
 def test_the_queue_wakes_the_pod_at_its_time_and_not_before() -> None:
     world = World(seconds_to_noon=3600.0)
     world.queue.add(at(NOON))
-    assert world.queue.next_wakeup() == EPOCH
+    # Before that the flush of pods that wait too long looks at it.
+    wakeup = world.queue.next_wakeup()
+    assert wakeup is not None
+    assert wakeup <= EPOCH
     world.clock.step(3599.0)
     assert world.popped() is None
     world.clock.step(1.0)
