@@ -16,7 +16,11 @@ import numpy as np
 
 from plugins.details import listed
 from plugins.dynamic_resources.allocator import Allocator
-from plugins.dynamic_resources.budget import SearchBudget, SearchTimeoutError
+from plugins.dynamic_resources.budget import (
+    ExpensiveSelectorsError,
+    SearchBudget,
+    SearchTimeoutError,
+)
 from plugins.dynamic_resources.claims import allocated_requests, preference_score
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.devices import quantity
@@ -60,6 +64,9 @@ REASONS: Final[Mapping[int, Status]] = {
 """The rejection for each code."""
 
 TIMED_OUT: Final = "node {node}: timed out trying to allocate devices"
+EXPENSIVE: Final = (
+    "the selectors are expensive, and are evaluated for further devices after a pause"
+)
 
 _MAX_BITS: Final = 62
 """Maximum number of extended resources whose columns are combined in one integer per row."""
@@ -216,7 +223,7 @@ class Attempt:
         except NodeAllocationError:
             return None
         except SearchTimeoutError as error:
-            raise _timed_out(node) from error
+            raise _timed_out(node, error) from error
         return None if found is None else list(zip(wanted, found, strict=True))
 
     def _wanted(self, node: Node) -> tuple[ResourceClaim, ...]:
@@ -236,7 +243,7 @@ class Attempt:
         except NodeAllocationError:
             return Verdict(INVALID_POOLS)
         except SearchTimeoutError as error:
-            raise _timed_out(node) from error
+            raise _timed_out(node, error) from error
         if found is None:
             return Verdict(NO_DEVICES)
         return Verdict(0, sum(preference_score(*each) for each in zip(wanted, found, strict=True)))
@@ -365,7 +372,9 @@ class Attempt:
         codes[rejected] = NOT_AVAILABLE
 
 
-def _timed_out(node: Node) -> AllocationError:
+def _timed_out(node: Node, reason: SearchTimeoutError) -> AllocationError:
+    if isinstance(reason, ExpensiveSelectorsError):
+        return AllocationError(EXPENSIVE)
     return AllocationError(TIMED_OUT.format(node=node.metadata.name))
 
 

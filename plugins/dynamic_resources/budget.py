@@ -16,6 +16,13 @@ from typing import Final, Protocol
 MAX_STEPS: Final = 2_000_000
 """Maximum number of steps of an attempt; they take two to ten seconds."""
 _STEPS_PER_READING: Final = 64
+EXPENSIVE_STEPS: Final = 500
+"""Steps that 2 ms of compiling or evaluating one expression count as."""
+MAX_EXPENSIVE: Final = 10
+"""Such calls after which an attempt begins nothing else.
+
+What is under way is not interrupted, so that every attempt makes progress: it takes at most 100 ms
+(`scheduler.cel.metering`)."""
 
 
 class Check(Protocol):
@@ -30,10 +37,17 @@ class SearchTimeoutError(Exception):
     """Raised when the budget is exhausted."""
 
 
+class ExpensiveSelectorsError(SearchTimeoutError):
+    """Raised when expensive expressions have taken their share of an attempt."""
+
+
 class SearchBudget:
     """Limits the searches of one attempt; implements `Check`."""
 
-    __slots__ = ("_check_time", "_deadline", "_monotonic", "_next_reading", "_seconds", "_steps")
+    __slots__ = (
+        "_check_time", "_deadline", "_expensive", "_monotonic", "_next_reading", "_seconds",
+        "_steps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -49,7 +63,7 @@ class SearchBudget:
         self._seconds = seconds
         self._check_time = check_time
         self._deadline = math.inf
-        self._steps = self._next_reading = 0
+        self._steps = self._next_reading = self._expensive = 0
 
     def __call__(self, steps: int = 1) -> None:
         """Count steps; raises `SearchTimeoutError` at the limit, or the error of `check_time`."""
@@ -57,7 +71,12 @@ class SearchBudget:
         self._steps += steps
         if self._steps < self._next_reading:
             return
-        self._next_reading = self._steps + _STEPS_PER_READING
+        if steps >= EXPENSIVE_STEPS:
+            self._expensive += 1
+        elif self._expensive >= MAX_EXPENSIVE:
+            raise ExpensiveSelectorsError
+        if self._expensive < MAX_EXPENSIVE:
+            self._next_reading = self._steps + _STEPS_PER_READING
         self._check_time()
         if not self._seconds:
             return

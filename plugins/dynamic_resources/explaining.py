@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from plugins.details import MAX_ITEMS, listed
 from plugins.dynamic_resources.attempt import PodClaims
+from plugins.dynamic_resources.budget import Check, ExpensiveSelectorsError, SearchBudget
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.dynamic_resources.devices import DeviceView
 from plugins.dynamic_resources.errors import AllocationError
@@ -56,9 +57,17 @@ class _Count:
 
 
 def explain(
-    devices: ClusterDevices, claims: PodClaims, table: NodeTableView, rejected: RejectedNodes
+    devices: ClusterDevices,
+    claims: PodClaims,
+    table: NodeTableView,
+    rejected: RejectedNodes,
+    check_time: Callable[[], None] = lambda: None,
 ) -> str:
-    """Describe open claims on the node that comes closest, and claims allocated on other nodes."""
+    """Describe open claims on the node that comes closest, and claims allocated on other nodes.
+
+    `check_time` raises if that takes too long.
+    """
+    check = SearchBudget(lambda: 0.0, 0.0, check_time)
     texts = [
         f"claim {each.metadata.name} is allocated on other nodes"
         for each in claims.named
@@ -70,7 +79,7 @@ def explain(
     nodes = [table.node_info(int(row)).node for row in rows[:MAX_NODES]]
     texts += [
         f"claim {claim.metadata.name}, request {request.name}: "
-        f"{_wanted(request)}{_nearest(devices, request, nodes)}"
+        f"{_wanted(request)}{_nearest(devices, request, nodes, check)}"
         for claim in claims.open
         for request in claim.spec.devices.requests
     ]
@@ -86,23 +95,32 @@ def _wanted(request: DeviceRequest) -> str:
     return f"wants {exactly.count} of class {exactly.device_class_name}; "
 
 
-def _nearest(devices: ClusterDevices, request: DeviceRequest, nodes: Sequence[Node]) -> str:
+def _nearest(
+    devices: ClusterDevices, request: DeviceRequest, nodes: Sequence[Node], check: Check
+) -> str:
     wanted = request.exactly or next(iter(request.first_available), None)
     if wanted is None or not nodes:
         return "no node to look at"
-    counts = [_count(devices, wanted, node) for node in nodes]
+    try:
+        counts = [_count(devices, wanted, node, check) for node in nodes]
+    except ExpensiveSelectorsError:
+        return "the selectors are too expensive to look at"
     return max(counts, key=lambda each: (each.free, each.matching, each.devices)).text()
 
 
 def _count(
-    devices: ClusterDevices, request: ExactDeviceRequest | DeviceSubRequest, node: Node
+    devices: ClusterDevices,
+    request: ExactDeviceRequest | DeviceSubRequest,
+    node: Node,
+    check: Check,
 ) -> _Count:
     count = _Count(node.metadata.name)
     taken = devices.allocated.state()
     conditions = list(_conditions(devices, request))
     for device in islice(_devices(devices, node), MAX_DEVICES):
         count.devices += 1
-        missing = next((each for each in conditions if not _holds(devices, each, device)), None)
+        failed = (each for each in conditions if not _holds(devices, each, device, check))
+        missing = next(failed, None)
         if missing is not None:
             count.lacking[_lack(missing)] += 1
             continue
@@ -131,9 +149,9 @@ def _conditions(
             yield from conjuncts(each.cel.expression)
 
 
-def _holds(devices: ClusterDevices, condition: str, device: DeviceView) -> bool:
+def _holds(devices: ClusterDevices, condition: str, device: DeviceView, check: Check) -> bool:
     try:
-        return devices.selectors.matches(condition, device)
+        return devices.selectors.matches(condition, device, check)
     except SelectorError:
         return False
 

@@ -310,7 +310,7 @@ class DynamicResources:
     ) -> str:
         """Return how many devices of the nodes match, and what the others lack."""
         claims: PodClaims = state.get(_STATE) or _NONE
-        return explain(self._devices, claims, table, rejected)
+        return explain(self._devices, claims, table, rejected, state.check_time)
 
     def post_filter(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> PostFilterResult:
         """Deallocate a claim that is not available on the pod's nodes and that no other pod uses.

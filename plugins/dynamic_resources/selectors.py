@@ -8,11 +8,13 @@ expressions.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from sys import intern
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from plugins.dynamic_resources.budget import Check
+from plugins.dynamic_resources.budget import EXPENSIVE_STEPS, Check
 from plugins.dynamic_resources.devices import DeviceView, SliceView
 from scheduler.cel import (
     CompileError,
@@ -43,12 +45,12 @@ class _Results:
 
     __slots__ = ("error", "selector", "slices")
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, check: Check | None) -> None:
         self.error = ""
         self.selector: DeviceSelector | None = None
         self.slices: WeakKeyDictionary[SliceView, list[bool | str | None]] = WeakKeyDictionary()
         try:
-            self.selector = DeviceSelector(expression)
+            self.selector = DeviceSelector(expression, _expensive(check))
         except CompileError as error:
             self.error = _bounded(f"CEL compile error: {error}")
 
@@ -90,7 +92,7 @@ class Selectors:
         Raises `SelectorError` if the expression fails, and the exception by which `check` ends the
         evaluation.
         """
-        results = self._of(expression)
+        results = self._of(expression, check)
         if results.selector is None:
             raise SelectorError(results.error)
         known = results.slices.get(device.slice)
@@ -103,12 +105,14 @@ class Selectors:
             raise SelectorError(result)
         return result
 
-    def _of(self, expression: str) -> _Results:
+    def _of(self, expression: str, check: Check | None) -> _Results:
         results = self._expressions.get(expression)
         if results is not None:
             self._expressions.move_to_end(expression)
             return results
-        results = self._expressions[expression] = _Results(expression)
+        if check is not None:
+            check(_STEPS)
+        results = self._expressions[expression] = _Results(expression, check)
         if len(self._expressions) > self._max_expressions:
             self._forget_oldest()
         return results
@@ -132,12 +136,12 @@ class Selectors:
     def _evaluated(
         self, selector: DeviceSelector, device: DeviceView, check: Check | None
     ) -> bool | str:
-        self.evaluations += 1
         if check is not None:
             check(_STEPS)
+        self.evaluations += 1
         try:
             value = self._value(device)
-            return selector.matches(value, check)
+            return selector.matches(value, _expensive(check))
         except (EvaluationError, EvaluationCancelledError) as error:
             # Interned, since the error is usually the same for all devices.
             return intern(_bounded(f"CEL runtime error: {error}"))
@@ -161,6 +165,11 @@ class Selectors:
         if isinstance(value, str):
             raise EvaluationError(value)
         return value
+
+
+def _expensive(check: Check | None) -> Callable[[], None] | None:
+    """Return the check that an expression calls after each 2 ms."""
+    return None if check is None else partial(check, EXPENSIVE_STEPS)
 
 
 def _bounded(text: str) -> str:

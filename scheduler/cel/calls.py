@@ -35,7 +35,7 @@ def compile_call(compiler: Compiler, node: Call) -> Compiled:
         raise CompileError(f"undeclared reference to '{node.function}'", node.offset)
     arguments = [compiler.compile(each) for each in nodes]
     overloads, result, is_static = _resolve(compiler, node, name, arguments, is_member)
-    _validate_constants(name, arguments, node)
+    _validate_constants(compiler, name, arguments, node)
     if name in _LAZY and is_member:
         return Compiled(result, _or(arguments[0].code, arguments[1].code, unwrap=name == "orValue"))
     codes = [each.code for each in arguments]
@@ -74,30 +74,55 @@ def _resolve(
     """Return the overloads that fit, the type of the result, and whether no type is dynamic."""
     unifier = compiler.unifier
     types = [each.type for each in arguments]
+    known, key = (
+        compiler.environment.resolved,
+        (name, is_member, tuple(each.name for each in types)),
+    )
+    is_simple = all(each.is_ground and not each.parameters for each in types)
+    found = known.get(key) if is_simple else None
+    if found is None:
+        found = _fitting(compiler, name, types, is_member)
+        if not found[0]:
+            raise compiler.mismatch(name, types, node.offset, is_member=is_member)
+        if is_simple and found[1].is_ground:
+            known[key] = found
+    matched, result = found
+    is_static = len(matched) == 1 and not any(unifier.resolve(each).is_dynamic for each in types)
+    return (matched, result, is_static)
+
+
+def _fitting(
+    compiler: Compiler, name: str, types: list[Type], is_member: bool
+) -> tuple[list[Overload], Type]:
+    unifier = compiler.unifier
     matched: list[Overload] = []
     results: list[Type] = []
     for each in compiler.environment.functions[name]:
         if each.is_member != is_member or len(each.parameters) != len(types):
             continue
+        compiler.meter.spend(_OVERLOAD_WORK)
         *parameters, result = unifier.instantiate((*each.parameters, each.result))
         if unifier.all_assignable(types, parameters):
             matched.append(each)
             results.append(result)
-    if not matched:
-        raise compiler.mismatch(name, types, node.offset, is_member=is_member)
     resolved = [unifier.resolve(each) for each in results]
-    result = results[0] if all(each == resolved[0] for each in resolved) else DYN
-    is_static = len(matched) == 1 and not any(unifier.resolve(each).is_dynamic for each in types)
-    return (matched, result, is_static)
+    is_one = all(unifier.same(each, resolved[0]) for each in resolved)
+    return (matched, results[0] if matched and is_one else DYN)
 
 
-def _validate_constants(name: str, arguments: list[Compiled], node: Call) -> None:
+_OVERLOAD_WORK: Final = 20
+"""Units of work to try an overload, without the types that it unifies."""
+
+
+def _validate_constants(
+    compiler: Compiler, name: str, arguments: list[Compiled], node: Call
+) -> None:
     if name == "matches" and len(arguments) == 2 and arguments[1].is_constant:
         pattern = _value(arguments[1])
         try:
             if type(pattern) is str:
-                compiled_pattern(Evaluation([]), pattern)
-        except (EvaluationError, EvaluationCancelledError) as error:
+                compiled_pattern(compiler.meter, pattern)
+        except EvaluationError as error:
             raise CompileError(f"invalid matches argument: {error}", node.offset) from None
 
 

@@ -8,14 +8,15 @@ expressions, durations and timestamps are valid. Costs as `interpreter/runtimeco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.cel import attributes, calls, comprehensions
 from scheduler.cel.compiled import NOTHING, Compiled, constant
-from scheduler.cel.declarations import Functions
+from scheduler.cel.declarations import Functions, Overload
 from scheduler.cel.errors import CompileError, EvaluationError, no_such_overload
 from scheduler.cel.evaluation import Code, Evaluation
+from scheduler.cel.metering import MAX_COMPILE_WORK, Check, Meter
 from scheduler.cel.syntax import (
     Call,
     Comprehension,
@@ -47,6 +48,9 @@ from scheduler.cel.types import (
 )
 from scheduler.cel.values import MAX_INT, NONE, TypeValue, Uint, map_key
 
+_NODE_WORK: Final = 40
+"""Units of work to compile a node, without the types that it unifies."""
+_ELEMENT_WORK: Final = 5
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
 _ELEMENT_BYTES: Final = 9
@@ -67,14 +71,21 @@ class Environment:
     variables: Mapping[str, Type]
     #: Fields of each object type, by its name.
     objects: Mapping[str, Mapping[str, Type]]
+    #: Overloads that fit arguments of types without parameters, and the type of their result.
+    resolved: dict[tuple[str, bool, tuple[str, ...]], tuple[list[Overload], Type]] = field(
+        default_factory=dict
+    )
 
 
 class Compiler:
     """Compiles one expression."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, check: Check | None = None) -> None:
+        """Create a compiler; `check` ends it by an exception of its own."""
         self.environment = environment
-        self.unifier = Unifier()
+        #: Account of the work of compiling.
+        self.meter = Meter([], check, MAX_COMPILE_WORK)
+        self.unifier = Unifier(self.meter)
         #: Position and type of each variable in scope.
         self.scope = {
             name: (position, kind)
@@ -91,14 +102,16 @@ class Compiler:
     def compile(self, node: Node) -> Compiled:
         """Compile a node with all below it; raises `CompileError`."""
         self.nodes += 1
+        self.meter.spend(_NODE_WORK)
         return _COMPILERS[type(node)](self, node)
 
     def finish(self) -> None:
         """Check what is known only when all types are."""
         for types, offsets in self._literals:
+            self.meter.spend(_ELEMENT_WORK * len(types))
             resolved = [self.unifier.resolve(each) for each in types]
             for each, offset in zip(resolved, offsets, strict=True):
-                if each != resolved[0]:
+                if not self.unifier.same(each, resolved[0]):
                     message = f"expected type '{resolved[0]}' but found '{each}'"
                     raise CompileError(message, offset)
 
@@ -214,6 +227,7 @@ class Compiler:
             self._literals.append((types, [each.offset for each in nodes]))
 
     def _joined(self, types: list[Type]) -> Type:
+        self.meter.spend(_ELEMENT_WORK * len(types))
         joined = types[0] if types else self.unifier.fresh()
         for each in types[1:]:
             joined = self.unifier.joined(joined, each)

@@ -71,11 +71,14 @@ class DeviceSelector:
 
     __slots__ = ("_code", "_size", "expression")
 
-    def __init__(self, expression: str) -> None:
-        """Compile the expression; raises `CompileError`."""
-        compiler = Compiler(environment())
-        compiled = compiler.compile(parse(expression))
-        compiler.finish()
+    def __init__(self, expression: str, check: Check | None = None) -> None:
+        """Compile the expression; raises `CompileError`, and the exception of `check`."""
+        compiler = Compiler(environment(), check)
+        try:
+            compiled = compiler.compile(parse(expression, compiler.meter))
+            compiler.finish()
+        except EvaluationCancelledError as error:
+            raise CompileError(str(error)) from None
         result = compiler.unifier.resolve(compiled.type)
         if result != BOOL and result.name != "any":
             raise CompileError(f"must evaluate to bool or the unknown type, not {result}")

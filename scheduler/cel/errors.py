@@ -25,12 +25,8 @@ class EvaluationCancelledError(Exception):
 
 
 COST_LIMIT_EXCEEDED = "operation cancelled: actual cost limit exceeded"
-WORK_LIMIT_EXCEEDED = (
-    "operation cancelled: the expression takes more work than kubestow allows for one device"
-)
-MEMORY_LIMIT_EXCEEDED = (
-    "operation cancelled: the expression takes more memory than kubestow allows for one device"
-)
+WORK_LIMIT_EXCEEDED = "operation cancelled: the expression takes more work than kubestow allows"
+MEMORY_LIMIT_EXCEEDED = "operation cancelled: the expression takes more memory than kubestow allows"
 RECURSION_LIMIT_EXCEEDED = "operation cancelled: a value is nested too deeply"
 MAX_QUOTED = 2000
 """Characters of a value that an error quotes."""

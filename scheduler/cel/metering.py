@@ -29,6 +29,9 @@ COST_LIMIT: Final = 1_000_000
 MAX_WORK: Final = 800_000
 """Units of work and cost together that one evaluation may take, some 50 to 80 ms."""
 
+MAX_COMPILE_WORK: Final = 1_200_000
+"""Units of work that one expression may take to compile, some 100 ms."""
+
 MAX_PIECE: Final = 50_000
 """Units of work that may be done in one piece, without a check for interruption, some 5 ms."""
 
@@ -57,9 +60,11 @@ Check = Callable[[], None]
 class Meter:
     """Cost, work and memory of one evaluation; raises `EvaluationCancelledError` at a limit."""
 
-    __slots__ = ("_begin", "_check", "_stop", "cost", "memory", "variables", "work")
+    __slots__ = ("_begin", "_check", "_max_work", "_stop", "cost", "memory", "variables", "work")
 
-    def __init__(self, variables: list[Any], check: Check | None = None) -> None:
+    def __init__(
+        self, variables: list[Any], check: Check | None = None, max_work: int = MAX_WORK
+    ) -> None:
         #: Values of the variables, by the position that the compiler gave them.
         self.variables = variables
         #: Cost units so far.
@@ -69,6 +74,7 @@ class Meter:
         #: Bytes of the values that may be alive.
         self.memory = 0
         self._check = check
+        self._max_work = max_work
         # The cost from which on limits and check are looked at; work lowers it.
         self._begin = self._stop = WORK_PER_CHECK
 
@@ -101,7 +107,7 @@ class Meter:
         self.work += self._begin - self._stop
         if self.cost > COST_LIMIT:
             raise EvaluationCancelledError(COST_LIMIT_EXCEEDED)
-        if self.cost + self.work > MAX_WORK:
+        if self.cost + self.work > self._max_work:
             raise EvaluationCancelledError(WORK_LIMIT_EXCEEDED)
         if self._check is not None:
             self._check()

@@ -14,6 +14,7 @@ import lark
 from scheduler.cel import literals
 from scheduler.cel.errors import CompileError
 from scheduler.cel.macros import expand
+from scheduler.cel.metering import Meter
 from scheduler.cel.syntax import (
     MAX_DEPTH,
     Call,
@@ -92,7 +93,11 @@ COMMENT: /\/\/[^\n]*/
 """
 
 
-def parse(expression: str) -> Node:
+_TOKEN_WORK: Final = 40
+"""Units of work to parse a token."""
+
+
+def parse(expression: str, meter: Meter) -> Node:
     """Return the syntax tree.
 
     Raises `CompileError` for other than one expression, and beyond `MAX_LENGTH` or `MAX_DEPTH`.
@@ -101,7 +106,12 @@ def parse(expression: str) -> Node:
     if size > MAX_LENGTH:
         raise CompileError(f"the expression has {size} bytes, above the limit of {MAX_LENGTH}")
     try:
-        tree = _parser().parse(expression)
+        parsing = _parser().parse_interactive(expression)
+        last = None
+        for token in parsing.iter_parse():
+            meter.spend(_TOKEN_WORK)
+            last = token
+        tree = parsing.feed_eof(last)  # type: ignore[no-untyped-call]
     except lark.exceptions.VisitError as error:
         if isinstance(error.orig_exc, CompileError):
             raise error.orig_exc from None

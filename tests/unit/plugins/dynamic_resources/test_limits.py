@@ -7,15 +7,28 @@ from typing import Any
 import pytest
 
 from plugins.dynamic_resources import selectors as selectors_module
-from plugins.dynamic_resources.budget import MAX_STEPS, SearchBudget, SearchTimeoutError
+from plugins.dynamic_resources.budget import (
+    MAX_STEPS,
+    ExpensiveSelectorsError,
+    SearchBudget,
+    SearchTimeoutError,
+)
 from plugins.dynamic_resources.counters import CounterTable
 from plugins.dynamic_resources.devices import SliceView
+from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.pools import Pool
 from plugins.dynamic_resources.selectors import MAX_ERROR, SelectorError, Selectors
 from plugins.dynamic_resources.verdicts import content_of
 from scheduler.framework import CycleState
 from tests.unit.plugins.dynamic_resources.objects import DeviceCluster, device
-from tests.unit.plugins.dynamic_resources.worlds import claim, request, slice_of
+from tests.unit.plugins.dynamic_resources.worlds import (
+    allocator,
+    claim,
+    names,
+    node,
+    request,
+    slice_of,
+)
 
 
 class CycleEndedError(Exception):
@@ -67,6 +80,51 @@ def test_the_steps_of_a_search_are_limited_while_the_clock_stands_still() -> Non
     unlimited = SearchBudget(lambda: 0.0, 0.0)
     for _ in range(MAX_STEPS // 1000 + 10):
         unlimited(1000)
+
+
+EXPENSIVE = "lists.range(30000).all(x, x >= 0)"
+"""An expression of more than half of the work of an evaluation."""
+
+
+def test_an_attempt_ends_after_expensive_selectors_and_the_next_continues() -> None:
+    view, selectors = slice_of([device(f"d{number}") for number in range(5)]), Selectors()
+    wanted = claim(request(count=5, selectors=[{"cel": {"expression": EXPENSIVE}}]))
+    for number in range(1, 6):
+        with pytest.raises(ExpensiveSelectorsError):
+            allocator([view], selectors=selectors).allocate(
+                node(), [wanted], SearchBudget(lambda: 0.0, 0.0)
+            )
+        assert selectors.evaluations == number
+    world = allocator([view], selectors=selectors)
+    found = names(world.allocate(node(), [wanted], SearchBudget(lambda: 0.0, 0.0)))
+    assert found == [["d0", "d1", "d2", "d3", "d4"]]
+
+
+def test_compiling_counts_for_the_attempt_and_is_not_begun_again() -> None:
+    view, selectors = slice_of([device("d0")]), Selectors()
+    long = "[" + "1," * 4000 + "1].size() > 0"
+    budget = SearchBudget(lambda: 0.0, 0.0)
+    with pytest.raises(ExpensiveSelectorsError):
+        selectors.matches(long, view.devices[0], budget)
+    assert selectors.evaluations == 0
+    assert selectors.cached_expressions == 1
+    assert selectors.matches(long, view.devices[0], SearchBudget(lambda: 0.0, 0.0))
+
+
+def test_the_message_of_expensive_selectors_says_so() -> None:
+    world = DeviceCluster("n1")
+    world.add_class()
+    world.add_slice("n1", device("d0"), device("d1"))
+    selective = request(count=2, selectors=[{"cel": {"expression": EXPENSIVE}}])
+    metadata = {"name": "c", "namespace": "default", "uid": "uid-c"}
+    world.api.put({"metadata": metadata, "spec": {"devices": {"requests": [selective]}}})
+    state, table = CycleState(), world.cluster.table
+    for _ in range(2):
+        assert world.plugin.pre_filter(state, world.pod("c"), table) is None
+        with pytest.raises(AllocationError, match="the selectors are expensive"):
+            world.plugin.filter_rows(state, world.pod("c"), table, table.rows)
+    assert world.plugin.pre_filter(state, world.pod("c"), table) is None
+    assert world.plugin.filter_rows(state, world.pod("c"), table, table.rows).tolist() == [0]
 
 
 def test_an_error_that_quotes_what_the_expression_computed_is_cut() -> None:
