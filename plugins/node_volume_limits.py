@@ -228,10 +228,14 @@ class NodeVolumeLimits:
         """Register for raised limits, released volumes, and added claims of the pod."""
         return (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.CSI_NODE, ActionType.ADD | ActionType.UPDATE),
+                ClusterEvent(
+                    EventResource.CSI_NODE, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE
+                ),
                 _after_csi_node_change,
                 per_signature=True,
             ),
+            # A node has no limits until it has a CSINode.
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 _after_pod_delete,
@@ -262,11 +266,13 @@ def _installed(driver: str, csi_node: CSINode | None) -> bool:
     return csi_node is not None and any(each.name == driver for each in csi_node.spec.drivers)
 
 
-def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
-    if old is None:
+def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode | None) -> QueueingHint:
+    if old is None or new is None:
         return QueueingHint.QUEUE
-    before = limits_of(old)
-    return queue_if(any(count > before.get(driver, 0) for driver, count in limits_of(new).items()))
+    before, after = limits_of(old), limits_of(new)
+    lifted = not before.keys() <= after.keys()
+    raised = any(count > before.get(driver, 0) for driver, count in after.items())
+    return queue_if(lifted or raised)
 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:

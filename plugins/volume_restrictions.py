@@ -189,7 +189,7 @@ class VolumeRestrictions:
         return DISK_CONFLICT if code == _DISK else CLAIM_IN_USE
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Register for deleted pods, added nodes, and added claims of the pod."""
+        """Register for deleted pods, added and deleted nodes, and added claims of the pod."""
         return (
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
@@ -198,6 +198,11 @@ class VolumeRestrictions:
                 keys=HintKeys(_required_claims, _provided_claims),
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, ActionType.DELETE),
+                _after_node_delete,
+                per_signature=True,
+            ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 after_own_claim,
@@ -257,7 +262,12 @@ def _provided_claims(old: Pod, _new: Any) -> set[tuple[str, str]]:
 
 
 def _after_pod_delete(pod: Pod, old: Pod, _new: Any) -> QueueingHint:
-    if old.metadata.namespace != pod.metadata.namespace:
-        return QueueingHint.SKIP
-    shared = not set(pod.signature.claims).isdisjoint(old.signature.claims)
+    shared = old.metadata.namespace == pod.metadata.namespace and not set(
+        pod.signature.claims
+    ).isdisjoint(old.signature.claims)
     return queue_if(shared or _conflicts(_exclusive_disks(pod), (old,)))
+
+
+def _after_node_delete(pod: Pod, _old: Any, _new: Any) -> QueueingHint:
+    # Pods on a deleted node use no claims any more.
+    return queue_if(bool(pod.signature.claims))

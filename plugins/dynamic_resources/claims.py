@@ -202,16 +202,30 @@ def _is_of(status: object, result: DeviceRequestAllocationResult) -> bool:
     return all(getattr(status, each) == getattr(result, each) for each in names)
 
 
+def gives_back(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    """Whether a change of a claim frees its devices."""
+    return (
+        old is not None
+        and bool(old.status.allocation)
+        and (new is None or new.status.allocation is None)
+    )
+
+
 def claim_change_helps(
-    pod: Pod, old: ResourceClaim | None, new: ResourceClaim, get_claim: GetClaim
+    pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None, get_claim: GetClaim
 ) -> bool:
-    """Whether a pod rejected because of its claims may fit after a claim was added or changed."""
+    """Whether a pod rejected because of its claims may fit after a claim changed.
+
+    `old` is None for an addition, `new` for a deletion.
+    """
     try:
         claims = pod_claims(pod, get_claim)
     except ClaimsUnavailableError:
         return False
-    if old is not None and old.status.allocation and new.status.allocation is None:
-        return True  # The claim's devices were freed.
+    if gives_back(old, new):
+        return True
+    if new is None:
+        return False
     if all(each.metadata.uid != new.metadata.uid for each in claims):
         return False
     return old is None or msgspec.structs.asdict(old.status) != msgspec.structs.asdict(new.status)

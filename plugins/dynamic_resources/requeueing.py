@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plugins.dynamic_resources.claims import ClaimsUnavailableError, claim_change_helps, pod_claims
+from plugins.dynamic_resources.claims import (
+    ClaimsUnavailableError,
+    claim_change_helps,
+    gives_back,
+    pod_claims,
+)
 from plugins.dynamic_resources.cluster_devices import ClusterDevices
 from plugins.queueing_hints import queue_if, same_pod
 from scheduler.api.devices import ResourceClaim
@@ -31,7 +36,7 @@ def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
     """Return the registrations."""
     get_claim = devices.claims.get
 
-    def after_claim(pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
+    def after_claim(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> QueueingHint:
         return queue_if(claim_change_helps(pod, old, new, get_claim))
 
     def after_pod(pod: Pod, _old: Pod | None, new: Pod) -> QueueingHint:
@@ -51,7 +56,9 @@ def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
             )
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED), after_claim, keys=_KEYS
+            ClusterEvent(EventResource.RESOURCE_CLAIM, _CHANGED | ActionType.DELETE),
+            after_claim,
+            keys=_KEYS,
         ),
         ClusterEventWithHint(
             ClusterEvent(
@@ -64,19 +71,17 @@ def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
     )
 
 
-def _gives_back(old: ResourceClaim | None, new: ResourceClaim) -> bool:
-    return old is not None and bool(old.status.allocation) and new.status.allocation is None
-
-
 def _required_keys(pod: Pod) -> set[Key]:
     # Claims from a template need no key, because the pod controls them.
     named = (each.resource_claim_name for each in pod.signature.resource_claims)
     return {ANY_CLAIM, *((pod.metadata.namespace, name) for name in named if name is not None)}
 
 
-def _provided_keys(old: ResourceClaim | None, new: ResourceClaim) -> tuple[Key, ...]:
-    own = new.metadata.namespace, new.metadata.name
-    return (own, ANY_CLAIM) if _gives_back(old, new) else (own,)
+def _provided_keys(old: ResourceClaim | None, new: ResourceClaim | None) -> tuple[Key, ...]:
+    changed = new or old
+    assert changed is not None
+    own = changed.metadata.namespace, changed.metadata.name
+    return (own, ANY_CLAIM) if gives_back(old, new) else (own,)
 
 
 _KEYS: Final = HintKeys(_required_keys, _provided_keys)

@@ -119,7 +119,7 @@ class AffinityHints:
         table, metadata = self._table, pod.metadata
         if not keys or not table.has_existing_pod_terms:
             return False
-        if any(not table.label_values(key).ids for key in keys):
+        if not all((table.label_column(key)[table.rows] >= 0).any() for key in keys):
             # The last node with the key lost it, and the table omits terms by such a key.
             return True
         labels = self._terms.namespace_labels(pod)
