@@ -33,6 +33,7 @@ from plugins.gang_scheduling.reservations import Reservations
 from plugins.gang_scheduling.standing import Standing, standing
 from plugins.gang_scheduling.statuses import GroupStatuses
 from plugins.gang_scheduling.tally import Tally
+from plugins.gang_scheduling.unfinished import UnfinishedGroups
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import (
     NATIVE_POD_GROUPS,
@@ -111,6 +112,8 @@ class Gangs:
         self.statuses = GroupStatuses(handle, self.groups.get, self.standing, self._deadlines)
         #: The metrics of groups.
         self.tally = Tally(handle, self.groups.get, self.standing)
+        #: Groups that hold nodes, to be tried before others.
+        self.unfinished = UnfinishedGroups()
         #: Nodes that are reserved for groups.
         self.reserved = Reservations()
         self.ended = EndedMembers(
@@ -321,6 +324,7 @@ class Gangs:
         held = self._held.get(key) or {}
         self.statuses.touch(key)
         self.tally.look(group)
+        self.unfinished.look(group)
         if self.statuses.counts_ends(key):
             self.ended.look_up(key)
         if group.ready:
@@ -361,6 +365,7 @@ class Gangs:
         self.over_quota.discard(key)
         self.statuses.forget(key)
         self.tally.forget(key)
+        self.unfinished.forget(key)
 
     # -- time ------------------------------------------------------------------------------------
 

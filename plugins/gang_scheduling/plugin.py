@@ -150,6 +150,7 @@ class GangScheduling:
     def _touch(self, group: Group | None) -> None:
         if group is not None:
             self.gangs.tally.touch(group.key)
+            self.gangs.unfinished.look(group)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return no events: `Gangs` requeues the members of a group that changed."""
@@ -186,12 +187,18 @@ class GangScheduling:
             not self.gangs.priorities.never_preempts(group.terms),
             topology,
             alone=not group.need,
+            holds_nodes=group.unfinished,
             reserve_after=self._args.reserve_after.total_seconds(),
             reserve_for=self._args.reserve_for.total_seconds(),
             share=self._args.group_share,
             # Without packing, members would leave too little room on each node for waiting groups.
             packs=len(self.gangs.failed) > len(self.gangs.over_quota),
         )
+
+    def tried_before(self, pod: Pod) -> Iterable[str]:
+        """Return a pending member of each group that holds nodes, and was not tried since."""
+        unfinished = self.gangs.unfinished
+        return unfinished.before(self._group_of_uid(pod.metadata.uid)) if unfinished else ()
 
     def group_name(self, pod: Pod) -> str | None:
         """Return the name of the pod's group in messages."""
@@ -250,6 +257,7 @@ class GangScheduling:
         if known is None or known.terms is None:
             return
         self.gangs.touch(known.key)
+        self.gangs.unfinished.forget(known.key)
         self._report_split(known, outcome.split)
         self.gangs.attempts[known.key] = GroupAttempt(
             time=self._handle.clock.now(),

@@ -7,6 +7,8 @@ freely.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
 RawQuantity = str | int | float
@@ -90,3 +92,16 @@ class Named(Object):
     """Base of all objects with metadata; itself for objects of which nothing else is read."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+def parse_time(text: str) -> float | None:
+    """Return an RFC 3339 time as seconds since the epoch; None if it is malformed.
+
+    >>> parse_time("1970-01-01T00:00:01.5Z")
+    1.5
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

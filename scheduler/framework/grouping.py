@@ -58,6 +58,9 @@ class GroupToSchedule:
     topology: GroupTopology | None = None
     #: Whether the group already has its minimum, so that this one further pod is tried on its own.
     alone: bool = False
+    #: Whether members have nodes already, but fewer than the minimum: the group is of no use yet,
+    #: and what it holds is of no use to others.
+    holds_nodes: bool = False
     #: Seconds of failed attempts after which nodes are reserved for the group; 0: never.
     reserve_after: float = 0.0
     #: Maximum duration of such a reservation, in seconds.
@@ -145,6 +148,14 @@ class GroupingPlugin(Plugin, Protocol):
 
     def group_name(self, pod: Pod) -> str | None:
         """Return `GroupToSchedule.name` of the pod's group, even if the pod is scheduled alone."""
+        ...
+
+    def tried_before(self, pod: Pod) -> Iterable[str]:
+        """Return a pending member of each group to be tried before the group of `pod`, if any.
+
+        Groups that hold nodes and cannot run yet are, until it is decided whether they fit. The
+        number is limited, and empty for a pod without a group.
+        """
         ...
 
     def evicted_with(self, pod: Pod, victims: AbstractSet[str]) -> Iterable[str]:

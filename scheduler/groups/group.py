@@ -200,6 +200,11 @@ class Group:
         return len(self._by_state[MemberState.PENDING]) >= self.need
 
     @property
+    def unfinished(self) -> bool:
+        """Whether members have nodes, but too few, and there are enough others to be tried."""
+        return bool(self._by_state[MemberState.BOUND]) and self.need > 0 and self.ready
+
+    @property
     def short_after_start(self) -> bool:
         """Whether members wait for replacements that may never come."""
         pending = self._by_state[MemberState.PENDING]

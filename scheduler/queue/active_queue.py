@@ -31,6 +31,8 @@ class ActiveQueue:
         """`over_limit` returns the accounts whose pods are popped after all others."""
         #: Whether a pod belongs to the account of groups, in constant time.
         self.in_group: Callable[[Pod], bool] = lambda _pod: False
+        #: Returns the UID of a pod that must be popped before this one, or None. None: no pod must.
+        self.ahead_of: Callable[[QueuedPodInfo], str | None] | None = None
         self._sort_key = sort_key
         self._over_limit = over_limit
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
@@ -85,9 +87,15 @@ class ActiveQueue:
         """Take out the first pod; None when empty, or `pop_again`."""
         self.pop_again = False
         over = self._over_limit()
-        if not over and not self._deferred:
-            return self._heap.pop()
-        return self._pop_fairly(over)
+        info = self._pop_fairly(over) if over or self._deferred else self._heap.pop()
+        if info is None or self.ahead_of is None:
+            return info
+        ahead = self.ahead_of(info)
+        first = None if ahead is None else self.remove(ahead)
+        if first is None:
+            return info
+        self.add(info)
+        return first
 
     def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
         """Return all pods, or the first `limit`, in the order in which they will be popped."""

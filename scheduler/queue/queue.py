@@ -259,9 +259,17 @@ class SchedulingQueue(QueueSnapshots):
         """Defer pods in groups for `seconds`; see `accounts`."""
         self._accounts.defer_groups(seconds)
 
-    def recognize_groups(self, in_group: Callable[[Pod], bool]) -> None:
-        """Use `in_group`, a constant-time function, to decide which pods are in groups."""
+    def recognize_groups(
+        self,
+        in_group: Callable[[Pod], bool],
+        ahead_of: Callable[[QueuedPodInfo], str | None] | None,
+    ) -> None:
+        """Use functions of constant time: which pods are in groups, and which go before others.
+
+        `ahead_of` returns the UID of an active pod that must be popped before another one.
+        """
         self._sub_queues.active.in_group = in_group
+        self._sub_queues.active.ahead_of = ahead_of
 
     # ---------------------------------------------------------- events that move unschedulable pods
 

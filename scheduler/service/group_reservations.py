@@ -6,6 +6,12 @@ then reserve this room against pods of the same or a lower priority. The plan is
 changes of nodes. It ends when the group is placed, cannot fit even on emptied nodes, or has had its
 maximum time; the profile then pauses for the same time.
 
+A group that holds nodes and cannot run (`GroupToSchedule.holds_nodes`) does not wait for that: it
+gets the reservation after its first failure, also in place of another group of its priority.
+
+A new leader has no reservations. It counts the time since the API server shows a member as
+unschedulable, so that a group that has waited long enough gets a reservation after its first cycle.
+
 The nominations are in memory only. They are withdrawn for each cycle of the group, which may choose
 any nodes, and set again if it fails. There is no overhead unless a group waits.
 """
@@ -19,8 +25,10 @@ from typing import Final
 
 import msgspec
 
+from scheduler.api.meta import parse_time
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine
+from scheduler.engine.failure import REASON_UNSCHEDULABLE
 from scheduler.engine.group_reservation import plan_reservation
 from scheduler.framework import CLEAR_NOMINATION, Clock, NominatingInfo, QueuedPodInfo
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -67,6 +75,8 @@ class _Profile:
     pause: float = 0.0
     #: Time before which no further plan is made, to limit the time that plans take.
     not_before: float = 0.0
+    #: Whether a group that holds nodes has failed, so that it may take over the reservation.
+    claimed: bool = False
 
 
 class GroupReservations:
@@ -104,9 +114,13 @@ class GroupReservations:
         profile = self._profiles.setdefault(info.pod.spec.scheduler_name, _Profile())
         known = profile.waiting.get(group.name)
         now = self._clock.monotonic()
+        if group.holds_nodes and profile.name != group.name and not evicting:
+            profile.claimed = True
+            self._look_at(profile, now)
         if known is None:
-            profile.waiting[group.name] = _Waiting(info, group, now)
-            self._look_at(profile, now + group.reserve_after)
+            since = now - min(_waited(info, self._clock.now()), group.reserve_after)
+            profile.waiting[group.name] = _Waiting(info, group, since)
+            self._look_at(profile, since + group.reserve_after)
             return
         known.info, known.group = info, group
         if profile.name == group.name and not evicting:
@@ -135,6 +149,8 @@ class GroupReservations:
             if profile.due is None or profile.due > now:
                 continue
             profile.due = None
+            if profile.claimed:
+                self._yield(profile)
             if profile.name:
                 self._renew(profile, now)
             if not profile.name:
@@ -152,6 +168,20 @@ class GroupReservations:
             profile.due = due
             self.on_timer()
 
+    def _yield(self, profile: _Profile) -> None:
+        """End the reservation if a group that holds nodes needs it more."""
+        profile.claimed = False
+        current = profile.waiting.get(profile.name)
+        if (
+            current is not None
+            and not current.group.holds_nodes
+            and any(
+                each.group.holds_nodes and each.info.pod.priority >= current.info.pod.priority
+                for each in profile.waiting.values()
+            )
+        ):
+            self._end(profile, current.info)
+
     def _renew(self, profile: _Profile, now: float) -> None:
         waiting = profile.waiting.get(profile.name)
         if waiting is None or not self._refresh(profile, waiting):
@@ -164,17 +194,19 @@ class GroupReservations:
 
     def _choose(self, profile: _Profile, now: float) -> None:
         """Give the reservation to the group that needs it most, if any is eligible."""
-        if now < profile.pause:
-            return
+        pauses = now < profile.pause
 
-        def rank(waiting: _Waiting) -> tuple[int, float, float]:
-            return -waiting.info.pod.priority, waiting.considered, waiting.since
+        def rank(waiting: _Waiting) -> tuple[int, bool, float, float]:
+            holds_nodes = waiting.group.holds_nodes
+            return -waiting.info.pod.priority, not holds_nodes, waiting.considered, waiting.since
 
         plans = 0
         for waiting in sorted(profile.waiting.values(), key=rank):
             if plans == MAX_PLANS:
                 return
-            if now - waiting.since < waiting.group.reserve_after:
+            # The pause is for other groups and single pods; one that holds nodes had no turn yet.
+            urgent = waiting.group.holds_nodes and waiting.considered < 0
+            if not urgent and (pauses or now - waiting.since < waiting.group.reserve_after):
                 continue
             if not self._refresh(profile, waiting):
                 continue
@@ -284,6 +316,17 @@ class GroupReservations:
 
     def _grouping(self, info: QueuedPodInfo) -> GroupingPlugin | None:
         return self._engine.grouping.get(info.pod.spec.scheduler_name)
+
+
+def _waited(info: QueuedPodInfo, now: float) -> float:
+    """Return for how long another leader had tried a pod before its first attempt here, seconds."""
+    if info.attempts > 1:
+        return 0.0
+    for each in info.pod.status.conditions:
+        if each.type == "PodScheduled" and each.reason == REASON_UNSCHEDULABLE:
+            since = parse_time(each.last_transition_time or "")
+            return 0.0 if since is None else max(now - since, 0.0)
+    return 0.0
 
 
 def _draining(seconds: float) -> int:

@@ -76,7 +76,7 @@ class GroupScheduling:
         self.journal: Journal | None = None
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
-        queue.recognize_groups(self._in_group)
+        queue.recognize_groups(self._in_group, self._ahead_of)
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
@@ -217,6 +217,21 @@ class GroupScheduling:
     def _in_group(self, pod: Pod) -> bool:
         grouping = self._grouping_of(pod)
         return grouping is not None and grouping.group_name(pod) is not None
+
+    def _ahead_of(self, info: QueuedPodInfo) -> str | None:
+        """Return an active member of a group that must be tried before the group of this pod."""
+        grouping = self._grouping(info)
+        if grouping is None:
+            return None
+        for uid in grouping.tried_before(info.pod):
+            first = self._queue.queued(uid)
+            if (
+                first is not None
+                and first.pod.priority >= info.pod.priority
+                and self._queue.state(uid) is QueueState.ACTIVE
+            ):
+                return uid
+        return None
 
     def _failed(self, result: GroupResult, *, nominated: bool) -> None:
         """Handle the failures; members keep nominations of an earlier plan while `nominated`."""

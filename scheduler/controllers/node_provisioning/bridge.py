@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.api.meta import Named
+from scheduler.api.meta import Named, parse_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
@@ -44,7 +44,6 @@ from scheduler.controllers.node_provisioning.signals import (
     KARPENTER,
     StatusObject,
     event_time,
-    parse_time,
 )
 from scheduler.metrics.recorders import BridgeRecorder
 

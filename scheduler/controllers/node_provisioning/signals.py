@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from scheduler.api.meta import parse_time
 from scheduler.api.policy import CoreEvent
 
 CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
@@ -122,19 +122,6 @@ def event_time(event: CoreEvent) -> float | None:
         if text:
             return parse_time(text)
     return None
-
-
-def parse_time(text: str) -> float | None:
-    """Return an RFC 3339 time as seconds since the epoch; None if it is malformed.
-
-    >>> parse_time("1970-01-01T00:00:01.5Z")
-    1.5
-    """
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 # ------------------------------------------------------------------------------------ about one pod

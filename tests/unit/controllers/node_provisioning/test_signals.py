@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.api.meta import parse_time
 from scheduler.api.policy import CoreEvent, EventSeries, EventSource
 from scheduler.controllers.node_provisioning.signals import (
     COMBINED,
@@ -17,7 +18,6 @@ from scheduler.controllers.node_provisioning.signals import (
     StatusObject,
     TargetFailure,
     event_time,
-    parse_time,
     read_event,
 )
 from tests.unit.controllers.node_provisioning.world import EPOCH, event, group_event, rfc
