@@ -91,7 +91,10 @@ def shared(*arguments: Any) -> int:
 
 
 def covered(*arguments: Any) -> int:
-    """Return the work of a function whose cost is at least its work: a tenth per character."""
+    """Return the work of a function whose cost is at least its work: a tenth per character.
+
+    It must not fail after it has done work, because a call that fails is not charged.
+    """
     return 0
 
 

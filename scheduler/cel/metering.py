@@ -26,8 +26,8 @@ COST_LIMIT: Final = 1_000_000
 """Cost units that one evaluation may take (`resource.k8s.io/v1`,
 `CELSelectorExpressionMaxCost`)."""
 
-MAX_WORK: Final = 800_000
-"""Units of work and cost together that one evaluation may take, some 50 to 80 ms."""
+MAX_WORK: Final = 600_000
+"""Units of work and cost together that one evaluation may take, some 40 to 100 ms."""
 
 MAX_COMPILE_WORK: Final = 1_200_000
 """Units of work that one expression may take to compile, some 100 ms."""
@@ -52,6 +52,7 @@ NUMBER_BYTES: Final = 32
 """Bytes of a number."""
 
 _CHUNK: Final = 500
+_WALK_WORK: Final = 8
 
 Check = Callable[[], None]
 """Raises `EvaluationCancelledError` if the evaluation must end."""
@@ -126,6 +127,7 @@ class Meter:
 
     def walk(self, values: Sequence[Any], units: int = 1) -> Iterator[Any]:
         """Yield the elements of a list, and account for each with so many units of work."""
+        self.spend(_WALK_WORK)
         for start in range(0, len(values), _CHUNK):
             chunk = values[start : start + _CHUNK]
             self.spend(len(chunk) * units)

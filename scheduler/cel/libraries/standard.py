@@ -10,6 +10,7 @@ from typing import Any, Final
 from scheduler.cel.declarations import (
     STRING_FACTOR,
     Library,
+    Work,
     covered,
     first_traversal,
     matching,
@@ -367,14 +368,17 @@ CONVERSIONS: Final = frozenset(
 """Functions that cel-go evaluates when it compiles, if the argument is a constant."""
 
 
-_PARSING: Final = {
-    "int": lambda text: pieces(len(text), 20),
-    "uint": lambda text: pieces(len(text), 20),
-    "double": lambda text: pieces(len(text), 50),
-    "duration": lambda text: pieces(len(text), 0.3),
-    "timestamp": lambda text: pieces(len(text), 100),
+_CONVERSION_WORK: Final[dict[tuple[str, Type], Work]] = {
+    ("int", STRING): lambda text: pieces(len(text), 20),
+    ("uint", STRING): lambda text: pieces(len(text), 20),
+    ("double", STRING): lambda text: 10 + pieces(len(text), 50),
+    ("duration", STRING): lambda text: 10 + pieces(len(text), 0.3),
+    ("timestamp", STRING): lambda text: 30 + pieces(len(text), 100),
+    # Before the call: one that fails is not charged.
+    ("string", BYTES): lambda encoded: pieces(len(encoded), 20),
+    ("string", TIMESTAMP): lambda moment: 25,
 }
-"""Work of conversions from a string, as measured for the worst of them."""
+"""Work of conversions from one type, as measured for the worst of them."""
 
 
 def _conversions(library: Library) -> None:
@@ -395,9 +399,9 @@ def _conversions(library: Library) -> None:
     )
     for name, result, body, parameters in from_types:
         for each in parameters:
-            is_decoded = (name, each) == ("string", BYTES)
-            work = covered if is_decoded else _PARSING.get(name, shared) if each == STRING else None
-            declare(name, (each,), result, body, first_traversal if is_decoded else None, work)
+            cost = first_traversal if (name, each) == ("string", BYTES) else None
+            work = _CONVERSION_WORK.get((name, each), shared if each == STRING else None)
+            declare(name, (each,), result, body, cost, work)
     declare("bytes", (BYTES,), BYTES, to_bytes, work=shared)
     declare("bytes", (STRING,), BYTES, to_bytes, first_traversal, covered)
     declare("dyn", (A,), DYN, lambda value: value, work=shared)

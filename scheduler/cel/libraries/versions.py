@@ -94,7 +94,7 @@ def _pre_release(text: str) -> tuple[bool, int, str]:
 
 def semver(meter: Meter, text: str, normalize: bool = False) -> Semver:
     """Parse a version; `normalize` accepts a leading `v`, missing numbers and leading zeroes."""
-    meter.spend(pieces(len(text), 0.3))
+    meter.spend(15 + pieces(len(text), 0.3))
     meter.hold(OBJECT_BYTES + _BYTES_PER_CHARACTER * len(text))
     return parse(_normalized(text) if normalize else text)
 
