@@ -19,7 +19,7 @@ from plugins.volume_binding.attachments import (
     limits_of,
     node_volumes,
 )
-from plugins.volume_binding.claims import OWN_CLAIM_KEYS, after_any_own_claim
+from plugins.volume_binding.claims import OWN_CLAIM_KEYS, after_any_own_claim, claims_named
 from plugins.volume_binding.migration import CSIVolume, plugin_of_source, translate_inline
 from plugins.volume_binding.permissions import CLAIMS_WAIT
 from scheduler.api.pod import Pod, Volume
@@ -35,6 +35,7 @@ from scheduler.framework import (
     CycleState,
     EventResource,
     Handle,
+    HintKeys,
     NoArgs,
     NodeInfo,
     NodeTableView,
@@ -242,6 +243,12 @@ class NodeVolumeLimits:
                 per_signature=True,
             ),
             ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.ADD),
+                _after_pod_add,
+                per_signature=True,
+                keys=HintKeys(_shareable, lambda _old, new: _shareable(new)),
+            ),
+            ClusterEventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 after_any_own_claim,
                 keys=OWN_CLAIM_KEYS,
@@ -277,6 +284,17 @@ def _after_csi_node_change(_pod: Pod, old: CSINode | None, new: CSINode | None) 
 
 def _after_pod_delete(_pod: Pod, old: Pod, _new: Any) -> QueueingHint:
     return queue_if(is_placed(old) and any(map(_may_count, old.signature.volumes)))
+
+
+def _after_pod_add(pod: Pod, _old: None, new: Pod) -> QueueingHint:
+    """Queue if volumes of the pod are on a node now, where they count only once."""
+    return queue_if(is_placed(new) and not _shareable(pod).isdisjoint(_shareable(new)))
+
+
+def _shareable(pod: Pod) -> set[tuple[str, str]]:
+    """Return the claims that the pod names, and the kinds of its in-line volumes."""
+    kinds = {("", kind) for each in pod.signature.volumes if (kind := plugin_of_source(each))}
+    return claims_named(pod) | kinds
 
 
 def _after_detach(pod: Pod, old: VolumeAttachment, _new: Any) -> QueueingHint:

@@ -40,7 +40,7 @@ def volume_binding_events() -> Sequence[ClusterEventWithHint]:
             ClusterEvent(EventResource.CSI_NODE, _CHANGED), _after_csi_node, per_signature=True
         ),
         ClusterEventWithHint(
-            ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
+            ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE),
             _after_driver,
             per_signature=True,
         ),
@@ -64,13 +64,10 @@ def _migrated(csi_node: CSINode) -> str | None:
     return csi_node.metadata.annotations.get(ANN_MIGRATED_PLUGINS)
 
 
-def _after_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
-    # As upstream, only in-line CSI volumes count, although these are never provisioned.
-    used = any(
-        each.csi is not None and each.csi.driver == new.metadata.name
-        for each in pod.signature.volumes
-    )
-    return queue_if(used and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
+def _after_driver(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> QueueingHint:
+    """Queue if the driver stopped reporting capacity, which then limits no class of its volumes."""
+    reports = new is not None and bool(new.spec.storage_capacity)
+    return queue_if(bool(old.spec.storage_capacity) and not reports)
 
 
 def _after_capacity(

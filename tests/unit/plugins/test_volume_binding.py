@@ -429,7 +429,7 @@ BIG, SMALL = capacity(capacity="20Gi"), capacity(capacity="10Gi")
         ("CSINode", using("c"), MIGRATED, MIGRATED, False),
         ("CSIDriver", INLINE, csi_driver(storageCapacity=True), csi_driver(), True),
         ("CSIDriver", INLINE, csi_driver(), csi_driver(storageCapacity=True), False),
-        ("CSIDriver", using("c"), csi_driver(storageCapacity=True), csi_driver(), False),
+        ("CSIDriver", using("c"), csi_driver(storageCapacity=True), csi_driver(), True),
         ("CSIStorageCapacity", using("c"), None, SMALL, True),
         ("CSIStorageCapacity", using("c"), SMALL, BIG, True),
         ("CSIStorageCapacity", using("c"), BIG, SMALL, False),

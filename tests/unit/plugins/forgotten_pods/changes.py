@@ -81,6 +81,11 @@ def _tolerate(world: World, name: str, namespace: str, tolerations: list[Any]) -
     world.put_item(PODS, _newer(pod, spec=msgspec.structs.replace(pod.spec, tolerations=added)))
 
 
+def _open_gates(world: World, name: str, namespace: str) -> None:
+    pod = world.pod(f"{namespace}/{name}")
+    world.put_item(PODS, _newer(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=())))
+
+
 def _newer(pod: Pod, **parts: Any) -> Pod:
     return msgspec.structs.replace(pod, interned=None, **parts)
 
@@ -178,17 +183,37 @@ def _csi_node(world: World, name: str, count: int) -> None:
     _object(world, "storage.k8s.io/v1", "CSINode", name, spec={"drivers": [driver]})
 
 
-def _device_class(world: World, name: str) -> None:
-    expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].kind == "{name}"'
+def _driver(world: World, capacity: bool) -> None:
+    _object(world, "storage.k8s.io/v1", "CSIDriver", CSI, spec={"storageCapacity": capacity})
+
+
+def _capacity(world: World, storage: str, zone: str, size: str) -> None:
     _object(
-        world, "resource.k8s.io/v1", "DeviceClass", name,
-        spec={"selectors": [{"cel": {"expression": expression}}]},
+        world, "storage.k8s.io/v1", "CSIStorageCapacity", f"{storage}-{zone}",
+        namespace="default", storageClassName=storage, capacity=size,
+        nodeTopology={"matchLabels": {ZONE: zone}},
     )  # fmt: skip
 
 
-def _slice(world: World, node: str, devices: int) -> None:
+def _attachment(world: World, node: str, volume: str) -> None:
+    _object(
+        world, "storage.k8s.io/v1", "VolumeAttachment", f"{node}-{volume}",
+        spec={"attacher": CSI, "nodeName": node, "source": {"persistentVolumeName": volume}},
+    )  # fmt: skip
+
+
+def _device_class(world: World, name: str, extended: bool = False) -> None:
+    expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].kind == "{name}"'
+    spec: dict[str, Any] = {"selectors": [{"cel": {"expression": expression}}]}
+    if extended:
+        spec["extendedResourceName"] = "example.com/gpu"
+    _object(world, "resource.k8s.io/v1", "DeviceClass", name, spec=spec)
+
+
+def _slice(world: World, node: str, devices: int, tainted: bool = False) -> None:
+    taints = [{"key": "bad", "effect": "NoSchedule"}] if tainted else []
     made = [
-        {"name": f"dev-{number}", "attributes": {"kind": {"string": kind}}}
+        {"name": f"dev-{number}", "attributes": {"kind": {"string": kind}}, "taints": taints}
         for number, kind in enumerate(("gpu", "net")[:devices])
     ]
     _object(
@@ -218,6 +243,14 @@ def _remover(kind: str, argument: str = "name") -> Callable[..., None]:
     return remove
 
 
+def _no_capacity(world: World, storage: str, zone: str, size: str) -> None:
+    world.remove("CSIStorageCapacity", f"{storage}-{zone}", "default")
+
+
+def _no_attachment(world: World, node: str, volume: str) -> None:
+    world.remove("VolumeAttachment", f"{node}-{volume}")
+
+
 DO: Final[Mapping[str, Callable[..., None]]] = {
     "pod": _pod,
     "node": _node,
@@ -232,6 +265,16 @@ DO: Final[Mapping[str, Callable[..., None]]] = {
     "volume": _volume,
     "storage_class": _storage_class,
     "csi_node": _csi_node,
+    "no_csi_node": _remover("CSINode"),
+    "no_volume": _remover("PersistentVolume"),
+    "no_storage_class": _remover("StorageClass"),
+    "driver": _driver,
+    "capacity": _capacity,
+    "no_capacity": _no_capacity,
+    "attachment": _attachment,
+    "no_attachment": _no_attachment,
+    "no_device_class": _remover("DeviceClass"),
+    "open_gates": _open_gates,
     "device_class": _device_class,
     "slice": _slice,
     "no_slice": _remover("ResourceSlice", "node"),

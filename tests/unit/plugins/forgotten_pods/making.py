@@ -88,6 +88,10 @@ class Maker:
         arguments: Mapping[str, Any] = getattr(self, f"_{name}")(*OPTIONS.get(focus, ()))
         return name, arguments
 
+    def pause(self) -> float | None:
+        """Return the seconds until the next change; None: nothing is on its way any more then."""
+        return self._choice((0.0, 0.3, 2.0, 15.0)) if self._maybe(0.3) else None
+
     def _maybe(self, share: float) -> bool:
         return self._random.random() < share
 
@@ -101,8 +105,10 @@ class Maker:
             "cpu": self._choice(("100m", "100m", "1", "3")),
             "priority": self._choice((0, 0, 10)),
             "node": self._choice(_NAMES) if self._maybe(0.4) else "",
-            "spec": {},
+            "spec": {"terminationGracePeriodSeconds": self._choice((0, 0, 30))},
         }
+        if not made["node"] and self._maybe(0.05):
+            made["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
         for each in options:
             if self._maybe(1.5 / (1 + len(options))):
                 getattr(self, f"_with_{each}")(made)
@@ -240,11 +246,39 @@ class Maker:
     def _csi_node(self, *_options: str) -> dict[str, Any]:
         return {"name": self._choice(_NAMES), "count": self._choice((0, 1, 5))}
 
+    def _no_csi_node(self, *_options: str) -> dict[str, Any]:
+        return {"name": self._choice(_NAMES)}
+
+    def _no_volume(self, *_options: str) -> dict[str, Any]:
+        return {"name": self._choice(_VOLUMES)}
+
+    def _no_storage_class(self, *_options: str) -> dict[str, Any]:
+        return {"name": self._choice(_STORAGES)}
+
+    def _driver(self, *_options: str) -> dict[str, Any]:
+        return {"capacity": self._maybe(0.5)}
+
+    def _capacity(self, *_options: str) -> dict[str, Any]:
+        size = self._choice(("0", "10Gi"))
+        return {"storage": self._choice(_STORAGES), "zone": self._choice(_ZONES[1:]), "size": size}
+
+    _no_capacity = _capacity
+
+    def _attachment(self, *_options: str) -> dict[str, Any]:
+        return {"node": self._choice(_NAMES), "volume": self._choice(_VOLUMES)}
+
+    _no_attachment = _attachment
+    _open_gates = _no_pod
+
     def _device_class(self, *_options: str) -> dict[str, Any]:
+        return {"name": self._choice(("gpu", "net")), "extended": self._maybe(0.3)}
+
+    def _no_device_class(self, *_options: str) -> dict[str, Any]:
         return {"name": self._choice(("gpu", "net"))}
 
     def _slice(self, *_options: str) -> dict[str, Any]:
-        return {"node": self._choice(_NAMES), "devices": self._choice((0, 1, 2))}
+        devices = self._choice((0, 1, 2))
+        return {"node": self._choice(_NAMES), "devices": devices, "tainted": self._maybe(0.3)}
 
     def _no_slice(self, *_options: str) -> dict[str, Any]:
         return {"node": self._choice(_NAMES)}
@@ -259,15 +293,13 @@ class Maker:
 
 _COMMON: Final = (*("pod",) * 7, *("no_pod",) * 3, *("node",) * 4, "no_node")
 _VOLUME_CHANGES: Final = (
-    *("claim",) * 3,
-    "no_claim",
-    "volume",
-    "volume",
-    "storage_class",
-    "csi_node",
+    *("claim", "claim", "no_claim", "volume", "volume", "no_volume"),
+    *("storage_class", "no_storage_class", "csi_node", "csi_node", "no_csi_node"),
+    *("driver", "driver", "capacity", "capacity", "no_capacity", "attachment", "no_attachment"),
 )
+
 _DEVICE_CHANGES: Final = (
-    *("device_class", "slice", "slice", "no_slice"),
+    *("device_class", "no_device_class", "slice", "slice", "no_slice"),
     *("device_claim", "device_claim", "no_device_claim"),
 )
 FOCI: Final[Mapping[str, Sequence[str]]] = {
@@ -277,7 +309,7 @@ FOCI: Final[Mapping[str, Sequence[str]]] = {
     "resources": _COMMON,
     "volumes": (*_COMMON, *_VOLUME_CHANGES),
     "devices": (*_COMMON, *_DEVICE_CHANGES),
-    "quota": (*_COMMON, *("quota",) * 3),
+    "quota": (*_COMMON, *("quota",) * 3, "open_gates"),
     "everything": (
         *(*_COMMON, *_COMMON, *_VOLUME_CHANGES, *_DEVICE_CHANGES),
         *("relabel", "namespace", "tolerate", "quota"),
@@ -290,7 +322,7 @@ OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "nodes": ("tolerations", "node_selector", "node_affinity"),
     "resources": ("amounts", "ports"),
     "volumes": ("volumes",),
-    "devices": ("devices",),
+    "devices": ("devices", "amounts"),
     "quota": ("amounts",),
     "everything": (
         *("affinity", "spreading", "tolerations", "node_selector", "node_affinity"),
@@ -306,6 +338,19 @@ BEGINNING: Final[tuple[Change, ...]] = (
     *(("csi_node", {"name": name, "count": 1}) for name in ("n0", "n1")),
     ("storage_class", {"name": "now", "provisioner": CSI, "zones": []}),
     ("storage_class", {"name": "later", "provisioner": CSI, "zones": []}),
+    *(
+        (
+            "claim",
+            {
+                "name": name,
+                "namespace": "default",
+                "storage": "later",
+                "volume": "",
+                "modes": ["ReadWriteOnce"],
+            },
+        )
+        for name in _CLAIMS
+    ),
     ("device_class", {"name": "gpu"}),
     ("slice", {"node": "n0", "devices": 2}),
     *(

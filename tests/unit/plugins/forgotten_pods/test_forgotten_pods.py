@@ -24,11 +24,15 @@ EXAMPLES = 10 if settings.default is None or settings.default.derandomize else 2
 @settings(max_examples=EXAMPLES)
 @given(numbers=st.lists(st.integers(0, 2**32), min_size=10, max_size=40))
 def test_whatever_helps_a_pod_wakes_it(focus: str, numbers: list[int]) -> None:
-    made = [Maker(number).change(focus) for number in numbers if number]
+    makers = [Maker(number) for number in numbers if number]
     with offline.World() as world:
         for change in BEGINNING:
             apply(world, change)
-        for change in made:
-            apply(world, change)
+        for maker in makers:
+            apply(world, maker.change(focus))
+            pause = maker.pause()
+            if pause is not None and maker is not makers[-1]:
+                world.run(until=world.now + pause)
+                continue
             world.schedule()
             assert list(forgotten(world)) == []

@@ -20,7 +20,7 @@ AWAY_BY_RACK: dict[str, Any] = {
         }
     }
 }
-CLAIM: dict[str, Any] = {"volumes": [{"name": "c0", "persistentVolumeClaim": {"claimName": "c0"}}]}
+CLAIM: dict[str, Any] = {"volumes": [{"name": "c", "persistentVolumeClaim": {"claimName": "mine"}}]}
 DISK: dict[str, Any] = {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}]}
 
 
@@ -34,7 +34,7 @@ def device(name: str) -> dict[str, Any]:
 
 
 def claim(volume: str, mode: str = "ReadWriteOnce") -> Change:
-    where = {"name": "c0", "namespace": "default", "storage": "later"}
+    where = {"name": "mine", "namespace": "default", "storage": "later"}
     return "claim", {**where, "volume": volume, "modes": [mode]}
 
 
@@ -61,6 +61,19 @@ FAULTS: dict[str, list[Change]] = {
         pod("user", DISK, "n0", namespace="team"),
         pod("waits", DISK),
         ("no_pod", {"name": "user", "namespace": "team"}),
+    ],
+    "a driver no longer reports its capacity": [
+        claim(""),
+        ("driver", {"capacity": True}),
+        pod("waits", CLAIM),
+        ("driver", {"capacity": False}),
+    ],
+    "a pod comes whose volume is on the node then": [
+        ("no_node", {"name": "n1"}),
+        ("csi_node", {"name": "n0", "count": 0}),
+        claim(""),
+        pod("waits", CLAIM),
+        pod("user", CLAIM, "n0"),
     ],
     "a node comes, which has no limit of volumes yet": [
         ("volume", {"name": "v0", "storage": "later", "zone": "", "zone_label": ""}),
