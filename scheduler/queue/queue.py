@@ -24,7 +24,6 @@ from scheduler.framework.events import (
     FORCE_ACTIVATE,
     PROFILES_REPLACED,
     TIME_TICK,
-    UNSCHEDULABLE_TIMEOUT,
     UNSCHEDULED_POD_ADD,
     UNSCHEDULED_POD_UPDATE,
     ActionType,
@@ -463,10 +462,7 @@ class SchedulingQueue(QueueSnapshots):
         if longest is None:
             return
         now = self._clock.now()
-        left_over = self._sub_queues.unschedulable.longer_than(now - longest)
-        for info in left_over:
-            info.flushed_at = now
-        self._wakeups.move(left_over, AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
+        self._wakeups.flush(now, now - longest)
 
     def tick_time_hints(self) -> int:
         """Evaluate the hints of the Time event.

@@ -192,15 +192,9 @@ class UnschedulablePods:
         """Return all groups of gated pods, or all others."""
         return [group for group in self._groups.values() if group.gated is gated]
 
-    def longer_than(self, latest: float) -> list[QueuedPodInfo]:
-        """Return the pods that the flush concerns, and that were last tried before `latest`."""
-        return [
-            info
-            for group in self._groups.values()
-            if group.flushed
-            for info in group.members.values()
-            if info.timestamp < latest and info.flushed_at < latest
-        ]
+    def flushed_groups(self) -> list[Group]:
+        """Return the groups that the flush concerns."""
+        return [group for group in self._groups.values() if group.flushed]
 
     def has_groups_of(self, plugins: Iterable[str]) -> bool:
         """Whether an event registered by one of these plugins can move any pod."""

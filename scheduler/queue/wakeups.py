@@ -93,12 +93,15 @@ class Wakeups:
     _prune_at: int = field(default=PRUNE_FROM, init=False)
     #: Pods that hints decided to move.
     _moves: deque[_Move] = field(default_factory=deque, init=False)
+    #: Groups in which the periodic flush has not looked yet, and the arguments of `flush`.
+    _to_flush: deque[Group] = field(default_factory=deque, init=False)
+    _flush_times: tuple[float, float] = (0.0, 0.0)
 
     @property
     def backlog(self) -> int:
         """Number of postponed groups and moves."""
         pending, deferred = self._lanes
-        return len(pending) + len(deferred) + len(self._moves)
+        return len(pending) + len(deferred) + len(self._moves) + len(self._to_flush)
 
     def time_slice(self) -> TimeSlice:
         """Begin a time slice."""
@@ -133,9 +136,14 @@ class Wakeups:
             self.mover.signals.due(DUE_NOW)
         return moved
 
-    def move(self, infos: Iterable[QueuedPodInfo], decision: QueueingDecision, label: str) -> None:
-        """Move pods, if they are still unschedulable."""
-        self._apply(deque((info, decision, label) for info in infos), self.time_slice())
+    def flush(self, now: float, latest: float) -> None:
+        """Move the pods that were last tried, or flushed, before `latest`; in slices."""
+        if not self._to_flush:
+            self._to_flush.extend(self.mover.sub_queues.unschedulable.flushed_groups())
+        self._flush_times = now, latest
+        self._flush(self.time_slice())
+        if self.backlog:
+            self.mover.signals.due(DUE_NOW)
 
     def move_all(self, groups: Iterable[Group], event: InFlightEvent) -> None:
         """Move all members of `groups`, even gated ones, without evaluating hints; in slices."""
@@ -170,6 +178,20 @@ class Wakeups:
                 self.accounts.charge(group.sample.pod.metadata.namespace, spent, free=0.0)
             self._apply(moves, time_slice)
             if time_slice.late():
+                return
+        self._flush(time_slice)
+
+    def _flush(self, time_slice: TimeSlice) -> None:
+        now, latest = self._flush_times
+        label = UNSCHEDULABLE_TIMEOUT.label
+        while self._to_flush and not self._moves:
+            moves: deque[_Move] = deque()
+            for info in self._to_flush.popleft().members.values():
+                if info.timestamp < latest and info.flushed_at < latest:
+                    info.flushed_at = now
+                    moves.append((info, AFTER_BACKOFF, label))
+            self._apply(moves, time_slice)
+            if time_slice.over():
                 break
 
     def _postpone(self, candidates: Iterable[tuple[Group, InFlightEvent]]) -> None:
