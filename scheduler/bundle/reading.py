@@ -31,6 +31,7 @@ from scheduler.bundle.format import (
     Manifest,
     decode_line,
 )
+from scheduler.files import open_file
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 16
@@ -64,7 +65,7 @@ class Bundle:
 def is_bundle(path: str | Path) -> bool:
     """Whether a file looks like a bundle of any version."""
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             if file.read(2) != GZIP_MAGIC:
                 return False
         first = next(_lines(Path(path)), b"")
@@ -170,7 +171,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _inflated(path: Path) -> Iterator[bytes]:
     inflater, total = zlib.decompressobj(16 + zlib.MAX_WBITS), 0
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if file.read(2) != GZIP_MAGIC:
                 raise BundleError(f"{path}: not a bundle of kubestow: not compressed by gzip")
             file.seek(0)

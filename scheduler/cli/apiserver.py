@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scheduler.files import read_file, reason
+
 if TYPE_CHECKING:
     from simulator.controllers.autoscaler_groups import Settings as AutoscalerSettings
 
@@ -129,9 +131,9 @@ def read_autoscaler(path: Path | None) -> AutoscalerSettings | None:
     from simulator.controllers.autoscaler_groups import GroupError, parse_settings
 
     try:
-        return parse_settings(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return parse_settings(yaml.safe_load(read_file(path, pipes=True)))
     except (GroupError, yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"--autoscaler {path}: {error}") from error
+        raise click.ClickException(f"--autoscaler {path}: {reason(error)}") from error
 
 
 async def _serve(

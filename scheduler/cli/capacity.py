@@ -13,6 +13,7 @@ import click
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
 from scheduler.cli.whatif import MAX_MANIFEST_BYTES, pod_manifest
+from scheduler.files import read_file, reason
 from scheduler.pages.wording import counted
 
 if TYPE_CHECKING:
@@ -125,16 +126,16 @@ def _manifest(file: str, option: str) -> Any:
     from scheduler.text.yaml_limits import Loader, check_limits, located
 
     try:
-        with Path(file).open("rb") as stream:
-            text = stream.read(MAX_MANIFEST_BYTES + 1)
-        if len(text) > MAX_MANIFEST_BYTES:
-            raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
+        text = read_file(file, MAX_MANIFEST_BYTES, pipes=True)
+    except OSError as error:
+        raise click.BadParameter(f"{file}: {reason(error)}", param_hint=f"'{option}'") from error
+    try:
         if text.lstrip()[:1] == b"{":
             with suppress(json.JSONDecodeError):  # YAML in braces looks the same
                 return json.loads(text)
         check_limits(text)
         documents = [each for each in yaml.load_all(text, Loader=Loader) if each is not None]
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         line, problem = located(error)
         where = f"{file}:{line}" if line else file
         raise click.BadParameter(

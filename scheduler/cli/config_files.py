@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from config.manifests import FoundConfiguration, find_configurations
+from scheduler.files import read_file, read_stream, reason
 from scheduler.framework.status import ConfigurationError
 from scheduler.pages.wording import counted
 
 STDIN: Final = "-"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
-
-MAX_BYTES: Final = 4 << 20
-"""Four times what a ConfigMap can hold: room for a manifest of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +66,11 @@ def _file(argument: str, *, only_mentioned: bool) -> Iterator[Source]:
 def _read(argument: str) -> str:
     try:
         if argument == STDIN:
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+            data = read_stream(sys.stdin.buffer)
         else:
-            with Path(argument).open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
+            data = read_file(argument, pipes=True)
     except OSError as error:
-        raise ConfigurationError(f"cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigurationError(f"larger than {MAX_BYTES >> 20} MiB; a configuration is not")
+        raise ConfigurationError(f"cannot be read: {reason(error)}") from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -24,6 +23,7 @@ from scheduler.cli.leader import DEFAULT_LEASE, LeaderRoute
 from scheduler.cli.leader_errors import status_message
 from scheduler.cli.routes import Connection, NotConnectedError, Route
 from scheduler.cli.streams import exchange
+from scheduler.files import read_file, reason
 
 LOCAL_SERVER: Final = "https://localhost:10259"
 """The server if there are options about its certificate and no address."""
@@ -315,9 +315,11 @@ def _token(token: str | None, file: str | None) -> str:
         raise click.UsageError("give --token or --token-file, not both")
     if file:
         try:
-            token = Path(file).read_text(encoding="ascii").strip()
+            token = read_file(file, pipes=True).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise click.BadParameter(str(error), param_hint="'--token-file'") from error
+            raise click.BadParameter(
+                f"{file}: {reason(error)}", param_hint="'--token-file'"
+            ) from error
         if not token:
             raise click.BadParameter(f"{file} is empty", param_hint="'--token-file'")
     if token and not (token.isascii() and token.isprintable() and " " not in token):

@@ -21,6 +21,7 @@ import click
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
+from scheduler.files import read_file
 from scheduler.pages.wording import span
 
 if TYPE_CHECKING:
@@ -445,7 +446,7 @@ def write_report(
     from simulator.offline.report import ReportInput, report
 
     texts = {
-        name: "" if file is None else Path(file).read_text(errors="replace")
+        name: "" if file is None else read_file(file).decode(errors="replace")
         for name, file in _named((asked["config"], *asked["compare"])).items()
     }
     checks = [

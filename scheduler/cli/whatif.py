@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.tables import say, wide_console
+from scheduler.files import read_file, read_stream, reason
 from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -47,18 +49,21 @@ _RESOURCE: Final = re.compile(
 )
 
 
+FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
+
+
 @click.command("whatif", help=HELP, short_help="Say whether a pod would fit, if.")
 @click.argument("pod", metavar="[NAMESPACE/]POD", default="")
 @click.option("--namespace", "-n", default="default", show_default=True, help="Of POD alone.")
 @click.option(
-    "--filename", "-f", type=click.File("rb"), metavar="FILE",
+    "--filename", "-f", type=FILE, metavar="FILE",
     help="Manifest of a pod that does not exist, or of a controller with a pod template; - reads "
     "standard input.",
 )  # fmt: skip
 @click.option("--add-node", multiple=True, metavar="SPEC", help="Add a node.")
 @click.option("--drop-node", multiple=True, metavar="NODE", help="Remove nodes with their pods.")
 @click.option(
-    "--add", multiple=True, type=click.File("rb"), metavar="FILE",
+    "--add", multiple=True, type=FILE, metavar="FILE",
     help="Add or replace the objects of a manifest: claims, classes, custom resources that a "
     "plugin reads.",
 )  # fmt: skip
@@ -185,9 +190,9 @@ def _question(
     )
 
 
-def _manifest(file: Any, namespace: str) -> dict[str, Any]:
+def _manifest(file: str, namespace: str) -> dict[str, Any]:
     documents = _documents(file, "'-f'")
-    source = Path(getattr(file, "name", "-")).name
+    source = _name(file)
     if len(documents) != 1:
         raise click.BadParameter(
             f"{source} has {len(documents)} objects; give one", param_hint="'-f'"
@@ -195,24 +200,30 @@ def _manifest(file: Any, namespace: str) -> dict[str, Any]:
     return pod_manifest(documents[0], namespace, source)
 
 
-def _documents(file: Any, option: str) -> list[Any]:
+def _documents(file: str, option: str) -> list[Any]:
     import yaml
 
     from scheduler.text.yaml_limits import check_limits
 
-    text = file.read(MAX_MANIFEST_BYTES + 1)
-    if len(text) > MAX_MANIFEST_BYTES:
-        raise click.BadParameter(f"more than {MAX_MANIFEST_BYTES} bytes", param_hint=option)
     try:
+        if file == "-":
+            text = read_stream(sys.stdin.buffer, MAX_MANIFEST_BYTES)
+        else:
+            text = read_file(file, MAX_MANIFEST_BYTES, pipes=True)
         check_limits(text)
         return [each for each in yaml.safe_load_all(text) if each is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise click.BadParameter(one_line(str(error)), param_hint=option) from error
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        found = one_line(f"{_name(file)}: {reason(error)}")
+        raise click.BadParameter(found, param_hint=option) from error
 
 
-def _additions(file: Any, namespace: str) -> list[Change]:
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else Path(file).name
+
+
+def _additions(file: str, namespace: str) -> list[Change]:
     found = _documents(file, "'--add'")
-    return additions(found, namespace, Path(getattr(file, "name", "-")).name)
+    return additions(found, namespace, _name(file))
 
 
 def additions(documents: list[Any], namespace: str, source: str) -> list[Change]:

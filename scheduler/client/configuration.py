@@ -28,6 +28,7 @@ from scheduler.client.credentials import (
 )
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
+from scheduler.files import read_file
 
 if TYPE_CHECKING:
     from scheduler.client.oidc import OidcProvider
@@ -164,7 +165,8 @@ def _named_errors(paths: str) -> Iterator[str]:
     loaders = kubeconfig_loaders.load()
     found = _existing(paths)
     if not found:
-        raise ConfigurationError(f"kubeconfig {paths}: no such file")
+        problem = "a pipe or a device, not a file" if Path(paths).exists() else "no such file"
+        raise ConfigurationError(f"kubeconfig {paths}: {problem}")
     try:
         yield os.pathsep.join(found)
     except (ConfigurationError, loaders.config_exception) as error:
@@ -266,7 +268,7 @@ def _cluster_info(cluster: Mapping[str, Any], folder: str) -> dict[str, Any]:
         info["certificate-authority-data"] = authority
     elif path := cluster.get("certificate-authority"):
         try:
-            content = (Path(folder) / path).read_bytes()
+            content = read_file(Path(folder) / path)
         except OSError as error:
             msg = f"certificate-authority {path}: {error.strerror or error}"
             raise ConfigurationError(msg) from error

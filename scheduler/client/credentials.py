@@ -18,6 +18,7 @@ import structlog
 
 from scheduler.client.clock import Clock
 from scheduler.client.configuration_error import ConfigurationError
+from scheduler.files import read_file
 
 _log = structlog.get_logger(__name__)
 
@@ -96,15 +97,14 @@ class TokenFileCredentials(Credentials):
     def _read(self) -> str:
         try:
             # A few hundred bytes on a local disk: reading takes less time than a thread hand-over.
-            with self._path.open("rb") as file:
-                content = file.read(MAX_TOKEN_BYTES + 1)
+            content = read_file(self._path, MAX_TOKEN_BYTES)
         except OSError as error:
             msg = f"token file {self._path}: {error.strerror or error}"
             raise ConfigurationError(msg) from error
         token = content.decode("ascii", "replace").strip()
         if not token:
             raise ConfigurationError(f"token file {self._path} is empty")
-        if len(content) > MAX_TOKEN_BYTES or not (token.isascii() and token.isprintable()):
+        if not (token.isascii() and token.isprintable()):
             raise ConfigurationError(f"token file {self._path} does not hold exactly one token")
         return f"Bearer {token}"
 

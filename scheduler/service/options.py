@@ -29,6 +29,7 @@ from config import (
     KubeSchedulerConfiguration,
     load_configuration,
 )
+from scheduler.files import read_file
 from scheduler.framework.registry import Registry, entry_point_plugins
 from scheduler.framework.status import ConfigurationError
 
@@ -228,7 +229,7 @@ def own_namespace(
     if stated:
         return stated
     try:
-        return namespace_file.read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
+        return read_file(namespace_file).decode().strip() or DEFAULT_NAMESPACE
     except OSError:
         return DEFAULT_NAMESPACE
 
@@ -261,7 +262,7 @@ def own_host(bind_address: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 text: {error}") from error
     except OSError as error:

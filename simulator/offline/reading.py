@@ -27,6 +27,7 @@ from scheduler.api.quantity import QuantityError
 from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
+from scheduler.files import open_file, reason
 from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits, located
 from simulator.offline.editing import (
     FINISHED,
@@ -202,7 +203,7 @@ class Objects:
     # -- files -----------------------------------------------------------------------------------
 
     def _read_file(self, path: Path, faults: Faults) -> None:
-        data = content(path, MAX_BYTES - self._bytes)
+        data = content(path, MAX_BYTES - self._bytes, pipes=True)
         self._bytes += len(data)
         try:
             document = _decode_document(data)
@@ -364,21 +365,22 @@ def _files_in(folder: Path) -> list[Path]:
     return inside
 
 
-def content(path: Path, limit: int) -> bytes:
+def content(path: Path, limit: int, *, pipes: bool = False) -> bytes:
     """Return what is in a file, which may be compressed by gzip, at most `limit` bytes.
+
+    With `pipes` also what is in a pipe (`scheduler.files`).
 
     Raises:
         WorldError: it cannot be read, or is refused.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, pipes=pipes) as file:
             head = file.read(len(GZIP_MAGIC))
             if head == GZIP_MAGIC:
                 return _joined(path, _inflated(path, file), limit)
             return _joined(path, chain((head,), iter(partial(file.read, _CHUNK), b"")), limit)
     except (OSError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise WorldError(f"{path}: {reason}") from error
+        raise WorldError(f"{path}: {reason(error)}") from error
 
 
 def _joined(path: Path, pieces: Iterable[bytes], limit: int) -> bytes:

@@ -24,6 +24,7 @@ import msgspec
 import yaml
 
 from scheduler.bundle.format import BundleError
+from scheduler.files import read_file, reason
 from scheduler.text.yaml_limits import Loader, check_limits
 from simulator.offline import WorldError
 from simulator.offline.experiment import Scenario, Simulation, seeds_of
@@ -66,16 +67,12 @@ def read_plan(path: str | Path) -> Plan:
     """
     where = Path(path)
     try:
-        with where.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise ValueError(f"more than {MAX_BYTES >> 20} MiB")
+        text = read_file(where, MAX_BYTES)
         check_limits(text)
         found = msgspec.convert(yaml.load(text, Loader=Loader), _File)  # noqa: S506 - with limits
         seeds = _seeds(found.seeds)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SweepError(f"{where}: {reason}") from error
+        raise SweepError(f"{where}: {reason(error)}") from error
     if not found.dumps or not found.policies:
         raise SweepError(f"{where}: give at least one of `dumps`, and one of `policies`")
     count = len(found.policies) * len(seeds) * max(1, len(found.workloads))

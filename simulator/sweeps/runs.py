@@ -16,11 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.files import read_file
 from scheduler.metrics.build_info import build_info
 
 Function = Callable[[Mapping[str, Any]], Any]
 """`function(parameters)` returns a JSON value. It is a function of a module, not a lambda or a
 function within another one, so that workers can import it."""
+
+MAX_FILE_BYTES: Final = 4 << 30
+"""Of a file that a run reads or has written: the most that a bundle has."""
 
 MAX_NAME: Final = 200
 """Characters of a name: it becomes a file name."""
@@ -195,7 +199,7 @@ def digest(*paths: str | Path) -> str:
     found = hashlib.sha256()
     for path in paths:
         for name, file in _files(Path(path)):
-            content = file.read_bytes()
+            content = read_file(file, MAX_FILE_BYTES)
             found.update(f"{name}\0{len(content)}\0".encode())
             found.update(content)
     return found.hexdigest()

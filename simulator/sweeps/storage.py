@@ -18,7 +18,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from simulator.sweeps.runs import Outcome, SweepError, Task, outcome
+from scheduler.files import read_file
+from simulator.sweeps.runs import MAX_FILE_BYTES, Outcome, SweepError, Task, outcome
 
 State = Literal["finished", "failed", "missing"]
 
@@ -84,7 +85,7 @@ class Storage:
 
     def _read(self, name: str, key: str) -> Outcome | None:
         try:
-            content = (self._runs / f"{name}.json").read_bytes()
+            content = read_file(self._runs / f"{name}.json", MAX_FILE_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -122,7 +123,7 @@ class Storage:
         """Read the index. Raises SweepError."""
         path = self.folder / INDEX
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_Index).runs
+            return msgspec.json.decode(read_file(path, MAX_FILE_BYTES), type=_Index).runs
         except OSError as error:
             raise SweepError(f"{path}: {error.strerror or error}") from error
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from scheduler.decisions.run import Run
+from scheduler.files import open_file, reason
 
 MAX_RUN_BYTES: Final = 2 << 30
 """Of a file after decompression."""
@@ -36,10 +37,11 @@ def load_run(path: str) -> Run:
 
 def _content(path: Path) -> bytes:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(MAX_RUN_BYTES + 1)
+        with open_file(path) as file:
+            stream = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+            content = stream.read(MAX_RUN_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise RunError(f"cannot read {path}: {error}") from error
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
     if len(content) > MAX_RUN_BYTES:
         raise RunError(f"{path} has more than {MAX_RUN_BYTES >> 30} GiB, after decompression")
     return content

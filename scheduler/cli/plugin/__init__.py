@@ -11,6 +11,7 @@ import click
 
 from scheduler.cli.plugin.scaffold import POINTS, Scaffold, ScaffoldError
 from scheduler.cli.reporting import EXIT_FAILED
+from scheduler.files import read_file, reason
 
 NEW_HELP: Final = """\
 Write the folder of a new plugin.
@@ -93,9 +94,8 @@ def _arguments(_: click.Context, __: click.Parameter, text: str | None) -> dict[
     if text is None:
         return None
     try:
-        content = (
-            text if text.lstrip().startswith(("{", "[")) else Path(text).read_text(encoding="utf-8")
-        )
+        inline = text.lstrip().startswith(("{", "["))
+        content = text if inline else read_file(text, pipes=True).decode()
         found = yaml.safe_load(content)
     except OSError as error:
         raise click.BadParameter(f"{text}: {error.strerror}") from error
@@ -115,11 +115,11 @@ def _objects(_: click.Context, __: click.Parameter, path: Path | None) -> list[d
     if path is None:
         return []
     try:
-        text = path.read_bytes()
+        text = read_file(path, pipes=True)
         check_limits(text)
         found = [each for each in yaml.safe_load_all(text) if each is not None]
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        raise click.BadParameter(f"{path.name}: {error}") from error
+        raise click.BadParameter(f"{path.name}: {reason(error)}") from error
     for each in found:
         metadata = each.get("metadata") if isinstance(each, dict) else None
         named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import click
 
+from scheduler.files import read_file
 from scheduler.framework.registry import load
 from scheduler.service.options import add_plugin_directories
 from scheduler.service.reload.plugin_modules import FreshImports
@@ -79,10 +80,10 @@ class PluginSource:
     def _classes(self, module: str) -> list[str]:
         """Return the names of classes with a `name`, read without running the module."""
         file = self.folder / f"{module}.py"
-        if file.stat().st_size > MAX_SOURCE_BYTES:
-            return []
         try:
-            tree = ast.parse(file.read_bytes())
+            tree = ast.parse(read_file(file, MAX_SOURCE_BYTES))
+        except OSError:
+            return []
         except (SyntaxError, ValueError, RecursionError):
             # Loading it words the error, with file and line.
             return ["Plugin"]

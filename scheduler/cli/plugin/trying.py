@@ -11,6 +11,7 @@ import click
 
 from scheduler.cli.plugin.sources import PluginSource
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, printable, put, wide_console
+from scheduler.files import read_file, reason
 from scheduler.framework.status import ConfigurationError
 from scheduler.testing.demo_run import PodOutcome, demo_run
 from scheduler.testing.raised import raised_text
@@ -30,7 +31,7 @@ def show_once(source: PluginSource, args: dict[str, Any] | None, file: Path | No
         try:
             outcomes = demo_run(plugin, args, _pods(file))
         except WorldError as error:
-            raise click.ClickException(f"{file}: {error}") from error
+            raise click.ClickException(f"{file}: {reason(error)}") from error
         except (ConfigurationError, click.ClickException):
             raise
         except Exception as error:
@@ -88,13 +89,11 @@ def _pods(file: Path | None) -> list[JsonObject]:
     if file is None:
         return []
     try:
-        text = file.read_text(encoding="utf-8")
-        if len(text) > MAX_MANIFEST_BYTES:
-            raise click.ClickException(f"{file}: more than {MAX_MANIFEST_BYTES} characters")
+        text = read_file(file, MAX_MANIFEST_BYTES)
         check_limits(text)
         found = [each for each in yaml.safe_load_all(text) if each is not None]
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise click.ClickException(f"{file}: {reason(error)}") from error
     for each in found:
         if not isinstance(each, dict) or each.get("kind") != "Pod":
             raise click.ClickException(f"{file}: give manifests of kind Pod only")

@@ -23,6 +23,7 @@ import structlog
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.http.memory_file import memory_file
+from scheduler.files import read_file
 
 _log = structlog.get_logger(__name__)
 
@@ -33,9 +34,6 @@ other ciphers."""
 RELOAD_SECONDS: Final = 60.0
 """Seconds between two reads of the files. client-go reloads client certificates every five minutes;
 reading three small files takes less than a millisecond."""
-
-MAX_PEM_BYTES: Final = 4 * 1024 * 1024
-"""Limit for one file. A bundle of all public authorities has a quarter of a megabyte."""
 
 
 class ResumingContext(ssl.SSLContext):
@@ -175,13 +173,9 @@ def _content(pem: Pem | None) -> bytes | None:
         return pem
     try:
         # Small files on a local disk: reading here is shorter than handing it to a thread.
-        with pem.open("rb") as file:
-            content = file.read(MAX_PEM_BYTES + 1)
+        return read_file(pem)
     except OSError as error:
         raise ConfigurationError(f"{pem}: {error.strerror or error}") from error
-    if len(content) > MAX_PEM_BYTES:
-        raise ConfigurationError(f"{pem}: more than {MAX_PEM_BYTES} bytes, which is no certificate")
-    return content
 
 
 def _build(material: _Material, *, verify: bool) -> ResumingContext:

@@ -19,6 +19,7 @@ import structlog
 
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.http.memory_file import memory_file
+from scheduler.files import read_file
 from scheduler.service.options import ServingOptions
 
 _log = structlog.get_logger(__name__)
@@ -113,10 +114,12 @@ class FilePair:
 
     def load(self, context: ssl.SSLContext) -> bytes:
         """See `CertificateSource`."""
+        # First, since OpenSSL would read a pipe or a device for ever.
+        certificate, _ = (read_file(each) for each in (self.certificate, self.key))
         # With a password an encrypted key is an error instead of a prompt on the terminal.
         context.load_cert_chain(self.certificate, self.key, password="")
         # If it is replaced between the two reads, its stamp differs at the next look.
-        return self.certificate.read_bytes()
+        return certificate
 
 
 class SelfSigned:

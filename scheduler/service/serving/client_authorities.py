@@ -20,6 +20,7 @@ from scheduler.client.client_authorities import NAME, NAMESPACE, published_autho
 from scheduler.client.clock import Clock
 from scheduler.client.errors import RequestError
 from scheduler.client.rest import ApiClient
+from scheduler.files import read_file
 
 _log = structlog.get_logger(__name__)
 
@@ -68,8 +69,7 @@ def of_cluster(client: ApiClient) -> Source:
 
 def _content(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            found = file.read(MAX_CHARACTERS + 1).decode("utf-8", "replace").strip()
+        found = read_file(path, MAX_CHARACTERS).decode("utf-8", "replace").strip()
     except OSError as error:
         raise NoAuthoritiesError(f"{path}: {error.strerror or error}") from error
     if not found:

@@ -100,7 +100,7 @@ def test_all_files_are_checked_after_a_bad_one(shell: Shell, tmp_path: Path) -> 
         (b"", "the configuration is empty"),
         (b"\xff\xfe", "not UTF-8 text: byte 0 is wrong"),
         (b"a: [" * 5000, "nested too deeply"),
-        (b"#" * (4 << 20) + b"#", "larger than 4 MiB"),
+        (b"#" * (4 << 20) + b"#", "more than 4 MiB, which is too large"),
         (b"#" * (2 << 20), "longer than 1048576 characters"),
         (HEADER.encode() + b"a: [", "not valid YAML"),
     ],

@@ -10,7 +10,8 @@ import structlog
 
 from scheduler.client.credentials import TOKEN_FILE_SECONDS, TokenFileCredentials
 from scheduler.client.errors import ConfigurationError
-from scheduler.client.http.tls import MAX_PEM_BYTES, RELOAD_SECONDS, ClientTls, TlsSettings
+from scheduler.client.http.tls import RELOAD_SECONDS, ClientTls, TlsSettings
+from scheduler.files import SMALL_BYTES
 from scheduler.service.serving.self_signed import make_pair
 from tests.unit.client.virtual_clock import ManualClock
 
@@ -79,7 +80,7 @@ def test_a_removed_authority_is_not_trusted_any_more(files: Files) -> None:
         pytest.param(lambda files: files.certificate.write_bytes(pair()[0]), id="only one of two"),
         pytest.param(lambda files: files.certificate.write_bytes(b""), id="empty"),
         pytest.param(lambda files: files.key.unlink(), id="gone"),
-        pytest.param(lambda files: files.key.write_bytes(b"x" * (MAX_PEM_BYTES + 1)), id="huge"),
+        pytest.param(lambda files: files.key.write_bytes(b"x" * (SMALL_BYTES + 1)), id="huge"),
         pytest.param(lambda files: files.authority.write_bytes(b""), id="no authority"),
         pytest.param(
             lambda files: files.authority.write_bytes(

@@ -199,8 +199,9 @@ class TestKubeconfig:
             await load(kubeconfig(tmp_path, **cluster), context=context)
 
     async def test_a_missing_file(self) -> None:
-        with pytest.raises(ConfigurationError, match="kubeconfig /nowhere: no such file"):
-            await load("/nowhere")
+        for path, problem in (("/nowhere", "no such file"), ("/dev/zero", "a pipe or a device")):
+            with pytest.raises(ConfigurationError, match=f"kubeconfig {path}: {problem}"):
+                await load(path)
 
 
 class TestExecPlugin:

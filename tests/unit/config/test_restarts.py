@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import plugins
 from config import Configuration, load_configuration, needing_restart
+from config.restarts import RELOADABLE
 from scheduler.framework.registry import Registry
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_documents_name_all_keys_that_are_taken_over() -> None:
+    section = DOCS.read_text().partition("## Reload\n")[2].partition("\n## ")[0]
+    rows = [row for row in section.splitlines() if row.startswith("|") and "restart" not in row]
+    assert [each for each in RELOADABLE if f"`{each}`" not in "".join(rows)] == []
 
 
 def read(text: str) -> Configuration:

@@ -16,6 +16,7 @@ from tests.unit.repository.tree import ROOT
 
 PACKAGES: Final = (
     "scheduler.text",
+    "scheduler.files",
     "scheduler.api",
     "scheduler.cel",
     "scheduler.pages",
