@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from plugins.dynamic_resources.budget import Check, ExpensiveSelectorsError, SearchBudget
 from plugins.dynamic_resources.cluster_devices import ClusterDevices, DeviceChanges
 from plugins.dynamic_resources.devices import DeviceView
 from plugins.dynamic_resources.errors import AllocationError
@@ -71,6 +72,11 @@ class _KeptAmounts:
                 self.capacity[row] = -1
 
 
+def _stopped_clock() -> float:
+    """Return a time: expensive selectors are counted, not timed."""
+    return 0.0
+
+
 class ServedAmounts:
     """The devices of a node that stand for an extended resource, for the score.
 
@@ -93,6 +99,12 @@ class ServedAmounts:
 
     def amounts(self, name: str, node: Node) -> tuple[int, int] | None:
         """Return how many devices a node has and how many are taken; None: no class serves it."""
+        try:
+            return self._amounts(name, node, SearchBudget(_stopped_clock, 0.0))
+        except ExpensiveSelectorsError:
+            return 0, 0
+
+    def _amounts(self, name: str, node: Node, check: Check) -> tuple[int, int] | None:
         device_class = self._devices.by_resource.get(name)
         if device_class is None:
             return None
@@ -101,7 +113,7 @@ class ServedAmounts:
         try:
             for pool in self._devices.pools_of(node):
                 for device in pool.devices if pool.is_usable else ():
-                    if self._matches(device_class, device, node):
+                    if self._matches(device_class, device, node, check):
                         capacity += 1
                         used += device.id in taken.exclusive or device.id in taken.shared
         except (AllocationError, SelectorError):
@@ -111,21 +123,31 @@ class ServedAmounts:
     def columns(
         self, name: str, table: NodeTableView, rows: Rows
     ) -> tuple[Int64Column, Int64Column] | None:
-        """Return `amounts` of many nodes; what did not change since the last call is kept."""
+        """Return `amounts` of many nodes; what did not change since the last call is kept.
+
+        Nodes for which the selectors of the class are too expensive have no devices for now.
+        """
         if name not in self._devices.by_resource:
             return None
         kept = self._kept.setdefault(name, _KeptAmounts())
         kept.refresh(table, self._devices.changes)
         unknown = rows[kept.capacity[rows] < 0]
-        for row in unknown.tolist():
-            found = self.amounts(name, table.node_info(row).node)
-            kept.capacity[row], kept.used[row] = found or (0, 0)
+        check = SearchBudget(_stopped_clock, 0.0)
+        try:
+            for row in unknown.tolist():
+                found = self._amounts(name, table.node_info(row).node, check)
+                kept.capacity[row], kept.used[row] = found or (0, 0)
+        except ExpensiveSelectorsError:
+            # The next call continues.
+            return np.maximum(kept.capacity[rows], 0), kept.used[rows]
         return kept.capacity[rows], kept.used[rows]
 
-    def _matches(self, device_class: DeviceClass, device: DeviceView, node: Node) -> bool:
+    def _matches(
+        self, device_class: DeviceClass, device: DeviceView, node: Node, check: Check
+    ) -> bool:
         matches = self._devices.selectors.matches
         return all(
-            matches(each.cel.expression, device)
+            matches(each.cel.expression, device, check)
             for each in device_class.spec.selectors
             if each.cel is not None
         ) and (not device.slice.per_device or device.nodes.matches(node))

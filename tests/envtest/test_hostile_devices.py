@@ -181,7 +181,7 @@ def test_an_expression_with_a_match_at_every_character_of_a_long_text(
     devices.delete_class()
     devices.create_class(text)
     devices.work.pod("p", cpu="1m", resourceClaims=by_template())
-    until_reason(devices, "p", "cost limit exceeded")
+    until_reason(devices, "p", "takes more work than kubestow allows")
     others_are_scheduled(devices, "a")
     devices.delete_class()
     devices.create_class()

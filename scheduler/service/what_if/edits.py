@@ -18,6 +18,7 @@ from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.pages import Change
 from scheduler.service.pod_intake import check_node
 from scheduler.service.what_if.changes import ChangeError, edited, resource_of
+from scheduler.service.what_if.expressions import check_expressions
 from scheduler.service.what_if.trial import Trial, TrialParts
 
 MAX_EDITS: Final = 120
@@ -69,6 +70,8 @@ class Edits:
                 check_node(new)
             elif resource is PODS and new is not None:
                 new = self.interned(new)
+            elif new is not None:
+                check_expressions(new, f"{change.kind} {change.name}"[:200])
         except QuantityError as error:
             raise ChangeError(f"{change.kind} {change.name}: {error}") from error
         self._add(_Edit(resource, key, new, self._uid(resource, key, old)))
