@@ -170,6 +170,10 @@ def _volume(world: World, name: str, storage: str, zone: str, zone_label: str) -
 
 
 def _storage_class(world: World, name: str, provisioner: str, zones: list[str]) -> None:
+    """The provisioner of a class cannot change."""
+    known = world.scheduler.tables.stores["storageclasses"].by_key(name)
+    if known is not None:
+        provisioner = known.provisioner
     topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}] if zones else []
     _object(
         world, "storage.k8s.io/v1", "StorageClass", name,

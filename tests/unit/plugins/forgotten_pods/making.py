@@ -81,10 +81,12 @@ class Maker:
     def __init__(self, number: int) -> None:
         self._random = Random(number)
         self._choice = self._random.choice
+        self._rejecting = True
 
     def change(self, focus: str) -> Change:
         """Return a change of a kind that matters to the focus, a key of `FOCI`."""
         name = self._choice(FOCI[focus])
+        self._rejecting = focus in _REJECTING
         arguments: Mapping[str, Any] = getattr(self, f"_{name}")(*OPTIONS.get(focus, ()))
         return name, arguments
 
@@ -102,7 +104,7 @@ class Maker:
             "name": self._choice(_PODS),
             "namespace": self._choice(_SPACES),
             "labels": self._choice(_LABELS),
-            "cpu": self._choice(("100m", "100m", "1", "3")),
+            "cpu": self._choice(("100m", "1", "3")) if self._rejecting else "100m",
             "priority": self._choice((0, 0, 10)),
             "node": self._choice(_NAMES) if self._maybe(0.4) else "",
             "spec": {"terminationGracePeriodSeconds": self._choice((0, 0, 30))},
@@ -201,10 +203,10 @@ class Maker:
         return {
             "name": self._choice(_NAMES),
             "labels": self._choice(_DOMAINS),
-            "taints": self._choice(_TAINTS),
-            "cpu": self._choice((1, 2, 4)),
-            "pods": self._choice((1, 2, 110, 110)),
-            "unschedulable": self._maybe(0.15),
+            "taints": self._choice(_TAINTS) if self._rejecting or self._maybe(0.2) else (),
+            "cpu": self._choice((1, 2, 4)) if self._rejecting else 8,
+            "pods": self._choice((1, 2, 110, 110)) if self._rejecting else 110,
+            "unschedulable": self._maybe(0.15 if self._rejecting else 0.05),
             "gpus": self._choice((0, 1, 2)),
         }
 
@@ -318,7 +320,7 @@ FOCI: Final[Mapping[str, Sequence[str]]] = {
 """Kinds of changes by what they are about: few parts at a time have more to do with each other."""
 OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "affinity": ("affinity",),
-    "spread": ("spreading", "tolerations", "node_selector"),
+    "spread": ("spreading", "spreading", "tolerations", "node_selector"),
     "nodes": ("tolerations", "node_selector", "node_affinity"),
     "resources": ("amounts", "ports"),
     "volumes": ("volumes",),
@@ -330,6 +332,9 @@ OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     ),
 }
 """What the pods of a focus may have."""
+
+_REJECTING: Final = ("nodes", "resources", "quota", "everything")
+"""Foci in which nodes often reject pods for reasons of their own."""
 
 BEGINNING: Final[tuple[Change, ...]] = (
     ("node", {"name": "n0", "labels": {ZONE: "z0", "rack": "r"}, "gpus": 1}),
