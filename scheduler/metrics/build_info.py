@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from typing import Final
 
@@ -49,8 +50,9 @@ class BuildInfo:
         }
 
 
+@cache
 def build_info() -> BuildInfo:
-    """Read the version of the installed distribution."""
+    """Read the version of the installed distribution, once for all worlds of a simulation."""
     try:
         version = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from testing.forked_commands import ForkedCommands
 from testing.markdown import blocks
 from testing.shell_session import ShellSession
 
@@ -17,13 +19,17 @@ pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[3]
 
 
+@pytest.fixture(scope="module")
+def kubestow() -> Iterator[ForkedCommands]:
+    with ForkedCommands("scheduler.cli.simulate", "simulator.offline", "simulator.sweeps") as found:
+        yield found
+
+
 @pytest.mark.parametrize("name", ["capacity", "compare", "consolidation"])
-def test_a_tutorial_without_a_cluster(name: str, tmp_path: Path) -> None:
+def test_a_tutorial_without_a_cluster(kubestow: ForkedCommands, name: str, tmp_path: Path) -> None:
     commands = tmp_path / "bin"
     commands.mkdir()
-    kubestow = commands / "kubestow"
-    kubestow.write_text(f'#!/bin/sh\nexec {sys.executable} -m scheduler "$@"\n')
-    kubestow.chmod(0o755)
+    kubestow.script(commands / "kubestow")
     environment = {
         "HOME": str(tmp_path),
         "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,3 +48,38 @@ def test_a_call_has_its_environment_and_leaves_nothing_to_the_next(
     with_one = commands.run("queue", environment={**home, "KUBECONFIG": str(kubeconfig)})
     assert str(kubeconfig) in with_one.stderr
     assert str(kubeconfig) not in commands.run("queue", environment=home).stderr
+
+
+def wait_for_a_signal() -> None:
+    print("begun", flush=True)
+    signal.pause()
+
+
+@pytest.fixture(scope="module")
+def waiting() -> Iterator[ForkedCommands]:
+    with ForkedCommands(entry=f"{__name__}:{wait_for_a_signal.__name__}") as running:
+        yield running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_call_ends_with_the_process_that_asked_for_it(
+    waiting: ForkedCommands, number: signal.Signals
+) -> None:
+    with subprocess.Popen(waiting.program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        # The end of its output: no process can write any more.
+        assert process.communicate(timeout=600)[0] == ""
+    assert process.returncode == -number
+
+
+def test_an_interrupted_call_has_its_traceback(waiting: ForkedCommands) -> None:
+    with subprocess.Popen(
+        waiting.program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=600)[1]
+    assert process.returncode == 1

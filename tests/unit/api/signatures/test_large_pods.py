@@ -306,16 +306,18 @@ def test_live_pods_with_very_many_labels_hold_little_more_than_their_json() -> N
     signatures.intern(live[0])
     json = len(msgspec.json.encode(_labels(1)))
     with traced() as held:
-        for seed in range(1, 9):
+        for seed in range(1, 4):
             live.append(pod(metadata={"labels": _labels(seed)}))
             signatures.intern(live[-1])
             # Lookups by selectors unpack nothing.
             assert live[-1].metadata.labels.get("app") is None
+            if seed == 1:
+                first = held()
         statistics = signatures.statistics()
         assert statistics.unpacked_bytes == 0
         assert held() / 1.5 < statistics.label_bytes < held() * 1.5
         # Eight bytes a label beside its text, where JSON has five: the shortest labels there are.
-        assert held() < 8 * 1.3 * json
+        assert held() - first < 2 * 1.3 * json
 
 
 def test_labels_that_pods_share_are_accounted_for_once_and_until_the_last_has_gone() -> None:

@@ -6,6 +6,7 @@ A folder for plugins of worlds: it is on the path while `tests` is.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from scheduler.framework import SKIP, Code, Status, unschedulable
@@ -25,16 +26,22 @@ def delay(pod: Any) -> float:
 
 
 class Slow:
-    """Waits at Permit or in PreBind, as annotations of the pod say."""
+    """Waits at Permit or in PreBind, as annotations of the pod say.
+
+    A pod waits at Permit ten times: one whose wait always ends at once would be tried for hours.
+    """
 
     name = "example.com/Slow"
 
     def __init__(self, args: object, handle: object) -> None:
-        """Need nothing."""
+        self._waits: Counter[str] = Counter()
 
     def permit(self, state: Any, pod: Any, node_name: str) -> tuple[Status | None, float]:
         """Let the wait end in a rejection."""
-        return (Status(Code.WAIT), delay(pod)) if waits(pod, "Permit") else (None, 0.0)
+        if not waits(pod, "Permit") or self._waits[pod.uid] == 10:
+            return None, 0.0
+        self._waits[pod.uid] += 1
+        return Status(Code.WAIT), delay(pod)
 
     def pre_bind_pre_flight(self, state: Any, pod: Any, node_name: str) -> Status | None:
         """Skip unless there is something to wait for."""
