@@ -1,9 +1,10 @@
 """`kubestow demo` in virtual time: the seconds in which it only waits take none.
 
-    python -m tests.integration.demo.in_virtual_time gpu-queue
+    ForkedCommands("tests.integration.demo.in_virtual_time", entry="...in_virtual_time:main")
 
-Nothing outside of the process takes part in a story, so all of its clocks can go forward together:
-those of the machine as the process reads them, and thereby those of the event loop.
+Importing it changes the clocks of the process, for all modules that are imported later. Nothing
+outside of the process takes part in a story, so all of its clocks can go forward together: those of
+the machine as the process reads them, and thereby those of the event loop.
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(work)
 
 
-if __name__ == "__main__":
-    skipping_time()
-
+def main() -> None:
+    """Run the command of `sys.argv`."""
     import uvloop
 
     from scheduler.cli.demo import command
 
     uvloop.run = run  # type: ignore[assignment]
     command()
+
+
+skipping_time()

@@ -9,9 +9,8 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,25 +21,18 @@ from click.testing import CliRunner
 from scheduler.cli.demo import command
 from scheduler.cli.main import program
 from simulator.demos.morning.objects import SCHEDULER
+from testing.forked_commands import ForkedCommands
 
-PROGRAM = (sys.executable, "-c", "from scheduler.cli.demo import command; command()")
-VIRTUAL = (sys.executable, "-m", "tests.integration.demo.in_virtual_time")
 LIMIT = 300
 """Seconds after which a run counts as hung."""
 TOTALS = re.compile(r"kubestow demo: (\d+) bound, (\d+) waiting")
 LAST = "kubestow demo: 203 bound, 6 waiting"
 
 
-def run(*arguments: str, program: Sequence[str] = PROGRAM) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*program, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False
-    )
-
-
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(demo: ForkedCommands, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*demo.program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process
@@ -59,9 +51,11 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     raise AssertionError(f"no line with {pattern!r} in:\n{''.join(read)}")
 
 
-def test_fast_prints_all_events_and_ends_with_the_totals(tmp_path: Path) -> None:
+def test_fast_prints_all_events_and_ends_with_the_totals(
+    demo: ForkedCommands, tmp_path: Path
+) -> None:
     log = tmp_path / "scheduler.log"
-    done = run("--fast", "--log-file", str(log))
+    done = demo.run("--fast", "--log-file", str(log))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[-1] == LAST
@@ -77,10 +71,10 @@ def test_fast_prints_all_events_and_ends_with_the_totals(tmp_path: Path) -> None
     assert "synced" in log.read_text(encoding="utf-8")
 
 
-def test_a_terminal_gets_a_live_view_and_no_log() -> None:
+def test_a_terminal_gets_a_live_view_and_no_log(demo: ForkedCommands) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*PROGRAM, "--fast"],
+        [*demo.program, "--fast"],
         stdin=theirs, stdout=theirs, stderr=theirs,
         env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "35"},
     ) as process:  # fmt: skip
@@ -102,8 +96,8 @@ def test_a_terminal_gets_a_live_view_and_no_log() -> None:
     assert "pod not scheduled" not in text
 
 
-def test_serve_goes_on_scheduling_until_interrupted() -> None:
-    with running("--fast", "--serve") as process:
+def test_serve_goes_on_scheduling_until_interrupted(demo: ForkedCommands) -> None:
+    with running(demo, "--fast", "--serve") as process:
         kubeconfig = Path(read_until(process, r"export KUBECONFIG=(\S+)")[1])
         assert read_until(process, TOTALS.pattern)[0] == LAST
         server = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
@@ -135,8 +129,10 @@ def test_serve_goes_on_scheduling_until_interrupted() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_show_prints_its_progress(number: signal.Signals) -> None:
-    with running("--duration", "600") as process:
+def test_an_interrupted_show_prints_its_progress(
+    demo: ForkedCommands, number: signal.Signals
+) -> None:
+    with running(demo, "--duration", "600") as process:
         read_until(process, "0 of 209 pods bound")
         process.send_signal(number)
         rest, problems = process.communicate(timeout=LIMIT)
@@ -144,10 +140,10 @@ def test_an_interrupted_show_prints_its_progress(number: signal.Signals) -> None
     assert TOTALS.fullmatch(rest.splitlines()[-1])
 
 
-def test_a_taken_port_is_named() -> None:
+def test_a_taken_port_is_named(demo: ForkedCommands) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
-        done = run("--fast", "--port", str(port))
+        done = demo.run("--fast", "--port", str(port))
     assert done.returncode == 1
     assert f"cannot listen on port {port}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -182,18 +178,20 @@ def test_an_unknown_story_is_named(arguments: list[str], told: str) -> None:
     assert told in done.output
 
 
-def test_a_configuration_brings_plugins_of_its_own() -> None:
+def test_a_configuration_brings_plugins_of_its_own(demo: ForkedCommands) -> None:
     example = Path(__file__).parents[3] / "examples" / "gate_until"
-    ended = run("--fast", "--config", str(example / "config.yaml"), "--plugin-dir", str(example))
+    ended = demo.run(
+        "--fast", "--config", str(example / "config.yaml"), "--plugin-dir", str(example)
+    )
     assert ended.returncode == 0, ended.stderr
     assert TOTALS.fullmatch(ended.stdout.splitlines()[-1])
 
 
-def test_a_configuration_for_other_pods_ends_the_demo(tmp_path: Path) -> None:
+def test_a_configuration_for_other_pods_ends_the_demo(demo: ForkedCommands, tmp_path: Path) -> None:
     profile = tmp_path / "profile.yaml"
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     profile.write_text(yaml.safe_dump({**kind, "profiles": [{"schedulerName": "other"}]}))
-    ended = run("--fast", "--config", str(profile))
+    ended = demo.run("--fast", "--config", str(profile))
     assert ended.returncode == 1
     assert f"no profile has schedulerName: {SCHEDULER}" in ended.stderr
 

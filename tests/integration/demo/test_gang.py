@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tests.integration.demo.test_command import VIRTUAL, run
+from testing.forked_commands import ForkedCommands
 
 
-def test_gangs_start_whole_in_one_rack_and_by_preemption() -> None:
-    done = run("gang", program=VIRTUAL)
+def test_gangs_start_whole_in_one_rack_and_by_preemption(virtual_demo: ForkedCommands) -> None:
+    done = virtual_demo.run("gang")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[-1] == "kubestow demo: 36 bound, 0 waiting"

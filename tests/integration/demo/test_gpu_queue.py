@@ -16,16 +16,17 @@ from simulator.demos.gpu_queue.jobs import JobBoard
 from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject
 from simulator.store import Change, Version
+from testing.forked_commands import ForkedCommands
 from tests.integration.demo.test_command import LIMIT as SECONDS
-from tests.integration.demo.test_command import VIRTUAL, read_until, run, running
+from tests.integration.demo.test_command import read_until, running
 from tests.unit.repository.tree import ROOT
 
 EXAMPLE = ROOT / "examples" / "gpu-queue"
 MESSAGE = f"quota exceeded: {QUOTA}, requested: requests.{GPU}=1"
 
 
-def test_the_story_is_printed_in_order_as_plain_lines() -> None:
-    done = run("gpu-queue", program=VIRTUAL)
+def test_the_story_is_printed_in_order_as_plain_lines(virtual_demo: ForkedCommands) -> None:
+    done = virtual_demo.run("gpu-queue")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
@@ -46,8 +47,8 @@ def test_the_story_is_printed_in_order_as_plain_lines() -> None:
     assert times[-1] < 30
 
 
-def test_an_interrupted_story_prints_its_progress() -> None:
-    with running("gpu-queue") as process:
+def test_an_interrupted_story_prints_its_progress(demo: ForkedCommands) -> None:
+    with running(demo, "gpu-queue") as process:
         read_until(process, "running")
         process.send_signal(signal.SIGINT)
         rest, problems = process.communicate(timeout=SECONDS)

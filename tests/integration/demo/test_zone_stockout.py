@@ -15,7 +15,8 @@ from scheduler.cli.demo import command
 from simulator.clock import SimClock
 from simulator.demos.zone_stockout import objects
 from simulator.demos.zone_stockout.story import MERGE_SECONDS, ZoneStockout, milestones
-from tests.integration.demo.test_command import LIMIT, VIRTUAL, read_until, run, running
+from testing.forked_commands import ForkedCommands
+from tests.integration.demo.test_command import LIMIT, read_until, running
 from tests.unit.repository.tree import ROOT
 
 MILESTONES = milestones()
@@ -23,9 +24,11 @@ EXAMPLE = ROOT / "examples" / "zone-stockout"
 LAST = "kubestow demo zone-stockout: 8 bound, 3 by fallback, skew 4"
 
 
-def test_the_story_is_printed_in_order_as_plain_lines(tmp_path: Path) -> None:
+def test_the_story_is_printed_in_order_as_plain_lines(
+    virtual_demo: ForkedCommands, tmp_path: Path
+) -> None:
     log = ("--log-file", str(tmp_path / "log"))
-    done = run("zone-stockout", "--speed", "15", *log, program=VIRTUAL)
+    done = virtual_demo.run("zone-stockout", "--speed", "15", *log)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
@@ -52,10 +55,10 @@ def test_the_story_is_printed_in_order_as_plain_lines(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_karpenter_may_be_the_autoscaler(tmp_path: Path) -> None:
+def test_karpenter_may_be_the_autoscaler(virtual_demo: ForkedCommands, tmp_path: Path) -> None:
     log = ("--log-file", str(tmp_path / "log"))
     karpenter = ("zone-stockout", "--speed", "30", "--autoscaler", "karpenter", *log)
-    done = run(*karpenter, program=VIRTUAL)
+    done = virtual_demo.run(*karpenter)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == LAST
     for pattern in (
@@ -66,8 +69,8 @@ def test_karpenter_may_be_the_autoscaler(tmp_path: Path) -> None:
         assert re.search(pattern, done.stdout), done.stdout
 
 
-def test_an_interrupted_story_prints_its_progress() -> None:
-    with running("zone-stockout", "--speed", "1") as process:
+def test_an_interrupted_story_prints_its_progress(demo: ForkedCommands) -> None:
+    with running(demo, "zone-stockout", "--speed", "1") as process:
         read_until(process, "Pending: ")
         process.send_signal(signal.SIGINT)
         rest, problems = process.communicate(timeout=LIMIT)
@@ -77,8 +80,8 @@ def test_an_interrupted_story_prints_its_progress() -> None:
     )
 
 
-def test_serve_keeps_the_cluster_for_kubectl() -> None:
-    with running("zone-stockout", "--speed", "30", "--serve") as process:
+def test_serve_keeps_the_cluster_for_kubectl(demo: ForkedCommands) -> None:
+    with running(demo, "zone-stockout", "--speed", "30", "--serve") as process:
         url = read_until(process, r"curl -X POST (http://\S+)/_kubestow/autoscaler")[1]
         read_until(process, "Ctrl-C ends it")
         assert url.startswith("http://127.0.0.1:")
@@ -88,9 +91,9 @@ def test_serve_keeps_the_cluster_for_kubectl() -> None:
     assert rest.splitlines()[-1] == LAST
 
 
-def test_a_taken_port_is_named() -> None:
+def test_a_taken_port_is_named(demo: ForkedCommands) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
-        done = run("zone-stockout", "--port", str(holder.getsockname()[1]))
+        done = demo.run("zone-stockout", "--port", str(holder.getsockname()[1]))
     assert done.returncode == 1
     assert "cannot listen on port" in done.stderr
     assert "Traceback" not in done.stderr
