@@ -45,7 +45,7 @@ RUN interpreter="$(python -c 'import os, sys; print(os.path.realpath(sys.executa
 RUN find /image -type f \( -name '*.so' -o -name '*.so.*' -o -name 'python3.[0-9]*' \) -exec ldd '{}' + \
       | grep -o '/[^ :]*\.so[^ :]*' | grep -v ^/image | grep -v /opt/kubestow | sort -u > /image/libraries \
     && xargs cp --dereference --parents --target-directory /image < /image/libraries \
-    && for library in $(cat /image/libraries); do dpkg --search "*/${library##*/}" || true; done 2>/dev/null \
+    && sed 's,.*/,*/,' /image/libraries | xargs dpkg --search 2>/dev/null \
       | cut -d: -f1 | sort -u > /image/packages \
     && for package in $(cat /image/packages) ca-certificates; do \
          dpkg --status "$package" > "/image/var/lib/dpkg/status.d/$package" 2>/dev/null || true; done \

@@ -3,7 +3,8 @@
 The build stage runs as written: COPY copies, RUN runs in bash, with the absolute paths the
 Dockerfile declares moved below a directory of our own. Two things differ, because tests use no
 network: steps that install from a lock file copy those distributions from the environment of the
-tests instead, and the base image is the interpreter and the libraries of this machine.
+tests instead, with pip into an environment that has it, and the base image is the interpreter and
+the libraries of this machine.
 
 The commands then run as the image's user: `run` starts them where the build stage left them,
 `run_inside` in the final image's root directory (which needs root). This does not imitate an
@@ -233,10 +234,14 @@ def _run_step(command: str, directory: Path) -> None:
     if step is None:
         _run(command, directory)
         return
-    _run(step["before"], directory)
+    bare = "-m venv --without-pip"
+    _run(re.sub("-m venv(?: --without-pip)?", bare, step["before"]), directory)
     interpreter = Path(step["target"] or step["python"].split()[0])
     (site_packages,) = interpreter.parent.parent.glob("lib/python*/site-packages")
-    for name in locked_distributions(directory / step["lock"]):
+    names = locked_distributions(directory / step["lock"])
+    if bare not in step["before"]:
+        names.append("pip")
+    for name in names:
         _copy_distribution(name, site_packages)
 
 
