@@ -174,7 +174,7 @@ async def running(wiring: Wiring) -> AsyncIterator[Wiring]:
         wiring.state.subscriptions.publish_synced()
         tasks.append(group.create_task(wiring.scheduling.loop.run()))
         tasks += [
-            group.create_task(work, name=name) for name, work in wiring.controllers.leaders_work()
+            group.create_task(run(), name=name) for name, run in wiring.controllers.leaders_work()
         ]
         try:
             yield wiring

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 # NumPy imports it on the first use of `isin` and others, which would delay a cycle by 15 ms.
@@ -54,6 +55,7 @@ from scheduler.service.options import (
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
+from scheduler.service.supervision import CancelledFromWithinError, Run, Supervisor
 from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, wire
 
@@ -260,26 +262,27 @@ class Application:
         observer: BlockObserver,
     ) -> None:
         on_block = wiring.scheduling.overruns.blocked
+        supervisor = self._supervisor(wiring)
         async with asyncio.TaskGroup() as tasks:
-            background: list[asyncio.Task[Any]] = [
-                tasks.create_task(wiring.connections.recorder.run(), name="events"),
-                tasks.create_task(
-                    watch_loop(self.metrics, self._heartbeat, observer, on_block), name="watchdog"
-                ),
-                tasks.create_task(wiring.connections.dispatcher.run(), name="dispatcher"),
-                tasks.create_task(wiring.reviewer.run(), name="permissions"),
-                tasks.create_task(reloader.run(), name="configuration reload"),
-                tasks.create_task(endpoints.run(), name="client authorities"),
-            ]
+            background: list[asyncio.Task[Any]] = []
+
+            def start(run: Run, name: str) -> None:
+                task = tasks.create_task(supervisor.keep(run, name), name=f"supervisor of {name}")
+                background.append(task)
+
+            start(wiring.connections.recorder.run, "events")
+            watching = partial(watch_loop, self.metrics, self._heartbeat, observer, on_block)
+            start(watching, "watchdog")
+            start(wiring.connections.dispatcher.run, "dispatcher")
+            start(wiring.reviewer.run, "permissions")
+            start(reloader.run, "configuration reload")
+            start(endpoints.run, "client authorities")
             if self._owns_process:
-                upkeep = return_memory(self._clock, malloc_trim())
-                background.append(tasks.create_task(upkeep, name="memory upkeep"))
+                start(partial(return_memory, self._clock, malloc_trim()), "memory upkeep")
 
             async def fill() -> bool:
-                background.extend(
-                    tasks.create_task(each.run(), name=f"reflector {each.resource.plural}")
-                    for each in wiring.reflectors
-                )
+                for each in wiring.reflectors:
+                    start(each.run, f"reflector {each.resource.plural}")
                 return await self._synced(wiring)
 
             if elector is not None and self._configuration.effective.delay_cache_until_active:
@@ -292,6 +295,9 @@ class Application:
             endpoints.mark_stopping()
             for task in background:
                 task.cancel()
+
+    def _supervisor(self, wiring: Wiring) -> Supervisor:
+        return Supervisor(self._clock, wiring.connections.random)
 
     async def _elector(self) -> LeaseThread | None:
         settings = self._configuration.effective.leader_election
@@ -369,11 +375,18 @@ class Application:
     async def _schedule_until_stopped(self, wiring: Wiring) -> None:
         scheduling = asyncio.create_task(wiring.scheduling.loop.run(), name="scheduling loop")
         stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
+        supervisor = self._supervisor(wiring)
         controllers = [
-            asyncio.create_task(work, name=name) for name, work in wiring.controllers.leaders_work()
+            asyncio.create_task(
+                supervisor.keep(run, name, errors=True), name=f"supervisor of {name}"
+            )
+            for name, run in wiring.controllers.leaders_work()
         ]
         try:
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if scheduling.cancelled():
+                # It begins again with the process: what a cycle has changed is not known.
+                raise CancelledFromWithinError(scheduling.get_name())
             if scheduling.done():
                 scheduling.result()
             await self._drain(wiring)

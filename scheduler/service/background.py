@@ -19,13 +19,14 @@ class BackgroundTasks:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled = False
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` in a task named `name`."""
-        task = self._loop().create_task(_logged(work, name), name=name)
+        task = self._loop().create_task(self._logged(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -39,13 +40,17 @@ class BackgroundTasks:
 
     async def cancel(self) -> None:
         """Cancel the remaining tasks, and wait for their end."""
+        self._cancelled = True
         for task in self._tasks:
             task.cancel()
         await self.finished()
 
-
-async def _logged(work: Coroutine[Any, Any, None], name: str) -> None:
-    try:
-        await work
-    except Exception:  # noqa: BLE001 - task boundary: the task is not awaited
-        _log.exception("background work failed", task=name)
+    async def _logged(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception:  # noqa: BLE001 - task boundary: the task is not awaited
+            _log.exception("background work failed", task=name)
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                _log.exception("background work was cancelled from within", task=name)
+            raise

@@ -46,6 +46,8 @@ _log = structlog.get_logger(__name__)
 
 #: A failure that is not reported: the pod is retried, unless the watch shows that it was deleted or
 #: bound, but no Event and condition are written.
+CANCELLED: Final = "running PreBind plugin: it was cancelled by code that it called"
+
 SILENT_FAILURE: Final = Failure(
     reason="SchedulerError", message="", nominating=None, rejected=False
 )
@@ -280,6 +282,9 @@ class BindingCycle:
             await task
         except asyncio.CancelledError:
             message = self._preempted.get(uid)
+            current = asyncio.current_task()
+            if message is None and current is not None and not current.cancelling():
+                message = CANCELLED
             if message is None:
                 task.cancel()
                 raise
@@ -294,10 +299,12 @@ class BindingCycle:
             return
         try:
             async with asyncio.TaskGroup() as tasks:
-                for plugin in group:
-                    tasks.create_task(self._run_pre_bind(attempt, plugin))
+                calls = [tasks.create_task(self._run_pre_bind(attempt, each)) for each in group]
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from problems
+        if any(each.cancelled() for each in calls):
+            # For a group of tasks that is no failure.
+            raise failed(CANCELLED)
 
     async def _run_pre_bind(self, attempt: Attempt, plugin: Any) -> None:
         started = self._clock.monotonic()

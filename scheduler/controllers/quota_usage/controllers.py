@@ -30,17 +30,17 @@ class QuotaControllers:
     #: Looks once for quotas with deferred limits, where no usage writer runs.
     report_unenforced: Callable[[], Coroutine[Any, Any, None]] | None
 
-    def work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield a name and a coroutine for each that runs while this process leads."""
+    def work(self) -> Iterator[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+        """Yield a name and the beginning of each that runs while this process leads."""
         for name, controller in (
             ("quota usage writer", self.usage_writer),
             ("native quota usage", self.native_usage),
             ("shared quota reservations", self.reservations),
         ):
             if controller is not None:
-                yield name, controller.run()
+                yield name, controller.run
         if self.report_unenforced is not None:
-            yield "unenforced quotas", self.report_unenforced()
+            yield "unenforced quotas", self.report_unenforced
 
 
 def build_quota_controllers(

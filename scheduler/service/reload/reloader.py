@@ -37,6 +37,7 @@ from scheduler.service.reload.reading import (
     read,
 )
 from scheduler.service.reload.takeover import Prepared, RestartRequiredError, Takeover
+from scheduler.service.supervision import CancelledFromWithinError, in_own_task
 from scheduler.service.wiring import Wiring
 from scheduler.text.redaction import redact_message
 
@@ -209,21 +210,30 @@ class Reloader:
             imports = None
             if seen[1] != self._folders_in_force:
                 imports = FreshImports(self._options.plugin_dirs)
+            generation = self.generation
             try:
-                prepared = await self._make_ready(seen, imports)
-            except RestartRequiredError as required:
-                result = self._refuse(RESTART_REQUIRED, required.reasons)
-            except ConfigurationError as error:
-                result = self._refuse(INVALID, error.problems)
-            except Exception as error:  # noqa: BLE001 - boundary
-                # Nothing is replaced yet, so a fault of ours costs this change only.
-                _log.exception("reload failed unexpectedly")
-                result = self._refuse(FAILED, [described(error, imports)])
-            else:
-                result = CHANGING if prepared is None else await self._take_over(prepared, seen)
+                result = await in_own_task(self._reload(seen, imports), "reload")
+            except CancelledFromWithinError as error:
+                if self.generation != generation:
+                    # Half of the change is in force: see `_take_over`.
+                    raise
+                result = self._refuse(FAILED, [str(error)])
             if imports is not None and result not in (SUCCESS, UNCHANGED):
                 imports.undo()
             return result
+
+    async def _reload(self, seen: Seen, imports: FreshImports | None) -> str:
+        try:
+            prepared = await self._make_ready(seen, imports)
+        except RestartRequiredError as required:
+            return self._refuse(RESTART_REQUIRED, required.reasons)
+        except ConfigurationError as error:
+            return self._refuse(INVALID, error.problems)
+        except Exception as error:  # noqa: BLE001 - boundary
+            # Nothing is replaced yet, so a fault of ours costs this change only.
+            _log.exception("reload failed unexpectedly")
+            return self._refuse(FAILED, [described(error, imports)])
+        return CHANGING if prepared is None else await self._take_over(prepared, seen)
 
     async def _make_ready(self, seen: Seen, imports: FreshImports | None) -> Prepared | None:
         """Read the files, and let new plugins catch up; None: the files are not as seen any more.
@@ -308,9 +318,11 @@ class Reloader:
     async def _catch_up(self, prepared: Prepared, pause: LongestPause) -> None:
         """Let new plugins catch up in slices, and return between two cycles."""
         loop = self.wiring.scheduling.loop
-        # Those of an earlier takeover.
-        await self.wiring.state.extender_transport.close_removed()
         try:
+            # A constructor may have cancelled this task, which must show before the takeover.
+            await asyncio.sleep(0)
+            # Those of an earlier takeover.
+            await self.wiring.state.extender_transport.close_removed()
             await loop.between_cycles()
             with pause.part():
                 self._takeover.begin_catching_up(prepared)

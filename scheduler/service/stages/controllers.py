@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,10 @@ class Controllers:
     #: Fed by the event handlers; reads only, so it runs in every replica.
     rejected_pods: RejectedPods
 
-    def leaders_work(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield name and coroutine of each task that runs only in the leading replica."""
+    def leaders_work(self) -> Iterator[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+        """Yield name and beginning of each task that runs only in the leading replica."""
         if self.bridge is not None:
-            yield "node provisioning bridge", self.bridge.run()
+            yield "node provisioning bridge", self.bridge.run
         yield from self.quota.work()
 
 

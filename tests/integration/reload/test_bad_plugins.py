@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.service.reload import reloader
 from scheduler.testing import check_plugin
 from scheduler.testing.contract import ContractViolation
 from tests.integration.reload.running import HEADER, PROFILE, Running, running, until
@@ -49,6 +50,7 @@ class Bad:
     def events_to_register(self):
         return %(events)s
 """
+CANCEL = "import asyncio; asyncio.current_task().cancel()"
 GOOD = {"init": "pass", "filter": "return None", "events": "[]"}
 
 
@@ -99,6 +101,7 @@ async def test_a_fault_costs_one_attempt_and_is_named(
     [
         ({"init": "raise OSError('no disk')"}, "no disk"),
         ({"init": "sys.exit(3)"}, "SystemExit"),
+        ({"init": CANCEL}, "reload: cancelled by code that it called"),
         ({"events": "None"}, NAME),
         ({"events": "['pods']"}, NAME),
         ({"events": "[ClusterEventWithHint(ClusterEvent('moons', ActionType.ADD))]"}, "moons"),
@@ -111,10 +114,26 @@ async def test_a_plugin_that_cannot_be_built_is_refused_by_name(
     write(tmp_path, **fault)
     async with running(tmp_path, PROFILE) as world:
         world.node("n1")
-        assert await world.reload(CONFIG) == "invalid"
+        expected = "failed" if CANCEL in fault.values() else "invalid"
+        assert await world.reload(CONFIG) == expected
         assert text in world.problems()
         world.pod("next")
         await until(lambda: world.node_of("next"))
+        # Reloading goes on.
+        assert await world.reload(PROFILE) == "unchanged"
+        assert world.problems() == ""
+
+
+async def test_the_files_are_watched_after_a_constructor_that_cancels_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloader, "PERIOD", 0.01)
+    write(tmp_path, init=CANCEL)
+    async with running(tmp_path, PROFILE) as world:
+        world.config.write_text(CONFIG)
+        assert "cancelled by code that it called" in await world.event("ReloadFailed")
+        write(tmp_path)
+        await until(lambda: world.reloader.generation == 2)
 
 
 def test_the_contract_suite_finds_changes_of_shared_objects(

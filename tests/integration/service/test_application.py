@@ -21,6 +21,7 @@ from scheduler.framework import Code, Status
 from scheduler.service import application
 from scheduler.service.application import EXIT_FAILED, EXIT_FORCED, EXIT_OK, Application
 from scheduler.service.options import AccessOptions, RunOptions, ServingOptions
+from scheduler.service.supervision import CancelledFromWithinError
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
 from testing.control_plane.ports import free_port
@@ -138,6 +139,26 @@ async def test_a_stop_does_not_wait_forever(
         await until(lambda: cluster.faults.describe()[0]["acted"] == 1, "bind under way")
         app.stop()
         assert await run == EXIT_OK
+
+
+async def test_a_plugin_that_cancels_the_scheduling_loop_ends_the_process_with_the_cause(
+    cluster: EmbeddedCluster,
+) -> None:
+    def cancel(*_: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    cluster.create(node("n1"))
+
+    async def serve() -> None:
+        async with running(cluster, NO_ELECTION, (plugin("Cancels", filter=cancel),)) as (_, run):
+            cluster.create(pod("a"))
+            await asyncio.wait((run,))
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve()
+    assert caught.group_contains(CancelledFromWithinError, match="scheduling loop: cancelled by")
 
 
 async def test_a_pod_that_waits_at_permit_does_not_hold_up_a_stop(cluster: EmbeddedCluster) -> None:

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.framework import SKIP, PostFilterResult, Status, unschedulable
+from scheduler.framework import (
+    SKIP,
+    PostFilterResult,
+    PreBindPreFlightResult,
+    Status,
+    unschedulable,
+)
 from simulator import EmbeddedCluster
 from testing.embedded_service import (
     bound_to,
@@ -221,6 +227,35 @@ async def test_a_plugin_whose_own_work_was_cancelled_does_not_lose_the_pod(
     async with scheduling(
         cluster, [plugin("Waits", **{method: once})], podInitialBackoffSeconds=1, **document
     ):
+        cluster.create(pod("p"))
+        await until(lambda: bound_to(cluster, "p"), "bound at the second attempt")
+        assert calls == ["p", "p"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_plugin_that_cancels_the_task_it_runs_in_does_not_lose_the_pod(
+    cluster: EmbeddedCluster, together: bool
+) -> None:
+    calls: list[str] = []
+
+    async def once(_state: Any, pod: Any, _node: str) -> None:
+        calls.append(pod.metadata.name)
+        if len(calls) == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    flight = PreBindPreFlightResult(allow_parallel=together)
+    made = [
+        plugin(name, pre_bind=method, pre_bind_pre_flight=lambda *_: flight)
+        for name, method in (("Cancels", once), ("Other", nothing))
+    ]
+    cluster.create(node("n1"))
+    async with scheduling(cluster, made, podInitialBackoffSeconds=1):
         cluster.create(pod("p"))
         await until(lambda: bound_to(cluster, "p"), "bound at the second attempt")
         assert calls == ["p", "p"]
