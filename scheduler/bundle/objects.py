@@ -2,8 +2,8 @@
 
 Invariant: a bundle contains no Secrets, environment variables, arguments or commands. The scheduler
 watches no Secrets and decodes only fields that scheduling reads. This module also drops all
-annotations except those of Kubernetes and kubestow that scheduling reads, and redacts strings that
-look like credentials.
+annotations except those of Kubernetes and kubestow that scheduling reads, the parameters of device
+drivers, and redacts strings that look like credentials.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.api.devices import OpaqueConfiguration
+from scheduler.api.meta import Condition, Object, ObjectMeta
 from scheduler.api.pod import Pod, PodSpec
-from scheduler.client.resources import PODS, Resource
+from scheduler.client.resources import (
+    DEVICE_CLASSES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Resource,
+)
 from scheduler.text.redaction import redact_message
 
 KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubestow.io")
@@ -33,6 +40,9 @@ ANNOTATIONS_LEFT_OUT: Final = (
     "by --annotation: a plugin that reads others decides differently"
 )
 
+_WITH_PARAMETERS: Final = (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES)
+"""Resources with parameters for device drivers."""
+
 _SPEC_FIELDS: Final = PodSpec.__struct_fields__
 
 
@@ -43,6 +53,8 @@ def encode_object(
     metadata = kept_metadata(item.metadata, kept_annotations)
     if resource is PODS:
         item = _plain_pod(item, metadata)
+    elif resource in _WITH_PARAMETERS:
+        item = _without_parameters(msgspec.structs.replace(item, metadata=metadata))
     elif metadata is not item.metadata:
         item = msgspec.structs.replace(item, metadata=metadata)
     return resource.encode(item)
@@ -64,6 +76,24 @@ def _plain_pod(pod: Pod, metadata: ObjectMeta) -> Pod:
     return msgspec.structs.replace(
         pod, metadata=metadata, spec=spec, status=status, interned=None, pin=""
     )
+
+
+def _without_parameters(value: Any) -> Any:
+    """Return a value of the device API without what is only for drivers, who keep keys in it."""
+    if isinstance(value, OpaqueConfiguration):
+        return OpaqueConfiguration(driver=value.driver)
+    if isinstance(value, tuple):
+        return tuple(map(_without_parameters, value))
+    if not isinstance(value, Object):
+        return value
+    fields = {name: getattr(value, name) for name in value.__struct_fields__}
+    changed = {
+        name: plain
+        for name, before in fields.items()
+        if isinstance(before, tuple | Object)
+        and (plain := _without_parameters(before)) is not before
+    }
+    return msgspec.structs.replace(value, **changed) if changed else value
 
 
 def _redacted(condition: Condition) -> Condition:

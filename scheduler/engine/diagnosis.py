@@ -15,6 +15,7 @@ import numpy as np
 
 from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
 from scheduler.framework.nodes import Codes
+from scheduler.text.exceptions import error_text
 
 _FEW_CODES: Final = 1024
 """If all codes are below this, an array of counters replaces sorting."""
@@ -219,7 +220,7 @@ def rejection_group(status: Status) -> RejectionGroup:
 
 def status_reasons(status: Status) -> tuple[str, ...]:
     """Return the reasons that messages count; the text of an error comes first."""
-    return status.reasons if status.error is None else (str(status.error), *status.reasons)
+    return status.reasons if status.error is None else (error_text(status.error), *status.reasons)
 
 
 class FitError(Exception):

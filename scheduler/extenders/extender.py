@@ -29,6 +29,7 @@ from scheduler.extenders.protocol import (
 )
 from scheduler.framework import MAX_NODE_SCORE, Code, Status
 from scheduler.framework.preemption import Candidate
+from scheduler.text.redaction import shown_url
 
 T = TypeVar("T")
 
@@ -280,9 +281,7 @@ class ExtenderRound:
 
 def display_name(extender: Extender) -> str:
     """Return the extender's URL without credentials, for messages, metrics and the log."""
-    scheme, separator, rest = extender.url_prefix.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
+    return shown_url(extender.url_prefix)
 
 
 def sends_nodes(extender: Extender) -> bool:

@@ -22,6 +22,7 @@ from scheduler.client.environment_proxy import environment_proxy
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
 from scheduler.client.sessions import RenewedSession, raise_mapped, read_body
+from scheduler.text.redaction import shown_url
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """Bound of a response's size beyond that of its request: an extender returns at most the nodes that
@@ -114,8 +115,7 @@ class ExtenderHttp:
                 "urlPrefix: must be a URL that begins with http:// or https://"
             )
         self._prefix = prefix
-        #: Without the password that may be in it.
-        self._shown = str(url.with_user(None)).rstrip("/")
+        self._shown = shown_url(prefix).rstrip("/")
         self._tls = tls or ExtenderTLSConfig()
         try:
             proxy = environment_proxy(url, environment)

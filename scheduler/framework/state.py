@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from scheduler.text.redaction import redact_message
+
 if TYPE_CHECKING:
     from scheduler.framework.nodes import Rows
     from scheduler.framework.queued import QueuedPodInfo
@@ -122,7 +124,7 @@ class CycleState(msgspec.Struct, eq=False):
 
         With `if_rejected_by`, only if that plugin is among those that rejected the pod.
         """
-        self._failure_notes += ((text, if_rejected_by),)
+        self._failure_notes += ((redact_message(text), if_rejected_by),)
 
     def count_preemption_rejections(self, plugin: str) -> None:
         """Count `plugin` as a rejector of the pod if it makes preemption fail.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from scheduler.text.exceptions import error_text
+from scheduler.text.redaction import redact_message
 
 
 class Code(IntEnum):
@@ -36,7 +37,7 @@ class Status:
     """The result of a plugin call. `None` in place of a Status always means Success.
 
     `requeue_after`, `condition_reason` and `skip_post_filter` are kubestow's additions to a
-    rejection.
+    rejection. Reasons are public (conditions, Events): what looks like a credential is blanked.
     """
 
     code: Code
@@ -51,6 +52,10 @@ class Status:
     condition_reason: str = ""
     #: Whether to skip PostFilter, because neither preemption nor another plugin can help.
     skip_post_filter: bool = False
+
+    def __post_init__(self) -> None:
+        if self.reasons:
+            object.__setattr__(self, "reasons", tuple(map(redact_message, self.reasons)))
 
     @property
     def success(self) -> bool:

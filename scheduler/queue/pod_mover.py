@@ -23,6 +23,7 @@ from scheduler.queue.signals import Signals
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.timetable import Timetable
+from scheduler.text.exceptions import error_text
 
 QUEUE_SORT: Final = "QueueSort"
 """The gating plugin of a pod for which the QueueSort plugin raised."""
@@ -182,5 +183,5 @@ class PodMover:
         # Without a sort key the pod can be in no ordered queue, but it must not be lost.
         self.pre_enqueue.report(QUEUE_SORT, QUEUE_SORT, info.pod, cause)
         self._gate(info, QUEUE_SORT, error(cause))
-        info.last_message = f"sorting the pod: {type(cause).__name__}: {cause}"
+        info.last_message = f"sorting the pod: {type(cause).__name__}: {error_text(cause)}"
         return self.move_to_unschedulable(info, event)

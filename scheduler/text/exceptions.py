@@ -1,4 +1,4 @@
-"""Texts of exceptions that the code of others raised: bounded, and readable whatever they are.
+"""Texts of exceptions that the code of others raised: bounded, readable, and without credentials.
 
 `__str__` and `__repr__` of an exception are code of its author, which may raise, or return
 megabytes. Pure.
@@ -10,6 +10,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final
+
+from scheduler.text.redaction import redact_message
 
 MAX_TEXT: Final = 10_000
 """Characters of the text of an exception."""
@@ -55,4 +57,4 @@ def _bounded(write: Callable[[object], str], error: object) -> str:
         text = write(error)
     except Exception:  # noqa: BLE001 - boundary: code of the exception's author
         return f"{type(error).__name__}, whose text cannot be read"
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+    return redact_message(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}...")

@@ -1,7 +1,9 @@
 """Redaction of credentials: in text, and in nested data by the names of fields.
 
-Used by everything that people read outside the process: log lines, `/configz`, debug pages,
-errors of the command line, messages about pods. Pure. Invariants: time is linear in the length of
+Texts that others wrote are redacted where they enter the scheduler's own records: texts of
+exceptions (`text.exceptions`), reasons of statuses (`framework.status`), notes of plugins, messages
+in objects of a bundle. What shows whole data, such as log lines, `/configz`, debug pages and errors
+of the command line, is redacted as it is written. Pure. Invariants: time is linear in the length of
 the text, redaction is idempotent, and text without a credential is unchanged.
 
 A credential without any sign of being one (no known name, scheme or form) is not found: code that
@@ -71,13 +73,15 @@ def _plain_name(name: str) -> str:
 
 _SIGNS: Final = (
     *("pass", "pw", "secret", "token", "credential", "api", "access", "private", "data", "auth"),
-    *("cookie", "jwt", "docker", "bearer", "basic", "eyj", "ls0t", "@"),
+    *("cookie", "jwt", "docker", "bearer", "basic", "eyj", "ls0t", "@", "://"),
 )
 """Every text that the expressions below change contains one of these, in lower case. The search for
 them takes a tenth of the expressions' time."""
 
 _SCHEME: Final = re.compile(r"(?i)\b(bearer|basic)(\s++|%20|\+)[A-Za-z0-9._~+/=-]{8,}+")
 _USER_INFO: Final = re.compile(r"""://[^/\s?#"'<>\\]*@""")
+# It stops at the next `://`: going further from each of many would be quadratic.
+_QUERY: Final = re.compile(r"""(://(?:[^\s?#"'<>\\:]|:(?!//))*+\?)[^\s#"'<>\\]++""")
 _WORD: Final = re.compile(r"[A-Za-z0-9_=.-]{16,}+")
 _ENCODED_PEM: Final = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]*+")
 _ENCODED_CERTIFICATE: Final = "LS0tLS1CRUdJTiBDRVJU"
@@ -114,8 +118,8 @@ _NEAR: Final = 256
 def redact_text(text: str) -> str:
     r"""Replace every credential in the text by `[redacted]`.
 
-    >>> redact_text('GET https://joe:pw@x/?api_key=1 sent {"password": "a\\"b", "n": 1}')
-    'GET https://[redacted]@x/?api_key=[redacted] sent {"password": "[redacted]", "n": 1}'
+    >>> redact_text('GET https://joe:pw@x/?sig=1 sent {"password": "a\\"b", "n": 1}')
+    'GET https://[redacted]@x/?[redacted] sent {"password": "[redacted]", "n": 1}'
     """
     if not may_hold_credential(text):
         return text
@@ -125,7 +129,21 @@ def redact_text(text: str) -> str:
     text = _WORD.sub(_web_token, text)
     text = _without_named(text)
     text = _USER_INFO.sub(f"://{BLANK}@", text)
+    # Whatever the parameters are called: `sig`, `code` and `key` grant access as well.
+    text = _QUERY.sub(rf"\1{BLANK}", text)
     return _SCHEME.sub(rf"\1\2{BLANK}", text)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without the parts that may hold a credential: user info, query, fragment.
+
+    >>> shown_url("https://joe:pw@scores.example.com:8443/v1?code=1#x")
+    'https://scores.example.com:8443/v1'
+    """
+    scheme, separator, rest = url.partition("://")
+    plain = rest.partition("#")[0].partition("?")[0]
+    authority, slash, path = plain.partition("/")
+    return f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def may_hold_credential(text: str) -> bool:

@@ -56,8 +56,8 @@ KNOWN_WORDS: Final = _words(
     ephemeral ephemeral-storage equal Error error evaluated Evaluator even event EventFeatures
     EventResource Events events every everything Evicted evicted Evicting evictions EvictPods
     Examination examples exceed exceeded exceeds exist existing ExistingPodTerm exists expected
-    explain Explainer ExplainingPlugin ExplainPage explanation expression extended Extender
-    extender extenders extension ExtensionPoint Failed failed FailedAndUnresolvableNodes
+    expensive explain Explainer ExplainingPlugin ExplainPage explanation expression extended
+    Extender extender extenders extension ExtensionPoint Failed failed FailedAndUnresolvableNodes
     FailedNodes FailedScheduling failing Failure failure failures fairness fallback
     fallbackCriteria FallbackPodTopologySpread fallbackStrategy falls False false feature
     features few fewer field fields file files Filesystem Filter filter filtered FilterPlugin
@@ -138,9 +138,10 @@ KNOWN_WORDS: Final = _words(
     schedulers Scheduling scheduling scheduling.k8s.io scheduling.x-k8s.io SchedulingAlgorithm
     SchedulingGated SchedulingGates SchedulingQueue Score score scored ScorePlugin scores
     scoring ScoringStrategy scoringStrategy search second seconds see selected selected-node
-    selectedNode selector sent Sequence sequence serve server services set SetSchedulerName
-    settle several shape Shared shared short should show shown shows signatures simultaneously
-    since size skew SKIP Skip skipped slack slice slow so soft some something sorted sorting
+    selectedNode selector selectors sent Sequence sequence serve server services set
+    SetSchedulerName settle several shape Shared shared short should show shown shows signatures
+    simultaneously since size skew SKIP Skip skipped slack slice slow so soft some something sorted
+    sorting
     sorts source sparse spec spec.priority spec.resourceClaim spec.schedulingGroup
     spec.schedulingPolicy specified specifying spent spread SpreadAnyway stable stamps stands
     start started starts starve starving state StatefulSet statefulsets StateNotFoundError

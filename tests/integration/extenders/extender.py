@@ -36,7 +36,7 @@ class ExtenderServer:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/{verb}", self._serve)
-        self._runner = web.AppRunner(app, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()

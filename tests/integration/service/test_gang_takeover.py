@@ -36,8 +36,8 @@ async def test_the_rest_is_placed_before_another_gang(bound: int) -> None:
         cluster.resources.add(POD_GROUPS)
         for number in range(3):
             cluster.create(node(f"n{number}"))
-        # It came first, and would fit into the room that is left.
-        rival = add_gang(cluster, "rival", 6 - bound)
+        # It comes first in lists, and would fit into the room that is left.
+        rival = add_gang(cluster, "a-rival", 6 - bound)
         half = add_gang(cluster, "half", 6)
         for number in range(bound):
             bind(cluster, half[number], f"n{number % 3}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import io
 import json
 import logging
@@ -22,6 +23,7 @@ import pytest
 import structlog
 import yaml
 
+from scheduler.framework import unresolvable
 from scheduler.service import logs
 from scheduler.service.application import Application
 from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
@@ -43,6 +45,7 @@ from tests.integration.service.test_application import NO_ELECTION
 CANARY = "canary7canary7canary7"
 WEB_TOKEN = f"eyJhbGciOiJSUzI1NiJ9.{CANARY}.{CANARY}"
 LABEL = "EC PRIVATE KEY"
+GZIP = b"\x1f\x8b"
 KEY = f"-----BEGIN {LABEL}-----\n{CANARY}\n-----END {LABEL}-----\n"
 ENCODED = base64.b64encode(KEY.encode()).decode()
 PAGES = (
@@ -51,7 +54,19 @@ PAGES = (
     *("/debug/nodes", "/debug/node?name=n1", "/debug/decisions"),
     *("/debug/explain?pod=default/raises", "/readyz?verbose", "/readyz/shutdown"),
     *("/debug/explain?pod=default/extender", "/debug/explain?pod=default/nope"),
+    *("/debug/explain?pod=default/gated", "/debug/explain?pod=default/query"),
+    *("/debug/bundle", "/debug/record?seconds=1"),
 )
+
+#: Requests by name: each fails in another place, except the last one.
+PODS: dict[str, dict[str, str]] = {
+    "raises": {},
+    "extender": {"example.com/licences": "0"},
+    "query": {"example.com/query": "0"},
+    "gated": {},
+    "gate-fails": {},
+    "ok": {},
+}
 
 
 def assert_nothing_shown(text: str) -> None:
@@ -80,6 +95,46 @@ def raising(_: Any, pod: Any, *__: Any) -> None:
         )
 
 
+def gating(pod: Any, *_: Any) -> Any:
+    if pod.metadata.name == "gated":
+        return unresolvable(f"asked https://licences/?sig={CANARY}, {WEB_TOKEN}")
+    return None
+
+
+def failing_gate(pod: Any) -> None:
+    if pod.metadata.name == "gate-fails":
+        raise RuntimeError(f"password: {CANARY}")
+
+
+def device_class() -> dict[str, Any]:
+    """A class whose driver is given a credential under a name that says nothing."""
+    opaque = {"driver": "gpu.example.com", "parameters": {"licence": CANARY, "n": [CANARY]}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu"},
+        "spec": {"config": [{"opaque": opaque}]},
+    }
+
+
+def claim() -> dict[str, Any]:
+    """A claim with the same, in its spec and in its allocation."""
+    opaque = {"driver": "gpu.example.com", "parameters": {"licence": CANARY}}
+    devices = {
+        "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
+        "config": [{"opaque": opaque}],
+    }
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d"}
+    config = [{"source": "FromClass", "opaque": opaque}]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "gpu"},
+        "spec": {"devices": devices},
+        "status": {"allocation": {"devices": {"results": [result], "config": config}}},
+    }
+
+
 def secretive_pod(name: str, requests: dict[str, str]) -> dict[str, Any]:
     """A pod with the canary in an annotation and in its environment."""
     applied = json.dumps({"spec": {"containers": [{"env": [{"name": "PWD", "value": CANARY}]}]}})
@@ -98,7 +153,10 @@ async def pages_of(port: int) -> str:
     ) as session:
         for path in PAGES:
             async with session.get(f"https://127.0.0.1:{port}{path}") as response:
-                shown.append(f"{path} {response.status}\n{await response.text()}")
+                data = await response.read()
+                if data.startswith(GZIP):
+                    data = gzip.decompress(data)
+                shown.append(f"{path} {response.status}\n{data.decode()}")
     return "\n".join(shown)
 
 
@@ -110,6 +168,8 @@ async def test_of_a_running_scheduler(
     # Loggers of modules outlive this test otherwise, with its stream.
     structlog.configure(cache_logger_on_first_use=False)
     cluster.create(node("n1", annotations={"password": CANARY}))
+    cluster.create(device_class())
+    cluster.create(claim())
     async with ExtenderServer() as extender:
         extender.responses["filter"] = lambda _: {"Error": f"denied: token={CANARY}, {WEB_TOKEN}"}
         url = extender.url.replace("://", f"://joe:{CANARY}@")
@@ -117,13 +177,15 @@ async def test_of_a_running_scheduler(
             "leaderElection": NO_ELECTION,
             "extenders": [
                 {
-                    "urlPrefix": url,
+                    "urlPrefix": prefix,
                     "filterVerb": "filter",
-                    "managedResources": [{"name": "example.com/licences"}],
+                    "managedResources": [{"name": f"example.com/{resource}"}],
                 }
+                for prefix, resource in ((url, "licences"), (f"{url}?sig={CANARY}&verb=", "query"))
             ],
         }
-        loaded, registry = configuration((plugin("Raises", pre_filter=raising),), document)
+        fails = plugin("Raises", pre_filter=raising, pre_enqueue=failing_gate)
+        loaded, registry = configuration((fails, plugin("Gates", pre_enqueue=gating)), document)
         port = free_port()
         options = RunOptions(
             master=cluster.url,
@@ -132,11 +194,7 @@ async def test_of_a_running_scheduler(
         )
         application = Application(loaded, registry, options)
         run = asyncio.create_task(application.serve(handle_signals=False))
-        for name, requests in (
-            ("raises", {}),
-            ("extender", {"example.com/licences": "0"}),
-            ("ok", {}),
-        ):
+        for name, requests in PODS.items():
             cluster.create(secretive_pod(name, requests))
         await until(lambda: bound_to(cluster, "ok") == "n1")
         await until(lambda: len(event_notes(cluster, "FailedScheduling")) >= 2, "both failures")
