@@ -31,7 +31,9 @@ MAX_VALUES: Final = 16_384
 MAX_ERROR: Final = 1000
 """Maximum characters of an error, which may quote computed values of any length."""
 MAX_EXPRESSIONS: Final = 2000
-"""Maximum number of cached expressions; usually 2 kB each, up to 100 kB for the longest."""
+"""Maximum number of cached expressions, usually of 3 kB each."""
+MAX_BYTES: Final = 24 << 20
+"""Maximum bytes of all cached expressions; the longest take up to 2 MB each."""
 _STEPS: Final = 8
 """Number of search steps that one evaluation counts as, apart from loops in the expression."""
 
@@ -43,7 +45,7 @@ class SelectorError(Exception):
 class _Results:
     """An expression and its results: a list per slice, with None for devices not yet evaluated."""
 
-    __slots__ = ("error", "selector", "slices")
+    __slots__ = ("error", "nbytes", "selector", "slices")
 
     def __init__(self, expression: str, check: Check | None) -> None:
         self.error = ""
@@ -53,6 +55,7 @@ class _Results:
             self.selector = DeviceSelector(expression, _expensive(check))
         except CompileError as error:
             self.error = _bounded(f"CEL compile error: {error}")
+        self.nbytes = len(expression) if self.selector is None else self.selector.nbytes
 
 
 class Selectors:
@@ -64,12 +67,14 @@ class Selectors:
         list_attributes: bool = False,
         max_results: int = MAX_RESULTS,
         max_expressions: int = MAX_EXPRESSIONS,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._list_attributes = list_attributes
         self._max_results = max_results
         self._max_expressions = max_expressions
+        self._max_bytes = max_bytes
         self._expressions: OrderedDict[str, _Results] = OrderedDict()
-        self._results = 0
+        self._results = self._bytes = 0
         # The variable `device` of the devices of slices that were looked at last.
         self._values: OrderedDict[SliceView, list[dict[str, Any] | str | None]] = OrderedDict()
         self._valued_devices = 0
@@ -113,7 +118,10 @@ class Selectors:
         if check is not None:
             check(_STEPS)
         results = self._expressions[expression] = _Results(expression, check)
-        if len(self._expressions) > self._max_expressions:
+        self._bytes += results.nbytes
+        while len(self._expressions) > self._max_expressions or (
+            self._bytes > self._max_bytes and len(self._expressions) > 1
+        ):
             self._forget_oldest()
         return results
 
@@ -132,6 +140,7 @@ class Selectors:
     def _forget_oldest(self) -> None:
         _, results = self._expressions.popitem(last=False)
         self._results -= sum(map(len, results.slices.values()))
+        self._bytes -= results.nbytes
 
     def _evaluated(
         self, selector: DeviceSelector, device: DeviceView, check: Check | None

@@ -66,10 +66,14 @@ def environment() -> Environment:
     )
 
 
+_NODE_BYTES: Final = 350
+"""Bytes of a compiled node; measured were up to 310."""
+
+
 class DeviceSelector:
     """A compiled expression. Immutable: to be shared and cached."""
 
-    __slots__ = ("_code", "_size", "expression")
+    __slots__ = ("_code", "_size", "expression", "nbytes")
 
     def __init__(self, expression: str, check: Check | None = None) -> None:
         """Compile the expression; raises `CompileError`, and the exception of `check`."""
@@ -85,6 +89,8 @@ class DeviceSelector:
         self.expression = expression
         self._code = compiled.code
         self._size = compiler.size
+        #: Estimate of the memory that the selector takes.
+        self.nbytes = _NODE_BYTES * compiler.nodes + len(expression)
 
     def matches(self, device: Mapping[str, Any], check: Check | None = None) -> bool:
         """Whether the expression is true for a device, which `device_value` made.

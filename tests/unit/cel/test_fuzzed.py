@@ -21,7 +21,7 @@ from scheduler.cel.metering import MAX_MEMORY, Check
 from testing.hostile.expressions import ExpressionFuzzer
 from testing.hostile.work import WorkCount
 
-EXPRESSIONS: Final = tuple(islice(ExpressionFuzzer(seed=37).expressions(), 24))
+EXPRESSIONS: Final = tuple(islice(ExpressionFuzzer(seed=37).expressions(), 12))
 MAX_LINES: Final = 100_000
 """Lines of Python between two checks for interruption, some 8 ms."""
 SLACK: Final = 8 << 20

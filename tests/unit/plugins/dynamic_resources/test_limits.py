@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -138,6 +139,20 @@ def test_an_error_that_quotes_what_the_expression_computed_is_cut() -> None:
         found.append(raised.value.args[0])
     assert len(found[0]) == MAX_ERROR + len("...")
     assert found[0] is found[1], "stored once"
+
+
+def test_the_memory_of_long_expressions_is_limited() -> None:
+    view, selectors = slice_of([device("d0")]), Selectors()
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            terms = "&&".join(["1<1"] * 1200)
+            assert not selectors.matches(f"{number}<0&&{terms}", view.devices[0])
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 5 < selectors.cached_expressions < 40
+    assert size < selectors_module.MAX_BYTES
 
 
 def test_values_of_devices_are_kept_for_a_limited_number(monkeypatch: Any) -> None:
