@@ -61,7 +61,7 @@ _ABSENCES: Final[Mapping[str, _Absence]] = {
     "csinodes": _Absence(_has_claims, "the number of volumes on a node is not limited"),
     "csidrivers": _Absence(_has_claims, "storage capacity is not checked"),
     "poddisruptionbudgets": _Absence(_always, "no pod is protected from eviction"),
-    "namespaces": _Absence(_selects_namespaces, "namespace selectors of affinity match none"),
+    "namespaces": _Absence(_selects_namespaces, "namespaces have no labels but their names"),
     "services": _Absence(_has_labels, "their pods are not spread by default"),
     "replicasets": _Absence(_owned_by("ReplicaSet"), "their pods are not spread by default"),
     "statefulsets": _Absence(_owned_by("StatefulSet"), "their pods are not spread by default"),

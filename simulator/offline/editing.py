@@ -62,8 +62,8 @@ class Editing(ABC):
     def add(self, obj: Mapping[str, Any]) -> str:
         """Add or replace an object of any kind that scheduling reads; return its key.
 
-        Pods that have succeeded or failed count as removed. The key is `namespace/name`, or the
-        name.
+        The namespace of a pod is added if there is none. Pods that have succeeded or failed count
+        as removed. The key is `namespace/name`, or the name.
 
         Raises:
             WorldError: unknown kind, or malformed; nothing has changed.
@@ -75,6 +75,8 @@ class Editing(ABC):
             if known is not None:
                 self.take_item(PODS, known)
             return key
+        if resource is PODS:
+            self.need_namespace(item.metadata.namespace)
         self.put_checked(resource, item)
         return key
 
@@ -174,12 +176,16 @@ class Editing(ABC):
     # -- pods ------------------------------------------------------------------------------------
 
     def add_pods(self, template: Mapping[str, Any], count: int = 1) -> list[str]:
-        """Add pods like `template`, and their namespace if there is none; return their keys.
+        """Add pods like `template`; return their keys.
 
         One keeps the name of the template, more are `NAME-0`, `NAME-1` and so on.
         """
-        self.need_namespace((template.get("metadata") or {}).get("namespace") or "default")
         return [self.add(each) for each in self._copies(template, count, "pods")]
+
+    def need_namespaces(self, pods: Iterable[Pod]) -> None:
+        """Add the namespaces of pods that do not exist."""
+        for namespace in sorted({each.metadata.namespace for each in pods}):
+            self.need_namespace(namespace)
 
     def need_namespace(self, namespace: str) -> None:
         """Add a namespace unless there is one of this name."""

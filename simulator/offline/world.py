@@ -189,8 +189,9 @@ class World(Editing):
     def _load(self, objects: Objects) -> None:
         with no_collections():
             self.notes += objects.fill(self)
+            pods = self._tables.pods.list()
+            self.need_namespaces(pods)
             self._tables.deliver(self._assembly.handlers)
-        pods = self._tables.pods.list()
         self.notes += absences(objects.plurals, self._assembly.needed, pods)
         self.notes += self._others()
 

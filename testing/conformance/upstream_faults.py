@@ -40,8 +40,6 @@ def _distinct_from_the_last(*aspects: str) -> Fault:
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    # Its namespaces do not exist, so a selector selects none of them.
-    "shared-interpod-0005": _negative_namespace_selector("score.raw"),
     "shared-interpod-0032": _negative_namespace_selector(
         "filter.plugins",
         "filter.nodes",

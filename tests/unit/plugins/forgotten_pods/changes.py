@@ -46,7 +46,6 @@ def _pod(
 ) -> None:
     if world.scheduler.tables.stores["pods"].by_key(f"{namespace}/{name}") is not None:
         return
-    world.need_namespace(namespace)
     resources = {"example.com/gpu": gpus} if gpus else None
     made = offline.pod(name, namespace=namespace, spec=spec, resources=resources, **more)
     made["spec"]["containers"][0]["ports"] = list(ports)

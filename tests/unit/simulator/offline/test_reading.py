@@ -107,6 +107,27 @@ def test_unknown_and_missing_kinds_are_said_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_namespaces_that_a_dump_lacks_are_known_by_their_names(tmp_path: Path) -> None:
+    def away_from_others(own: str) -> dict[str, Any]:
+        name = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [own]}
+        term = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+            "namespaceSelector": {"matchExpressions": [name]},
+        }
+        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    running = offline.pod("running", namespace="one", labels={"app": "web"}, node="n1")
+    pods = [
+        offline.pod("new", namespace=each, spec={"affinity": away_from_others(each)})
+        for each in ("one", "two")
+    ]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(NODE, running, *pods)))
+    with offline.World.load(path) as world:
+        assert [each.pod for each in world.schedule().placed] == ["one/new"]
+
+
 def selecting_namespaces() -> dict[str, Any]:
     term = {"topologyKey": "zone", "namespaceSelector": {}}
     preferred = {"weight": 1, "podAffinityTerm": term}
