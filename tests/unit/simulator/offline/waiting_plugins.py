@@ -28,7 +28,7 @@ def delay(pod: Any) -> float:
 class Slow:
     """Waits at Permit or in PreBind, as annotations of the pod say.
 
-    A pod waits at Permit ten times: one whose wait always ends at once would be tried for hours.
+    A pod that waits for no time at Permit is let go at last: it would be tried for hours.
     """
 
     name = "example.com/Slow"
@@ -38,10 +38,11 @@ class Slow:
 
     def permit(self, state: Any, pod: Any, node_name: str) -> tuple[Status | None, float]:
         """Let the wait end in a rejection."""
-        if not waits(pod, "Permit") or self._waits[pod.uid] == 10:
+        seconds = delay(pod)
+        self._waits[pod.uid] += not seconds
+        if not waits(pod, "Permit") or self._waits[pod.uid] > 10:
             return None, 0.0
-        self._waits[pod.uid] += 1
-        return Status(Code.WAIT), delay(pod)
+        return Status(Code.WAIT), seconds
 
     def pre_bind_pre_flight(self, state: Any, pod: Any, node_name: str) -> Status | None:
         """Skip unless there is something to wait for."""
