@@ -28,6 +28,10 @@ _LAZY: Final = frozenset({"or", "orValue"})
 """Methods that evaluate their argument only if the target has no value."""
 
 
+_PARSERS: Final = frozenset({"quantity", "semver", "ip", "cidr"})
+"""Functions of texts that selectors compare attributes with; their values are small."""
+
+
 def compile_call(compiler: Compiler, node: Call) -> Compiled:
     """Compile a call of a function, method or operator."""
     name, nodes, is_member = _callee(compiler, node)
@@ -50,6 +54,8 @@ def compile_call(compiler: Compiler, node: Call) -> Compiled:
     code = _direct(chosen, codes) if chosen else _dispatched(name, overloads, codes)
     if name in CONVERSIONS and len(arguments) == 1 and arguments[0].is_constant:
         return _folded(result, code, node)
+    if name in _PARSERS and all(each.is_constant for each in arguments):
+        return Compiled(result, _parsed_once(code))
     return Compiled(result, code)
 
 
@@ -132,6 +138,23 @@ def _folded(result: Type, code: Code, node: Call) -> Compiled:
     except (EvaluationError, EvaluationCancelledError) as error:
         raise CompileError(f"invalid {node.function} argument: {error}", node.offset) from None
     return Compiled(result, lambda evaluation: value, is_constant=True)
+
+
+def _parsed_once(code: Code) -> Code:
+    """Return code that has the value of a call with constant arguments, and charges its cost."""
+    first = Evaluation([])
+    try:
+        value = code(first)
+    except (EvaluationError, EvaluationCancelledError):
+        # Every evaluation fails alike.
+        return code
+    cost = first.cost
+
+    def known(evaluation: Evaluation) -> Any:
+        evaluation.charge(cost)
+        return value
+
+    return known
 
 
 def _direct(overload: Overload, codes: list[Code]) -> Code:

@@ -221,3 +221,22 @@ def test_lists_are_attributes_behind_their_gate() -> None:
     device = msgspec.convert({"attributes": {"l": {"strings": ["x", "y"]}}}, Device)
     variable = device_value("gpu.example.com", device, list_attributes=True)
     assert DeviceSelector(f'"y" in {D}.l && {D}.l.includes("x")').matches(variable)
+
+
+@pytest.mark.parametrize(
+    "call", ["quantity({})", "semver({}, true)", "ip({})", "cidr({})", "quantity({}).add(1)"]
+)
+@pytest.mark.parametrize("text", ["'1Gi'", "'v1.2'", "'::1'", "'10.0.0.0/8'", "''"])
+def test_a_constant_text_is_parsed_once_at_the_same_cost(call: str, text: str) -> None:
+    def outcome(argument: str) -> tuple[bool, int] | str:
+        try:
+            return DeviceSelector(f"[{call.format(argument)}].size() == 1").evaluate(value())
+        except EvaluationError as error:
+            return str(error)
+
+    constant, computed = outcome(text), outcome(f"cel.bind(x, {text}, x)")
+    if isinstance(constant, str):
+        assert computed == constant
+    else:
+        # The variable costs one unit.
+        assert computed == (constant[0], constant[1] + 1)
