@@ -64,7 +64,7 @@ def open_file(path: str | Path, *, pipes: bool = False) -> BinaryIO:
             return io.BufferedReader(_Pipe(descriptor, path), _CHUNK)
         if not stat.S_ISREG(mode):
             raise _refusal(errno.ENODEV, NO_FILE, path)
-        return os.fdopen(descriptor, "rb")
+        return io.BufferedReader(_File(descriptor, path))
     except BaseException:
         os.close(descriptor)
         raise
@@ -102,6 +102,26 @@ def reason(error: Exception) -> str:
     ('No such file or directory', 'no YAML')
     """
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+class _File(io.FileIO):
+    """A file; one that has nothing to read yet is none, such as /proc/kmsg."""
+
+    def __init__(self, descriptor: int, path: str | Path) -> None:
+        super().__init__(descriptor, "rb")
+        self._path = path
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count: int | None = super().readinto(buffer)
+        if count is None:
+            raise _refusal(errno.EAGAIN, NO_FILE, self._path)
+        return count
+
+    def readall(self) -> bytes:
+        data: bytes | None = super().readall()
+        if data is None:
+            raise _refusal(errno.EAGAIN, NO_FILE, self._path)
+        return data
 
 
 class _Pipe(io.RawIOBase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -62,6 +63,19 @@ def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
 def test_a_device_is_refused(device: str, pipes: bool) -> None:
     with pytest.raises(OSError, match="a device or a terminal: name a file"):
         read_file(device, pipes=pipes)
+
+
+@pytest.mark.parametrize("size", [10, -1])
+def test_a_file_that_has_nothing_to_read_yet_is_refused(
+    pipe: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Such as /proc/kmsg, which waits for messages; here it is a pipe that claims to be a file."""
+    monkeypatch.setattr(stat, "S_ISFIFO", lambda _: False)
+    monkeypatch.setattr(stat, "S_ISREG", lambda _: True)
+    with pipe.open("r+b", buffering=0), open_file(pipe) as file:
+        with pytest.raises(OSError, match=files.NO_FILE) as refused:
+            file.read(size)
+        assert refused.value.filename == str(pipe)
 
 
 def test_a_folder_and_a_missing_file_are_refused_in_the_words_of_the_system(
