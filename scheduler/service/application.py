@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -43,6 +43,7 @@ from scheduler.service import logs
 from scheduler.service.endpoints import Endpoints
 from scheduler.service.forks import end_forked_copies
 from scheduler.service.lease_thread import LeaseThread, PostedMetrics
+from scheduler.service.leaving import run_and_leave
 from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import (
     RunOptions,
@@ -55,6 +56,7 @@ from scheduler.service.options import (
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
+from scheduler.service.start_observer import StartObserver
 from scheduler.service.supervision import CancelledFromWithinError, Run, Supervisor
 from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
 from scheduler.service.wiring import Wiring, wire
@@ -86,11 +88,12 @@ def run(options: RunOptions) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     raise_soft_limit()
     logs.configure(options.logging.format, options.logging.verbosity)
-    application = read(options)
+    with StartObserver():
+        application = read(options)
     for warning in options.warnings:
         _log.warning(warning)
     end_forked_copies(application.plugins)
-    return uvloop.run(application.serve())
+    return uvloop.run(run_and_leave(application.serve))
 
 
 def read(options: RunOptions) -> Application:
@@ -102,8 +105,15 @@ def read(options: RunOptions) -> Application:
 
 
 def _leave(*_: object) -> NoReturn:
-    """End the process before there is anything to stop."""
-    raise SystemExit(EXIT_OK)
+    """End the process before there is anything to stop.
+
+    An exception would be taken for one of the plugin whose module is being imported, and the
+    interpreter would wait for threads that such a module has started.
+    """
+    with suppress(RuntimeError):  # a line that was being written
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(EXIT_OK)
 
 
 class _Stopped(Exception):  # noqa: N818  (names the event)
@@ -210,14 +220,15 @@ class Application:
 
     async def _serve(self, transport: Transport, stack: AsyncExitStack) -> int:
         elector = await self._elector()
-        wiring = wire(
-            self._configuration,
-            self._registry,
-            self._options,
-            transport,
-            fence=elector.fence if elector else OpenFence(),
-            metrics=self.metrics,
-        )
+        with StartObserver():
+            wiring = wire(
+                self._configuration,
+                self._registry,
+                self._options,
+                transport,
+                fence=elector.fence if elector else OpenFence(),
+                metrics=self.metrics,
+            )
         stack.push_async_callback(wiring.close)
         self.reloader = reloader = Reloader(self._options, wiring, self._seen)
         endpoints = Endpoints(

@@ -21,6 +21,7 @@ NAMESPACE: Final = "bad-plugins"
 PLUGIN: Final = """
 import os
 import sys
+import threading
 import time
 
 
@@ -42,6 +43,7 @@ FAULTS: Final = {
     "Forks": "os.waitpid(os.fork(), 0)",
     "Blocks": "time.sleep(2.5)",
     "Slow": "time.sleep(0.05)",
+    "Threads": "threading.Thread(target=time.sleep, args=(3600,)).start()",
     "Apart": "sys.exit(3)",
 }
 NAMED: Final = ("Raises", "Nonsense", "Allocates", "Apart")
@@ -86,4 +88,6 @@ def test_each_is_named_and_all_other_pods_are_scheduled(
         assert "example.com/Blocks" in log
         kubestow.stop()
         assert kubestow.returncode == 0, kubestow.describe("did not end cleanly")
-        assert "hello from the plugin" in kubestow.log.read_text()
+        log = kubestow.log.read_text()
+        assert "hello from the plugin" in log
+        assert "ending without waiting for threads" in log

@@ -1,6 +1,7 @@
 """ChildProcess: one process of a plugin, as the scheduler sees it, from its start to its end.
 
-It is a new interpreter in a session of its own, which the scheduler ends with all that it started.
+It is a new interpreter in a session of its own, which the scheduler ends with all that it started
+(`descendants`).
 It ends with the scheduler too, however that ends (`worker`). Nothing here blocks the event loop.
 """
 
@@ -17,6 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from scheduler.service.plugin_exceptions import OURS
+from scheduler.service.plugin_process.descendants import MARK, end_marked, new_mark
 from scheduler.service.plugin_process.messages import (
     HEADER_BYTES,
     MAX_RESPONSE_BYTES,
@@ -80,8 +82,9 @@ class ChildProcess:
         #: Set when it has ended, to its exit status, negative for a signal.
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self._socket, theirs = socket.socketpair()
+        self._mark = new_mark()
         with theirs:
-            self._process, self._pidfd = _started(theirs)
+            self._process, self._pidfd = _started(theirs, self._mark)
         self._socket.setblocking(False)
         assert self._process.stdout is not None
         output = self._process.stdout
@@ -218,9 +221,10 @@ class ChildProcess:
     def _has_exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        # What it started is in its group.
+        # What it started is in its group, or else has its mark.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        end_marked(self._mark)
         self.exited.set_result(self._process.wait())
         self.output.close()
 
@@ -230,7 +234,7 @@ def _set(done: asyncio.Future[None]) -> None:
         done.set_result(None)
 
 
-def _started(theirs: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
+def _started(theirs: socket.socket, mark: str) -> tuple[subprocess.Popen[bytes], int]:
     """Start the process, and return it with a descriptor that tells when it ends."""
     descriptor = theirs.fileno()
     arguments = [str(descriptor), str(os.getpid()), json.dumps(sys.path)]
@@ -241,7 +245,7 @@ def _started(theirs: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
         stderr=subprocess.STDOUT,
         pass_fds=(descriptor,),
         start_new_session=True,
-        env={**_ENVIRONMENT, **os.environ},
+        env={**_ENVIRONMENT, **os.environ, MARK: mark},
     )
     try:
         return process, os.pidfd_open(process.pid)

@@ -104,6 +104,21 @@ async def test_filter_and_score_decide_by_an_up_to_date_copy_of_the_nodes(tmp_pa
     await until(lambda: not runs(pid))
 
 
+async def test_what_it_started_in_another_session_ends_with_it(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    write(
+        tmp_path,
+        "import subprocess; child = subprocess.Popen(['sleep', '1000'], start_new_session=True); "
+        f"open('{started}', 'w').write(f'{{child.pid}}\\n'); os._exit(3)",
+    )
+    async with running(tmp_path, CONFIG % "timeout: 30s") as world:
+        world.node("n1")
+        world.pod("victim", **UNLIKE_OTHERS)
+        await until(lambda: "exited with status 3" in message(world, "victim"))
+        pid = int(started.read_text())
+        await until(lambda: not runs(pid))
+
+
 @pytest.mark.parametrize(
     ("fault", "text"),
     [

@@ -15,6 +15,7 @@ OWN: Final = {
     "scheduler/testing/snapshots.py": "of a test",
     "scheduler/cli/demo.py": "its own log",
     "scheduler/service/plugin_process/worker.py": "of /proc",
+    "scheduler/service/plugin_process/descendants.py": "of /proc",
 }
 """Modules that read files of which they know what they are, or that only this process writes."""
 
