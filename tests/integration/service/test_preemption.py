@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -12,6 +12,15 @@ import pytest
 from scheduler.api import Pod
 from scheduler.api.meta import Condition
 from scheduler.client.errors import ApiError
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    NodeInfo,
+    Status,
+    unschedulable,
+)
 from scheduler.service.background import BackgroundTasks
 from simulator import EmbeddedCluster, FaultRule
 from testing.embedded_service import (
@@ -65,6 +74,44 @@ async def test_victims_are_evicted_and_the_preemptor_takes_their_place(
         assert sample(scheduler, "scheduler_preemption_attempts_total") == 1
         assert sample(scheduler, "scheduler_preemption_victims_sum") == 2
         assert len(scheduler.state.background) == 0
+
+
+class Alone:
+    """Rejects nodes with pods; only a new node brings pods back."""
+
+    name: ClassVar[str] = "Alone"
+
+    def __init__(self, args: object, handle: object) -> None: ...
+
+    def filter(self, state: object, pod: Pod, node_info: NodeInfo) -> Status | None:
+        return unschedulable("not alone") if list(node_info.pods) else None
+
+    def events_to_register(self) -> list[ClusterEventWithHint]:
+        return [ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD))]
+
+
+async def test_an_event_during_an_eviction_is_not_forgotten(cluster: EmbeddedCluster) -> None:
+    """The gate swallows the event, and no later one opens it (kubernetes#139162)."""
+    cluster.create(node("n1"))
+    async with scheduling(cluster, [Alone], **QUICK) as scheduler:
+        cluster.create(pod("v", terminationGracePeriodSeconds=3600))
+        await until(lambda: bound_to(cluster, "v"), "victim bound")
+        cluster.faults.add(
+            FaultRule(action="delay", verb="delete", resource="pods", name="v", seconds=0.5)
+        )
+        cluster.create(preemptor())
+        await until(lambda: condition(cluster, "p"), "the preemptor is rejected")
+        cluster.create(node("n2"))
+
+        def gating_plugin() -> str:
+            view = scheduler.scheduling.queue.view("default", "p")
+            return "" if view is None else view.gating_plugin
+
+        await until(lambda: gating_plugin() == "DefaultPreemption", "the preemptor is gated")
+        await until(lambda: bound_to(cluster, "p") == "n2", "preemptor bound")
+        await settled(scheduler)
+        assert find(cluster, "v") is not None
+        assert sample(scheduler, "scheduler_pod_scheduled_after_flush_total") == 0
 
 
 async def test_a_victim_that_waits_at_permit_goes_back_to_the_queue(
