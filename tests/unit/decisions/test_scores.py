@@ -135,7 +135,7 @@ def test_leaders_are_the_best_rows_after_any_changes(
                 assert len(set(best)) == len(best)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     totals=st.lists(st.integers(-1, 4), min_size=1, max_size=40),
     count=st.integers(1, 8),

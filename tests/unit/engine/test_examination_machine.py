@@ -76,7 +76,7 @@ class ExaminedWithScalar(ExaminedMachine, test_reuse.WithScalar):
     ids=lambda machine: machine.__name__,
 )
 def test_an_examination_equals_the_decision_of_a_cycle(machine: type[ExaminedMachine]) -> None:
-    examples = max(settings().max_examples // 5, 1)
+    examples = max(settings().max_examples // 4, 1)
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=15)
     )

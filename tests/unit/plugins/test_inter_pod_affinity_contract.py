@@ -21,7 +21,7 @@ from tests.unit.plugins.clusters import Cluster
 from tests.unit.plugins.random_neighbours import LABELS_OF_SPACES, Maker, seeds
 
 QUICK = settings(
-    max_examples=300,
+    max_examples=120,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],

@@ -79,7 +79,7 @@ def asking(draw: st.DrawFn) -> Pod:
     return api_pod(spec, metadata={"labels": app})
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.data())
 def test_it_agrees_with_the_plugins(data: st.DataObject) -> None:
     made = [

@@ -94,7 +94,7 @@ def assert_exhaustive(
 def test_screening_of_neighbours_agrees_with_dry_runs() -> None:
     found = {True: 0, False: 0}
 
-    @settings(max_examples=300, deadline=None, derandomize=True)
+    @settings(max_examples=120, deadline=None, derandomize=True)
     @given(seeds)
     def check(seed: int) -> None:
         maker = Maker(seed)

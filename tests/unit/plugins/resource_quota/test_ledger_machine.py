@@ -311,10 +311,10 @@ TestFair = FairMachine.TestCase
 TestFixedQuota = FixedQuotaMachine.TestCase
 TestNominations = NominationMachine.TestCase
 TestLedger.settings = TestFixedQuota.settings = TestFair.settings = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
-TestNominations.settings = settings(TestLedger.settings, max_examples=300)
+TestNominations.settings = settings(TestLedger.settings, max_examples=120)

@@ -174,7 +174,7 @@ SLOW = {"example.com/waits-at": "Permit", "example.com/delay": "1"}
 """Annotations of a pod that waits at Permit for longer than a consolidation does."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     pods=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.booleans()), max_size=10),
     seed=st.integers(0, 3),

@@ -151,7 +151,7 @@ def test_a_node_like_another_has_its_daemon_pods_and_not_its_state() -> None:
             offline.node_like(world, "other")
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     sizes=st.lists(st.sampled_from([1, 2, 3, 5]), max_size=9),
     free=st.integers(0, 4),
