@@ -270,12 +270,19 @@ def _term(draw: Draw) -> Object:
     if draw.chance(0.25):
         term["namespaces"] = draw.some(["default", "prod", "dev", "nosuch"], 2)
     if draw.chance(0.35):
+        # Negative requirements alone select every namespace in kube-scheduler, kubernetes#141526.
+        any_name = {"key": "kubernetes.io/metadata.name", "operator": "Exists"}
         term["namespaceSelector"] = draw.one(
             {},
             {"matchLabels": {"env": "live"}},
-            {"matchExpressions": [draw.expression("env", ["live", "test"])]},
-            {"matchExpressions": [draw.expression("team", ["red", "blue"])]},
-            {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["live"]}]},
+            {"matchExpressions": [any_name, draw.expression("env", ["live", "test"])]},
+            {"matchExpressions": [any_name, draw.expression("team", ["red", "blue"])]},
+            {
+                "matchExpressions": [
+                    any_name,
+                    {"key": "env", "operator": "NotIn", "values": ["live"]},
+                ]
+            },
         )
     if selector is not None:
         keys = draw.some(["version", "nosuch", "tier"], 1)
