@@ -44,10 +44,10 @@ from scheduler.text.exceptions import error_repr
 
 _log = structlog.get_logger(__name__)
 
-#: A failure that is not reported: the pod is retried, unless the watch shows that it was deleted or
-#: bound, but no Event and condition are written.
 CANCELLED: Final = "running PreBind plugin: it was cancelled by code that it called"
 
+#: A failure that is not reported: the pod is retried, unless the watch shows that it was deleted or
+#: bound, but no Event and condition are written.
 SILENT_FAILURE: Final = Failure(
     reason="SchedulerError", message="", nominating=None, rejected=False
 )
