@@ -221,7 +221,8 @@ class GroupScheduling:
     def _ahead_of(self, info: QueuedPodInfo) -> str | None:
         """Return an active member of a group that must be tried before the group of this pod."""
         # Looked up here, since this runs for every pod that is popped.
-        grouping = self._engine.grouping.get(info.pod.spec.scheduler_name)
+        name = info.pod.spec.scheduler_name
+        grouping: GroupingPlugin | None = self._engine.grouping.get(name)
         if grouping is None:
             return None
         for uid in grouping.tried_before(info.pod):

@@ -72,7 +72,12 @@ class Storage:
             # Of a sweep that was killed while it wrote.
             for each in (*self.folder.glob(".*.json.*"), *self._runs.glob(".*.json.*")):
                 each.unlink(missing_ok=True)
-            yield
+            try:
+                yield
+            finally:
+                # Closing is not enough: a process that was just forked, such as a worker of Dask
+                # that starts again, has the file open until it runs another program.
+                fcntl.flock(lock, fcntl.LOCK_UN)
 
     def finished(self, task: Task) -> Outcome | None:
         """Return what an earlier sweep has left of a run with this key, unless it failed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import select
@@ -273,3 +274,25 @@ def test_workers_that_cannot_start_end_the_sweep(
     monkeypatch.setattr(threading, "double", functions.double, raising=False)
     with pytest.raises(sweeps.SweepError, match="before its first run"):
         sweeps.sweep(functions.double, RUNS, tmp_path, processes=1)
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a copy of every open file, until it runs another program."""
+    copies: list[int] = []
+    flock = fcntl.flock
+
+    def locking(file: Any, operation: int) -> None:
+        flock(file, operation)
+        copies.append(os.dup(file.fileno()))
+
+    monkeypatch.setattr(fcntl, "flock", locking)
+    storage = Storage(tmp_path)
+    try:
+        for _ in range(2):
+            with storage.locked():
+                assert copies
+    finally:
+        for each in copies:
+            os.close(each)
