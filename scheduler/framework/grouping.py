@@ -151,7 +151,7 @@ class GroupingPlugin(Plugin, Protocol):
         ...
 
     def tried_before(self, pod: Pod) -> Iterable[str]:
-        """Return a pending member of each group to be tried before the group of `pod`, if any.
+        """Return a pending member of each group to be tried before the group of `pod`. Optional.
 
         Groups that hold nodes and cannot run yet are, until it is decided whether they fit. The
         number is limited, and empty for a pod without a group.

@@ -222,17 +222,17 @@ class GroupScheduling:
         """Return an active member of a group that must be tried before the group of this pod."""
         # Looked up here, since this runs for every pod that is popped.
         name = info.pod.spec.scheduler_name
-        grouping: GroupingPlugin | None = self._engine.grouping.get(name)
-        if grouping is None:
+        tried_before = getattr(self._engine.grouping.get(name), "tried_before", None)
+        if tried_before is None:
             return None
-        for uid in grouping.tried_before(info.pod):
+        for uid in tried_before(info.pod):
             first = self._queue.queued(uid)
             if (
                 first is not None
                 and first.pod.priority >= info.pod.priority
                 and self._queue.state(uid) is QueueState.ACTIVE
             ):
-                return uid
+                return first.uid
         return None
 
     def _failed(self, result: GroupResult, *, nominated: bool) -> None:

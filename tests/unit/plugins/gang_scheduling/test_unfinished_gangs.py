@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
@@ -54,6 +55,16 @@ def test_a_gang_of_higher_priority_still_comes_first(
     cluster.add_members(4, "half")
     add_nodes(cluster, 3)
     assert len(cluster.bound(f"{first}-pod")) == 4
+
+
+def test_a_grouping_plugin_need_not_know_which_groups_come_first(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(GangScheduling, "tried_before")
+    cluster.add_group(2)
+    cluster.add_members(2)
+    add_nodes(cluster, 1)
+    assert len(cluster.bound("g-pod")) == 2
 
 
 def test_two_half_bound_gangs_are_tried_in_their_order(cluster: GangCluster) -> None:
