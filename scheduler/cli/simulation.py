@@ -94,6 +94,7 @@ def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
         cordon=tuple(asked["cordon"]),
         workload=workload,
         until=None if asked["until"] is None else _time(asked["until"], "--until"),
+        needs_nodes=asked["nodes_needed"] is None,
         plugin_timeout=_time(asked["plugin_timeout"], "--plugin-timeout", least=0.1),
     )
 

@@ -69,8 +69,13 @@ _ABSENCES: Final[Mapping[str, _Absence]] = {
 }
 
 
-def absences(known: Collection[str], needed: Iterable[str], pods: Iterable[Pod]) -> list[str]:
+def absences(
+    known: Collection[str], needed: Iterable[str], pods: Iterable[Pod], *, mixed: bool = False
+) -> list[str]:
     """Return one line about the kinds of `needed` that decide about these pods and are not known.
+
+    With `mixed` they may have been asked for: kubectl's list of several kinds does not name those
+    of which the cluster has no object.
 
     >>> absences({"pods"}, ["pods", "nodes", "resourcequotas"], [Pod()])
     ['not in the dump: resourcequotas (no quota defers a pod)']
@@ -81,4 +86,9 @@ def absences(known: Collection[str], needed: Iterable[str], pods: Iterable[Pod])
         for plural, absence in _ABSENCES.items()
         if plural in wanted and any(map(absence.concerns, pods))
     ]
-    return [f"not in the dump: {', '.join(found)}"] if found else []
+    if not found:
+        return []
+    names = ", ".join(found)
+    if mixed:
+        return [f"the dump has no {names}: if the cluster has some, dump these, too"]
+    return [f"not in the dump: {names}"]

@@ -54,6 +54,8 @@ class Scenario:
     """Returns the arrivals of a seed."""
     until: float | None = None
     """Virtual second of the end; None: when nothing is on its way any more."""
+    needs_nodes: bool = True
+    """Refuse files without nodes: nothing that is said of these would hold for a cluster."""
     plugin_timeout: float = LIMIT_SECONDS
     """Seconds of the clock after which a call of a plugin that has not returned ends the run."""
 
@@ -155,6 +157,8 @@ class Simulation:
         for name in dict.fromkeys(cordoned):
             if name not in dropped:
                 world.cordon(name)
+        if self._objects is not None and given.needs_nodes:
+            _refuse_without_nodes(world, dropped)
         return world
 
     def run(
@@ -259,6 +263,15 @@ def _selected(world: World, text: str) -> list[str]:
             "labels, KEY=VALUE"
         )
     return found
+
+
+def _refuse_without_nodes(world: World, dropped: Sequence[str]) -> None:
+    if not len(world.scheduler.tables.stores["nodes"]) and not dropped:
+        world.close()
+        raise WorldError(
+            "there is no node in these files: dump the nodes as well, with kubectl get "
+            "nodes,pods -A -o json, or add some with --add-node"
+        )
 
 
 def _add(world: World, asked: NodeToAdd) -> None:

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from simulator.offline.dump_files import content
 from simulator.offline.editing import WorldError
 from simulator.offline.faults import Faults
-from simulator.offline.reading import content
 
 MAX_BYTES: Final = 512 << 20
 """Of one file, after decompression: some ten million rows."""

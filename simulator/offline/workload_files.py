@@ -11,9 +11,9 @@ import yaml
 
 from scheduler.text.yaml_limits import Loader, check_limits, located
 from simulator.offline import generator, openb
+from simulator.offline.dump_files import content
 from simulator.offline.editing import WorldError
 from simulator.offline.generator import Distribution, Generator, PodKind
-from simulator.offline.reading import content
 from simulator.offline.rows import seconds
 from simulator.offline.trace import Arrival, read_csv
 

@@ -192,7 +192,7 @@ class World(Editing):
             pods = self._tables.pods.list()
             self.need_namespaces(pods)
             self._tables.deliver(self._assembly.handlers)
-        self.notes += absences(objects.plurals, self._assembly.needed, pods)
+        self.notes += absences(objects.plurals, self._assembly.needed, pods, mixed=objects.mixed)
         self.notes += self._others()
 
     def _others(self) -> Iterator[str]:

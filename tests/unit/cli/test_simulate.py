@@ -167,4 +167,13 @@ def test_what_a_dump_lacks_is_said_beside_the_answer(shell: Shell) -> None:
     ended = shell("simulate", "dump.json")
     lines = ended.err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("not in the dump: poddisruptionbudgets (no pod is protected")
+    assert lines[0].startswith("the dump has no poddisruptionbudgets (no pod is protected")
+
+
+def test_a_dump_without_nodes_is_no_cluster(shell: Shell, folder: Path) -> None:
+    write(folder / "pods.json", owned("web-0", 1))
+    ended = shell("simulate", "pods.json")
+    assert ended.code == 2
+    assert "there is no node in these files: dump the nodes as well" in ended.err
+    assert shell("simulate", "pods.json", "--add-node", "cpu=4").code == 0
+    assert shell("simulate", "pods.json", "--nodes-needed", "node.yaml").code == 0

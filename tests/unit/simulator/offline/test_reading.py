@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from simulator import offline
-from simulator.offline import reading
+from simulator.offline import dump_files, dump_objects
 from simulator.offline.faults import MAX_FAULTS
 
 NODE, POD = offline.node("n1"), offline.pod("web")
@@ -100,7 +100,8 @@ def test_unknown_and_missing_kinds_are_said_once(tmp_path: Path) -> None:
     with offline.World.load(path) as world:
         skipped, absent = world.notes
     assert skipped == "apps/v1 Deployment: 2 skipped, since scheduling reads no such objects"
-    kinds = [each.split(" (")[0] for each in absent.removeprefix("not in the dump: ").split("), ")]
+    assert absent.endswith(": if the cluster has some, dump these, too")
+    kinds = [each.split(" (")[0] for each in absent.removeprefix("the dump has no ").split("), ")]
     assert kinds == [
         "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
         "poddisruptionbudgets", "services", "resourcequotas",
@@ -215,12 +216,13 @@ def test_all_malformed_objects_are_named(tmp_path: Path, dump: Callable[[Any], s
 
 
 def test_the_faults_of_all_files_are_named(tmp_path: Path) -> None:
-    for name, content in (("a.yaml", "- 1\n- 2\n"), ("b.json", "{}"), ("c.yaml", "{")):
+    files = (("a.yaml", "- 1\n- 2\n"), ("b.json", "{"), ("c.yaml", "{"))
+    for name, content in files:
         (tmp_path / name).write_text(content)
     with pytest.raises(offline.WorldError) as caught:
-        offline.World.load(tmp_path)
+        offline.World.load(*(tmp_path / name for name, _ in files))
     named = [each.rpartition("/")[2] for each in str(caught.value).splitlines()]
-    assert [each.partition(":")[0] for each in named] == ["a.yaml", "b.json", "c.yaml"]
+    assert [each.partition(":")[0] for each in named] == ["a.yaml", "a.yaml", "b.json", "c.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_an_object_that_replaces_another_is_noted(tmp_path: Path) -> None:
     [
         ('{"kind": "List",\n"items": [\n{"kind" 3}]}', r"dump\.json:3: JSON is malformed"),
         ('{"kind": "List",\n"items": [\n', r"dump\.json:2: Input data was truncated"),
-        ("[\n{}]", r"dump\.json:\d: Expected `object`, got `array`"),
+        ("[\n{}]", r"dump\.json:\d: no apiVersion no kind: this is no Kubernetes object"),
     ],
 )
 def test_malformed_json_is_not_read_again_as_yaml(tmp_path: Path, content: str, text: str) -> None:
@@ -347,9 +349,9 @@ def refusal(*paths: Path) -> str:
 def test_a_file_that_grows_too_much_when_decompressed_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "RATIO_FROM", 1 << 20)
+    monkeypatch.setattr(dump_files, "RATIO_FROM", 1 << 20)
     path = tmp_path / "bomb.gz"
-    part = gzip.compress(b" " * reading.RATIO_FROM)
+    part = gzip.compress(b" " * dump_files.RATIO_FROM)
     path.write_bytes(part)
     # At once, and in members that are small on their own.
     for packed in (part + part, gzip.compress(b" " * (1 << 14)) * 80):
@@ -362,16 +364,16 @@ def test_all_files_together_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
     files[0].write_text(json.dumps(NODE))
     files[1].write_bytes(gzip.compress(json.dumps(POD).encode()))
     size = len(json.dumps(NODE)) + len(json.dumps(POD))
-    monkeypatch.setattr(reading, "MAX_BYTES", size)
+    monkeypatch.setattr(dump_files, "MAX_BYTES", size)
     assert len(offline.Objects.read(*files)) == 2
-    monkeypatch.setattr(reading, "MAX_BYTES", size - 1)
+    monkeypatch.setattr(dump_files, "MAX_BYTES", size - 1)
     assert "b.json.gz: more than 0 GiB, after decompression" in refusal(*files)
 
 
 def test_long_yaml_is_refused_and_long_json_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_YAML_BYTES", 20)
+    monkeypatch.setattr(dump_objects, "MAX_YAML_BYTES", 20)
     path = tmp_path / "dump"
     path.write_text(json.dumps(NODE))
     assert len(offline.Objects.read(path)) == 1
@@ -396,7 +398,7 @@ def test_a_link_in_a_folder_leads_nowhere_outside(tmp_path: Path) -> None:
 def test_a_folder_of_too_many_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_FILES", 1)
+    monkeypatch.setattr(dump_files, "MAX_FILES", 1)
     for name in "ab":
         (tmp_path / f"{name}.json").write_text(json.dumps(NODE))
     assert "more than 1 files" in refusal(tmp_path)

@@ -1,0 +1,133 @@
+"""JSON values of a file: one, or several as streams, NDJSON and appended outputs of kubectl have.
+
+Repeated keys are an error (RFC 8259, section 4, leaves open which value counts). Tools repeat none,
+so only files that a person may have written are searched as a whole, and others at their top.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from scheduler.text.yaml_limits import YamlLimitError, check_limits
+
+MAX_SEARCHED: Final = 4 << 20
+"""Bytes of a value of which all objects are searched for repeated keys."""
+
+_TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)").search
+"""The text of msgspec's error for something that follows a value."""
+_PLACE: Final = re.compile(r"\(byte (\d+)\)").search
+"""Where msgspec's text of a syntax error says the place."""
+_BETWEEN: Final = re.compile(
+    rb"(?:\s+|---(?=\s)|==== START logs for (.{1,400}) ====\n"
+    rb"(?:[\s\S]*?\n)??==== END logs for \1 ====)*"
+)
+"""What may stand between values: white space, separators of YAML, and the logs that `kubectl
+cluster-info dump` prints."""
+_KEY: Final = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
+_NEXT: Final = re.compile(rb"\s*,")
+
+_skim: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_key: Final = msgspec.json.Decoder(str).decode
+
+
+class JsonError(ValueError):
+    """A file that is no JSON, or has a repeated key."""
+
+    def __init__(self, message: str, line: int, *, repeated_key: bool = False) -> None:
+        super().__init__(message)
+        #: From 1; 0: unknown.
+        self.line, self.repeated_key = line, repeated_key
+
+
+def values(data: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterator[tuple[bytes, Any]]:
+    """Yield the text of each value of a file, and what `decoder` makes of it.
+
+    Raises:
+        JsonError: the rest of the file is no JSON, or not what the decoder expects; or it has a
+            repeated key.
+    """
+    start = 0
+    while start < len(data) or not start:
+        end = len(data)
+        try:
+            try:
+                found = decoder.decode(memoryview(data)[start:] if start else data)
+            except msgspec.DecodeError as error:
+                follows = _TRAILING(str(error))
+                if follows is None:
+                    raise
+                end = start + int(follows[1]) - 1
+                found = decoder.decode(data[start:end])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise JsonError(str(error), _line(data, start, error)) from error
+        value = data[start:end]
+        _refuse_repeated_keys(value, data, start)
+        yield value, found
+        between = _BETWEEN.match(data, end)
+        start = max(end if between is None else between.end(), 1)
+
+
+def _line(data: bytes, start: int, error: Exception) -> int:
+    """Return the line of a syntax error as msgspec locates it; the last without a place."""
+    found = _PLACE(str(error))
+    end = len(data.rstrip()) if found is None else start + int(found[1])
+    return data.count(10, 0, end) + 1
+
+
+def _refuse_repeated_keys(value: bytes, data: bytes, start: int) -> None:
+    thorough = len(data) <= MAX_SEARCHED
+    key = _repeated(value) if thorough else _repeated_at_top(value)
+    if not key:
+        return
+    text, line = f"the key {key!r:.60} is repeated, so that its first value would be lost", 0
+    if thorough:
+        try:
+            check_limits(value)  # JSON is YAML, mostly, and this knows the line.
+        except YamlLimitError as error:
+            text, line = str(error), data.count(10, 0, start) + error.line
+        except yaml.YAMLError:
+            line = 0
+    raise JsonError(text, line, repeated_key=True)
+
+
+def _repeated(value: bytes) -> str:
+    found = ""
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        if len({key for key, _ in pairs}) != len(pairs):
+            found = found or Counter(key for key, _ in pairs).most_common(1)[0][0]
+
+    try:
+        json.loads(value, object_pairs_hook=look, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise JsonError(f"JSON is malformed, or nests too deeply: {error}", 0) from error
+    return found
+
+
+def _repeated_at_top(value: bytes) -> str:
+    try:
+        last = _skim(value)
+    except msgspec.DecodeError:
+        return ""  # an array
+    seen: set[str] = set()
+    place = value.index(b"{") + 1
+    while matched := _KEY.match(value, place):
+        key = _key(matched[1])
+        # A value that another one follows under the same key is not the last.
+        if key in seen or not value.startswith(bytes(last[key]), matched.end()):
+            return key
+        seen.add(key)
+        place = matched.end() + len(last[key])
+        after = _NEXT.match(value, place)
+        if after is None:
+            return ""
+        place = after.end()
+    return ""
