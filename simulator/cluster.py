@@ -21,6 +21,7 @@ from typing import Final, Self
 
 import yaml
 
+from scheduler.api.stored.priorities import BUILT_IN
 from simulator.admission import AdmissionChain, AdmissionRequest, Personality
 from simulator.api import Api
 from simulator.autoscaler_control import AutoscalerControl
@@ -37,7 +38,6 @@ from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
 from simulator.gates import FALLBACK_GATE, FeatureGates
 from simulator.objects import JsonObject, copy_tree, dig
-from simulator.pods import BUILT_IN_PRIORITIES
 from simulator.quota_admission import QuotaAdmission
 from simulator.resources import Resource, ResourceTable
 from simulator.server import BOOKMARK_SECONDS, ApiServer
@@ -155,7 +155,7 @@ class EmbeddedCluster:
         """Create the objects that every cluster has from the start."""
         for name in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for name, value in BUILT_IN_PRIORITIES.items():
+        for name, value in BUILT_IN.items():
             self.create(
                 {
                     "apiVersion": "scheduling.k8s.io/v1",

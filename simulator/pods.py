@@ -1,17 +1,21 @@
-"""Pods on their way in: defaults, QoS class, priority, the SchedulingGated condition.
+"""Pods on their way in: QoS class, the SchedulingGated condition, what is refused.
 
-What may change later is in `simulator.pod_validation`. Templates of workloads get the same defaults
-through `default_pod_spec`. Facts observed from kube-apiserver v1.36.
+What is filled in is `scheduler.api.stored`'s; what may change later is in
+`simulator.pod_validation`. Facts observed from kube-apiserver v1.36.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.api.quantity import milli_value
+from scheduler.api.stored import pods
+from scheduler.api.stored.notes import Notes, containers_of
+from scheduler.api.stored.priorities import class_of
+from scheduler.api.stored.storing import store
 from simulator.deferral import mark_of
 from simulator.errors import Cause, forbidden, invalid_value, required_field
+from simulator.existing import InStore
 from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
@@ -21,51 +25,6 @@ from simulator.strategies import Strategy, Surroundings, validate_metadata
 
 GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 GATED_REASON: Final = "SchedulingGated"
-BUILT_IN_PRIORITIES: Final = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
-_TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_TOLERATION_SECONDS: Final = 300
-
-
-def containers_of(spec: JsonObject) -> Iterator[JsonObject]:
-    """Return init containers, then containers."""
-    yield from spec.get("initContainers") or ()
-    yield from spec.get("containers") or ()
-
-
-def _default_container(container: JsonObject, host_network: bool) -> None:
-    resources = container.setdefault("resources", {})
-    limits = resources.get("limits")
-    if limits:
-        requests = resources.setdefault("requests", {})
-        for name, quantity in limits.items():
-            requests.setdefault(name, quantity)
-    for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if host_network and "containerPort" in port:
-            port.setdefault("hostPort", port["containerPort"])
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    if "imagePullPolicy" not in container:
-        image = container.get("image") or ""
-        tag = image.rpartition("/")[2].partition(":")[2]
-        container["imagePullPolicy"] = (
-            "Always" if tag in ("", "latest") and "@" not in image else "IfNotPresent"
-        )
-
-
-def default_pod_spec(spec: JsonObject) -> None:
-    """Fill in the defaults of a pod spec or of a template's, in place."""
-    host_network = bool(spec.get("hostNetwork"))
-    for container in containers_of(spec):
-        _default_container(container, host_network)
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
 
 
 def _same_quantity(left: Any, right: Any) -> bool:
@@ -124,20 +83,19 @@ class PodStrategy(Strategy):
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Fill in defaults of the spec."""
-        spec = obj.setdefault("spec", {})
-        default_pod_spec(spec)
+        notes = Notes()
+        pods.default(obj, notes)
+        spec = obj["spec"]
         if not spec.get("schedulingGates"):
             spec.pop("schedulingGates", None)
-        spec.setdefault("enableServiceLinks", True)
         # The DefaultTolerationSeconds plugin acts on updates, too.
-        self._tolerate(spec)
-        if "serviceAccountName" in spec:
-            spec.setdefault("serviceAccount", spec["serviceAccountName"])
+        pods.tolerate(spec, notes)
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
         """Set status, QoS class and priority, and the gated condition if there are gates."""
         spec = obj["spec"]
-        self._prioritise(obj, around)
+        self._check_priority(obj, around)
+        store(obj, InStore(around), Notes())
         status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             status["conditions"] = [
@@ -173,57 +131,18 @@ class PodStrategy(Strategy):
         )
 
     @staticmethod
-    def _tolerate(spec: JsonObject) -> None:
-        tolerations = spec.setdefault("tolerations", [])
-        for key in _TOLERATED:
-            if any(
-                entry.get("key", "") in ("", key) and entry.get("effect", "") in ("", "NoExecute")
-                for entry in tolerations
-            ):
-                continue
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _TOLERATION_SECONDS,
-                }
-            )
-
-    @staticmethod
-    def _prioritise(obj: JsonObject, around: Surroundings) -> None:
-        """Resolve the PriorityClass, as the Priority admission plugin does."""
-        spec = obj["spec"]
+    def _check_priority(obj: JsonObject, around: Surroundings) -> None:
+        """Refuse what the Priority admission plugin does not resolve, or otherwise."""
+        spec, pod_name = obj["spec"], obj["metadata"].get("name", "")
         name = spec.get("priorityClassName")
-        found = _priority_class(name, around)
+        found = class_of(name or "", InStore(around))
         if name and found is None:
-            pod_name = obj["metadata"].get("name", "")
             raise forbidden("pods", "", pod_name, f"no PriorityClass with name {name} was found")
-        value = int(found.get("value", 0)) if found else 0
-        if not name and found:
-            spec["priorityClassName"] = found["metadata"]["name"]
+        value = found.value if found else 0
         if "priority" in spec and spec["priority"] != value:
             why = (
                 f"the integer value of priority ({spec['priority']}) must not be provided in pod "
                 f"spec; priority admission controller computed {value} from the given "
                 f"PriorityClass name"
             )
-            raise forbidden("pods", "", obj["metadata"].get("name", ""), why)
-        spec["priority"] = value
-        policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
-        spec.setdefault("preemptionPolicy", policy)
-
-
-def _priority_class(name: str | None, around: Surroundings) -> JsonObject | None:
-    """Return the named class, else the global default with the lowest value."""
-    if name:
-        version = around.store.get("priorityclasses.scheduling.k8s.io", "", name)
-        return version.obj if version else None
-    if not around.store.count("priorityclasses.scheduling.k8s.io"):
-        return None
-    defaults = [
-        version.obj
-        for version in around.store.items("priorityclasses.scheduling.k8s.io")
-        if version.obj.get("globalDefault")
-    ]
-    return min(defaults, key=lambda found: int(found.get("value", 0)), default=None)
+            raise forbidden("pods", "", pod_name, why)

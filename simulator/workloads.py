@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from scheduler.api.stored.pods import default_spec
 from simulator.device_strategies import (
     CLAIMS,
     ClaimStrategy,
@@ -17,7 +18,7 @@ from simulator.device_strategies import (
 )
 from simulator.errors import Cause, invalid_value, required_field
 from simulator.objects import JsonObject, dig
-from simulator.pods import PodStrategy, default_pod_spec
+from simulator.pods import PodStrategy
 from simulator.quota_objects import QuotaStrategy
 from simulator.resources import Resource
 from simulator.selectors import matches_selector
@@ -50,7 +51,7 @@ class WorkloadStrategy(Strategy):
             spec.setdefault(name, value)
         pod_spec = dig(spec, "template", "spec")
         if isinstance(pod_spec, dict):
-            default_pod_spec(pod_spec)
+            default_spec(pod_spec)
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
         """Check metadata, and that the selector exists and matches the template."""
@@ -139,7 +140,7 @@ class CronJobStrategy(Strategy):
             spec.setdefault(name, value)
         pod_spec = dig(obj, *self._PATH)
         if isinstance(pod_spec, dict):
-            default_pod_spec(pod_spec)
+            default_spec(pod_spec)
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
         """Check metadata and template."""

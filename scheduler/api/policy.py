@@ -1,10 +1,11 @@
-"""Disruption budgets, priority classes, quotas, leases and events."""
+"""Disruption budgets, priority and runtime classes, quotas, limit ranges, leases and events."""
 
 from __future__ import annotations
 
 import msgspec
 
 from scheduler.api.meta import Named, Object, ResourceList
+from scheduler.api.pod import Toleration
 from scheduler.api.storage import ObjectReference
 from scheduler.api.workloads import LabelSelectorSpec
 
@@ -29,6 +30,48 @@ class PriorityClass(Named):
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None
+
+
+class LimitRangeItem(Object):
+    """`spec.limits[]`: amounts that objects of a type may have, and those of containers without."""
+
+    type: str = ""
+    default: ResourceList = {}
+    default_request: ResourceList = {}
+    max: ResourceList = {}
+    min: ResourceList = {}
+
+
+class LimitRangeSpec(Object):
+    """`spec` of a limit range."""
+
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Named):
+    """A v1 LimitRange."""
+
+    spec: LimitRangeSpec = msgspec.field(default_factory=LimitRangeSpec)
+
+
+class RuntimeClassOverhead(Object):
+    """`overhead` of a runtime class."""
+
+    pod_fixed: ResourceList = {}
+
+
+class RuntimeClassScheduling(Object):
+    """`scheduling` of a runtime class: the nodes that support it."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(Named):
+    """A node.k8s.io/v1 RuntimeClass."""
+
+    overhead: RuntimeClassOverhead = msgspec.field(default_factory=RuntimeClassOverhead)
+    scheduling: RuntimeClassScheduling = msgspec.field(default_factory=RuntimeClassScheduling)
 
 
 class ScopedResourceSelectorRequirement(Object):

@@ -112,9 +112,14 @@ def _all_scalar(domain: str) -> bool | None:
     return None
 
 
+def is_huge_pages(name: str) -> bool:
+    """Whether the resource is huge pages of some size, which cannot be overcommitted."""
+    return name.startswith(_HUGE_PAGES)
+
+
 def is_pod_level_resource_name(name: str) -> bool:
     """Whether `spec.resources` of a pod may state the resource; other names there are ignored."""
-    return name in {CPU, MEMORY} or name.startswith(_HUGE_PAGES)
+    return name in {CPU, MEMORY} or is_huge_pages(name)
 
 
 def incoming_requests(pod: Pod) -> Resources:

@@ -105,7 +105,10 @@ def _fault_of_node(manifest: dict[str, Any]) -> str:
     metadata, status = manifest.get("metadata"), manifest.get("status")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         return "metadata.name is missing"
-    amounts = status.get("allocatable") if isinstance(status, dict) else None
+    amounts = None
+    if isinstance(status, dict):
+        # All is allocatable unless a node says otherwise.
+        amounts = status.get("allocatable", status.get("capacity"))
     if not isinstance(amounts, dict):
         return "status.allocatable is missing; give the cpu, memory and pods of a node"
     for resource in {"cpu": 0, "memory": 0, "pods": 0, **amounts}:

@@ -214,7 +214,10 @@ def _asked(
     with prepared.world(asked["config"], seed) as world:
         for text in world.notes:
             click.echo(one_line(text), err=True)
-        return capacity.answer(question, world, asked, as_json=output == "json")
+        good = capacity.answer(question, world, asked, as_json=output == "json")
+        if world.filled:
+            click.echo(one_line(world.filled), err=True)
+        return good
 
 
 @contextmanager

@@ -27,9 +27,11 @@ from scheduler.api.policy import (
     CoreEvent,
     Event,
     Lease,
+    LimitRange,
     PodDisruptionBudget,
     PriorityClass,
     ResourceQuota,
+    RuntimeClass,
 )
 from scheduler.api.storage import (
     CSIDriver,
@@ -192,6 +194,10 @@ PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", PriorityClass, namespaced=False
 )
 RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", ResourceQuota)
+LIMIT_RANGES: Final = Resource("", "v1", "limitranges", LimitRange)
+RUNTIME_CLASSES: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", RuntimeClass, namespaced=False
+)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", Lease)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", Event)
 CORE_EVENTS: Final = Resource("", "v1", "events", CoreEvent, kind="Event")
@@ -225,6 +231,8 @@ RESOURCES: Final[dict[str, Resource[Any]]] = {
         POD_DISRUPTION_BUDGETS,
         PRIORITY_CLASSES,
         RESOURCE_QUOTAS,
+        LIMIT_RANGES,
+        RUNTIME_CLASSES,
         LEASES,
         EVENTS,
     )

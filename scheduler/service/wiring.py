@@ -16,6 +16,7 @@ from scheduler.client.transport import Transport
 from scheduler.framework import Registry
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.manifests import StoredObjects
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.reviewer import PermissionReviewer
 from scheduler.service.stages.connections import Connections, connect
@@ -63,6 +64,11 @@ class Wiring:
             clock=self.connections.clock,
             features=self.scheduling.features,
             registered=self.scheduling.registered,
+            existing=StoredObjects(
+                self.state.listers.stores,
+                self.connections.configuration.feature_gates,
+                complete=True,
+            ),
         )
 
     def resource_version(self) -> str:

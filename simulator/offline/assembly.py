@@ -29,6 +29,7 @@ from scheduler.service.api_writer import ProfileEvents
 from scheduler.service.background import BackgroundTasks
 from scheduler.service.decision_log import DecisionLog
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.manifests import Manifests, StoredObjects
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from scheduler.service.resources import event_name, watched_resource
 from scheduler.service.stages.connections import Connections
@@ -38,6 +39,7 @@ from scheduler.service.stages.scheduling import Scheduling, build_scheduling
 from scheduler.service.stages.state import State, build_state
 from scheduler.service.what_if.trial import TrialParts
 from simulator.offline.direct_loop import DirectLoop, Wake, suits
+from simulator.offline.editing import refuse_negative_amounts
 from simulator.offline.event_log import EventLog
 from simulator.offline.server import OfflineServer
 from simulator.offline.tables import Handlers, Tables
@@ -74,6 +76,10 @@ class Assembly:
     events: EventLog
     #: None where scheduling cycles may be suspended: a task of the service's loop schedules then.
     direct: DirectLoop | None
+    #: What is known of the objects that decide how another one is stored.
+    existing: StoredObjects
+    #: Decodes what is added.
+    manifests: Manifests
 
     def trial_parts(self) -> TrialParts:
         """Return what trials work on (`scheduler.service.what_if`)."""
@@ -88,6 +94,7 @@ class Assembly:
             clock=self.clock,
             features=self.scheduling.features,
             registered=self.scheduling.registered,
+            existing=self.existing,
         )
 
     def end_on_exception(self) -> None:
@@ -213,11 +220,13 @@ def assemble(
         honor_foreign_nominations=configuration.options.honor_foreign_nominations,
     )
     needed = _listed(tables, state, profiles, scheduling)
+    existing = StoredObjects(tables.stores, configuration.feature_gates, complete=False)
     return Assembly(
         configuration, loop, clock, source, tables, server, dispatcher, state, background,
         profiles, scheduling, event_handlers, handlers_of(event_handlers, state, needed), needed,
         notes, metrics, events,
-        _adapted(scheduling, loop, clock, wake, state),
+        _adapted(scheduling, loop, clock, wake, state), existing,
+        Manifests(existing, next(iter(profiles.frameworks)), refuse_negative_amounts),
     )  # fmt: skip
 
 

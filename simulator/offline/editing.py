@@ -22,6 +22,7 @@ from scheduler.client.resources import (
     RESOURCE_CLAIMS,
     Resource,
 )
+from scheduler.service.manifests import Manifests
 from scheduler.service.pod_intake import check_node
 from simulator.offline.builders import JsonObject, renamed
 from simulator.offline.device_claims import complete_requests
@@ -48,6 +49,8 @@ class Editing(ABC):
     _numbers: dict[tuple[str, str, str], int]
     #: The keys of pods whose data are on the disk of their node.
     local_storage: set[str]
+    #: Decodes what is added as an API server would store it.
+    manifests: Manifests
 
     @abstractmethod
     def put_item(self, resource: Resource[Any], item: Any) -> None:
@@ -56,6 +59,20 @@ class Editing(ABC):
     @abstractmethod
     def take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove an object that exists; a pod ends without grace period."""
+
+    @property
+    def filled(self) -> str:
+        """Say in one line what was filled in for objects that no API server has seen.
+
+        It also names what is not known. Empty if there were no such objects.
+
+        >>> from simulator import offline
+        >>> with offline.World() as world:
+        ...     key = world.add(offline.pod("web", resources={"nvidia.com/gpu": 1}))
+        ...     world.filled.split("; ")[1]
+        'not known: LimitRanges (1 object)'
+        """
+        return self.manifests.fillings.line()
 
     # -- any object ------------------------------------------------------------------------------
 
@@ -110,8 +127,7 @@ class Editing(ABC):
         resource = resource_of(obj, self._tables.kinds)
         try:
             data = msgspec.json.encode(obj)
-            item = resource.decode(data)
-            refuse_negative_amounts(resource, item)
+            item = self.manifests.decode(resource, data)
         except (TypeError, ValueError) as error:
             metadata = obj.get("metadata")
             name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
@@ -180,7 +196,36 @@ class Editing(ABC):
 
         One keeps the name of the template, more are `NAME-0`, `NAME-1` and so on.
         """
-        return [self.add(each) for each in self._copies(template, count, "pods")]
+        if count == 1:
+            return [self.add(each) for each in self._copies(template, count, "pods")]
+        made = self.template(template)
+        metadata = made.metadata
+        self.need_namespace(metadata.namespace)
+        return [
+            self.put_copy(made, self.free_name("pods", metadata.namespace, metadata.name))
+            for _ in range(count)
+        ]
+
+    def template(self, obj: Mapping[str, Any]) -> Pod:
+        """Decode a pod to make copies of, completed as an API server would. Raises WorldError."""
+        given = obj.get("metadata") or {}
+        metadata = {
+            **given,
+            "name": given.get("name") or "pod",
+            "uid": "",
+            "creationTimestamp": None,
+        }
+        template: Pod = self.decoded({**obj, "metadata": metadata})[1]
+        return template
+
+    def put_copy(self, template: Pod, name: str) -> str:
+        """Add a copy of a template, whose namespace exists; return its key. Raises WorldError."""
+        metadata = msgspec.structs.replace(template.metadata, name=name, uid=self._new_uid())
+        pod = msgspec.structs.replace(template, metadata=metadata)
+        self.put_checked(PODS, pod)
+        if template.key in self.local_storage:
+            self.local_storage.add(pod.key)
+        return pod.key
 
     def need_namespaces(self, pods: Iterable[Pod]) -> None:
         """Add the namespaces of pods that do not exist."""

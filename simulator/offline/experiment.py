@@ -201,7 +201,8 @@ class Simulation:
             sampler.take()
             error = world.scheduler.plugin_errors()
             found = {} if error else figures(world, gauge, result, sampler.samples)
-            samples, notes = tuple(sampler.samples), tuple(world.notes)
+            samples = tuple(sampler.samples)
+            notes = tuple(filter(None, (*world.notes, world.filled)))
         return SimulatedRun(name, seed, found, result, samples, error, notes)
 
 

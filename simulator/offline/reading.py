@@ -19,10 +19,12 @@ import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
+from scheduler.api.stored import DECIDING
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
+from scheduler.service.manifests import Manifests
 from simulator.offline.dump_objects import Found, Source, decode_head, read_objects
-from simulator.offline.editing import FINISHED, refuse_negative_amounts
+from simulator.offline.editing import FINISHED
 from simulator.offline.faults import Faults
 from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.virtual_time import no_collections
@@ -30,8 +32,8 @@ from simulator.offline.virtual_time import no_collections
 _EXAMPLES: Final = 5
 """Objects or files that a note names."""
 
-_ORDER: Final = {"nodes": 0, "pods": 2}
-"""The order of resources in a world; those not listed have 1."""
+_ORDER: Final = {"nodes": 0, **dict.fromkeys(DECIDING, 1), "pods": 3}
+"""The order of resources in a world, those first that decide about others; not listed: 2."""
 
 
 class Filled(Protocol):
@@ -43,6 +45,10 @@ class Filled(Protocol):
     @property
     def kinds(self) -> Kinds:
         """The kinds that the plugins of the world read."""
+
+    @property
+    def manifests(self) -> Manifests:
+        """Decodes objects as an API server would store them."""
 
     def complete(self, resource: Resource[Any], item: Any) -> None:
         """Fill in what an API server would."""
@@ -82,7 +88,7 @@ class Objects:
         pending: list[tuple[tuple[str, str], Source, Pod]] = []
         skipped, putting = Counter[str](), _Putting(world)
         sources = [*self._found.sources, *self._read_by_plugins(world.kinds, skipped)]
-        for source in sorted(sources, key=lambda each: _ORDER.get(each.resource.plural, 1)):
+        for source in sorted(sources, key=lambda each: _ORDER.get(each.resource.plural, 2)):
             item = putting.decoded(source)
             if item is None or (source.resource is PODS and item.status.phase in FINISHED):
                 continue
@@ -141,9 +147,8 @@ class _Putting:
     def decoded(self, source: Source) -> Any | None:
         """Return the typed object, or None for a fault."""
         try:
-            item = source.resource.decode(source.data)
+            item = self._world.manifests.decode(source.resource, source.data)
             self._world.complete(source.resource, item)
-            refuse_negative_amounts(source.resource, item)
         except ValueError as error:
             self._fault(source, error)
             return None

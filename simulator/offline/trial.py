@@ -36,6 +36,7 @@ class Trial(Editing):
         self._default_scheduler = default_scheduler
         self._adopt = adopt
         self._numbers = {}
+        self.manifests = assembly.manifests
         self.local_storage = set()
         self._trial = LiveTrial(assembly.trial_parts())
 
@@ -109,10 +110,11 @@ class Trial(Editing):
     def how_many_fit(self, pod: Mapping[str, Any], limit: int = MAX_COPIES) -> Capacity:
         """Place copies of a pod until none fits any more, or `limit` are placed."""
         by_node: dict[str, int] = {}
-        template = {**pod, "metadata": {**pod.get("metadata", {}), "uid": ""}}
+        template = self.template(pod)
+        self.need_namespace(template.metadata.namespace)
         for total in range(limit):
-            metadata = {**template["metadata"], "name": f"offline-copy-{self._tables.new_uid()}"}
-            verdict = self.place({**template, "metadata": metadata})
+            name = f"offline-copy-{self._tables.new_uid()}"
+            verdict = self.place(self.put_copy(template, name))
             if not verdict:
                 return Capacity(total, dict(sorted(by_node.items())), verdict.reason)
             by_node[verdict.node] = by_node.get(verdict.node, 0) + 1

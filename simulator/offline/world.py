@@ -106,7 +106,7 @@ class World(Editing):
         self._deliveries = Deliveries(self._assembly.loop, self._tables, self._assembly.handlers)
         self._history = self._assembly.scheduling.decisions.history
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
-        self._adopt = adopt
+        self._adopt, self.manifests = adopt, self._assembly.manifests
         self._numbers, self.local_storage = {}, set()
         self._registry, self._seed = registry, seed
         self._tasks: list[Task[None]] = []

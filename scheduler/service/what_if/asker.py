@@ -235,5 +235,5 @@ def _result(
         complete=answer.complete and not slices.cut,
         slices=slices.count,
         longest_slice=slices.longest,
-        notes=[NO_RESERVE],
+        notes=[NO_RESERVE, *filter(None, [answer.filled])],
     )

@@ -7,6 +7,7 @@ the same record can be tried in a trial, applied to a dump, or turned into a pat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from scheduler.api.pod import Pod, PodSpec
 from scheduler.client.kinds import BUILT_IN, Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.pages import Change
+from scheduler.service.manifests import Manifests
 
 JsonObject = dict[str, Any]
 
@@ -63,24 +65,28 @@ def as_json(item: Any, resource: Resource[Any] | None = None) -> JsonObject:
 
 
 def edited(
-    change: Change, kinds: Kinds, find: Callable[[Resource[Any], str], Any | None]
+    change: Change,
+    kinds: Kinds,
+    find: Callable[[Resource[Any], str], Any | None],
+    manifests: Manifests,
 ) -> tuple[Resource[Any], Any | None, Any | None]:
     """Return the resource of a change, the object before it and after it; None for none.
 
-    `find(resource, key)` returns the present object. What is added has no UID. Raises ChangeError
-    for a change that cannot be made.
+    `find(resource, key)` returns the present object. What is added has no UID, and is completed by
+    `manifests`. Raises ChangeError for a change that cannot be made.
     """
     resource = _resource_of(change, kinds)
     where = f"{change.kind} {change.name}"[:200]
     try:
         if change.action == "add":
-            return _added(resource, change.value, find, where)
+            return _added(resource, change.value, find, where, manifests)
         known = find(resource, change.name)
         if known is None:
             raise ChangeError(f"there is no {where}")
         if change.action == "remove":
             return resource, known, None
-        item = decoded(resource, applied(change, as_json(known, resource)), where)
+        made = applied(change, as_json(known, resource))
+        item = decoded(resource, made, where, resource.decode)
     except RecursionError:
         raise ChangeError(f"{where}: nests too deeply") from None
     check_identity(known.metadata, item.metadata, f"{where}: {change.path[:80]}")
@@ -102,10 +108,11 @@ def _added(
     value: Any,
     find: Callable[[Resource[Any], str], Any | None],
     where: str,
+    manifests: Manifests,
 ) -> tuple[Resource[Any], Any | None, Any]:
     if not isinstance(value, dict):
         raise ChangeError(f"{where}: give the object to add")
-    item = decoded(resource, value, where)
+    item = decoded(resource, value, where, partial(manifests.decode, resource))
     known = find(resource, resource.key(item))
     if known is not None and resource in (PODS, NODES):
         raise ChangeError(f"{where}: it exists already; give another name")
@@ -114,10 +121,12 @@ def _added(
     return resource, known, item
 
 
-def decoded(resource: Resource[Any], obj: Mapping[str, Any], where: str) -> Any:
-    """Decode an object of JSON. Raises ChangeError, RecursionError."""
+def decoded(
+    resource: Resource[Any], obj: Mapping[str, Any], where: str, decode: Callable[[bytes], Any]
+) -> Any:
+    """Decode an object of JSON with `decode`. Raises ChangeError, RecursionError."""
     try:
-        item = resource.decode(msgspec.json.encode(obj))
+        item = decode(msgspec.json.encode(obj))
     except (TypeError, ValueError) as error:
         raise ChangeError(f"{where}: {error}") from error
     if not item.metadata.name:

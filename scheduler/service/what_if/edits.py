@@ -7,6 +7,7 @@ the decoded objects in place. Objects that went away meanwhile are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,8 +15,10 @@ import msgspec
 
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
+from scheduler.api.stored import DECIDING, Existing
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.pages import Change
+from scheduler.service.manifests import Manifests
 from scheduler.service.pod_intake import check_node
 from scheduler.service.what_if.changes import ChangeError, edited, resource_of
 from scheduler.service.what_if.expressions import check_expressions
@@ -45,6 +48,8 @@ class Edits:
         #: Index of the last edit of an object.
         self._latest: dict[tuple[str, str], int] = {}
         self._interned: list[Pod] = []
+        #: Completes what is added, by the live objects and by what was added before.
+        self.manifests = Manifests(_WithEdits(parts.existing, self))
 
     def find(self, kind: str, key: str) -> Any | None:
         """Return an object as the edits leave it; None for none."""
@@ -59,11 +64,16 @@ class Edits:
         store = self._parts.stores.get(plural)
         return None if store is None else store.by_key(key)
 
+    def added(self, plural: str) -> list[Any]:
+        """Return the objects of a resource that the edits add or change."""
+        items = (self._edits[each].item for (own, _), each in self._latest.items() if own == plural)
+        return [each for each in items if each is not None]
+
     def make(self, change: Change) -> None:
         """Decode a change and add it. Raises ChangeError for one that cannot be made."""
-        resource, old, new = edited(change, self._parts.kinds, self.find_in)
+        resource, old, new = edited(change, self._parts.kinds, self.find_in, self.manifests)
         key = resource.key(old if new is None else new)
-        if resource.plural not in self._parts.stores:
+        if resource.plural not in self._parts.stores and resource.plural not in DECIDING:
             raise ChangeError(f"{resource.kind} {key}: no plugin in use reads {resource.plural}")
         try:
             if resource is NODES and new is not None:
@@ -85,6 +95,8 @@ class Edits:
     def apply(self, trial: Trial) -> None:
         """Make all edits in a trial. Raises ChangeError for one that is not possible any more."""
         for edit in self._edits:
+            if edit.resource.plural not in self._parts.stores:
+                continue
             known = trial.find_in(edit.resource, edit.key)
             if edit.uid and (known is None or known.metadata.uid != edit.uid):
                 continue
@@ -124,3 +136,39 @@ class Edits:
             )
         self._latest[name] = len(self._edits)
         self._edits.append(edit)
+
+
+class _WithEdits:
+    """The objects that exist, and before them those of the edits."""
+
+    def __init__(self, existing: Existing, edits: Edits) -> None:
+        self._existing, self._edits = existing, edits
+        self.enabled = existing.enabled
+
+    def get(self, plural: str, name: str, namespace: str = "") -> Any | None:
+        """Return an object; None if there is none."""
+        return next(
+            (
+                each
+                for each in self._edits.added(plural)
+                if (each.metadata.namespace, each.metadata.name) == (namespace, name)
+            ),
+            self._existing.get(plural, name, namespace),
+        )
+
+    def every(self, plural: str) -> Iterable[Any]:
+        """Return all objects of a resource."""
+        added = self._edits.added(plural)
+        names = {(each.metadata.namespace, each.metadata.name) for each in added}
+        return [
+            *added,
+            *(
+                each
+                for each in self._existing.every(plural)
+                if (each.metadata.namespace, each.metadata.name) not in names
+            ),
+        ]
+
+    def known(self, plural: str) -> bool:
+        """Return whether the objects of a resource are known."""
+        return self._existing.known(plural) or bool(self._edits.added(plural))

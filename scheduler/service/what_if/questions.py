@@ -6,9 +6,9 @@ anew. Questions are bounded: one slice must not take long, so neither may what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from time import thread_time
 from typing import Any, Final
 
@@ -61,6 +61,8 @@ class Answer:
     #: The decision about the first copy that does not fit.
     last: TrialDecision = field(default_factory=TrialDecision)
     complete: bool = False
+    #: What was filled in for the objects of the question, and what is not known.
+    filled: str = ""
 
 
 class Question:
@@ -81,13 +83,19 @@ class Question:
         """Answer; yields between slices. Raises ChangeError, LookupError, QuestionFailedError."""
         try:
             end = thread_time() + self._seconds
+            for _ in self._make_edits():
+                if thread_time() > end:
+                    yield
+                    end = thread_time() + self._seconds
+            # After what the edits add, which may decide how the pod is stored.
             template = self._template()
-            for _ in chain(self._make_edits(), _count_pods(template, self._parts.cache.table)):
+            for _ in _count_pods(template, self._parts.cache.table):
                 if thread_time() > end:
                     yield
                     end = thread_time() + self._seconds
             yield
             yield from self._place(template)
+            self.answer.filled = self._edits.manifests.fillings.line()
         finally:
             self._edits.close()
         return self.answer
@@ -163,8 +171,10 @@ class Question:
         try:
             for path, value in asked.fields.items():
                 set_field(made, Change("set", "Pod", key, path, value))
+            _forget_priority(made, asked.fields)
             # As the scheduler reads it: what it does not read may be of any size.
-            pod: Pod = decoded(PODS, made, key)
+            # Of a pod that exists, too: what was set decides about other fields.
+            pod: Pod = decoded(PODS, made, key, partial(self._edits.manifests.complete, PODS))
             self._sizes.add(as_json(pod).get("spec"), key)
             self._check(pod, before)
             return self._edits.interned(pod)
@@ -307,6 +317,15 @@ def _unused_name(find: Find, namespace: str, name: str) -> str:
         number += 1
         unused = f"{name}-{number}"
     return unused
+
+
+def _forget_priority(made: dict[str, Any], fields: Collection[str]) -> None:
+    """Let another class decide about the priority of a pod, unless that was set as well."""
+    spec = made.get("spec")
+    if isinstance(spec, dict) and "/spec/priorityClassName" in fields:
+        for name in ("priority", "preemptionPolicy"):
+            if f"/spec/{name}" not in fields:
+                spec.pop(name, None)
 
 
 def _new_pod(manifest: dict[str, Any], scheduler: str) -> dict[str, Any]:

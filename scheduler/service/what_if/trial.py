@@ -24,6 +24,7 @@ from typing import Any, Self, cast
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.api.signatures.interner import PodSignatures
+from scheduler.api.stored import Existing
 from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.kinds import Kinds
@@ -34,6 +35,7 @@ from scheduler.framework import ActionType, Clock, CycleState
 from scheduler.pages import Change
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.manifests import Manifests
 from scheduler.service.pod_intake import check_node
 from scheduler.service.questions import QuestionFailedError
 from scheduler.service.subscriptions import SubscriptionBoard
@@ -56,6 +58,8 @@ class TrialParts:
     clock: Clock
     features: EventFeatures
     registered: dict[str, ActionType]
+    #: What is known to whoever stores another object.
+    existing: Existing
 
 
 class _DeafNominator:
@@ -192,8 +196,9 @@ class Trial:
 
     def apply(self, changes: Collection[Change]) -> None:
         """Make changes, in order. Raises ChangeError for one that cannot be made."""
+        manifests = Manifests(self._parts.existing)
         for change in changes:
-            resource, old, new = edited(change, self._parts.kinds, self.find_in)
+            resource, old, new = edited(change, self._parts.kinds, self.find_in, manifests)
             try:
                 if new is None:
                     self.remove(resource, old)

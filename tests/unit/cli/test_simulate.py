@@ -166,8 +166,9 @@ def test_a_node_that_no_pod_fits_on_is_refused(
 def test_what_a_dump_lacks_is_said_beside_the_answer(shell: Shell) -> None:
     ended = shell("simulate", "dump.json")
     lines = ended.err.splitlines()
-    assert len(lines) == 1
     assert lines[0].startswith("the dump has no poddisruptionbudgets (no pod is protected")
+    assert lines[1].startswith("filled in as an API server would: ")
+    assert len(lines) == 2
 
 
 def test_a_dump_without_nodes_is_no_cluster(shell: Shell, folder: Path) -> None:

@@ -11,10 +11,10 @@ from simulator.objects import copy_tree
 
 def test_the_server_takes_every_object_of_the_demo(api: Api) -> None:
     demo = demo_cluster()
-    from simulator.pods import BUILT_IN_PRIORITIES
+    from scheduler.api.stored.priorities import BUILT_IN
 
     classes = api.resources.of_kind("scheduling.k8s.io/v1", "PriorityClass")
-    for name, value in BUILT_IN_PRIORITIES.items():
+    for name, value in BUILT_IN.items():
         api.create(classes, "", {"metadata": {"name": name}, "value": value})
     for obj in (*demo.base, *demo.workloads):
         row = api.resources.of_kind(obj["apiVersion"], obj["kind"])

@@ -1,0 +1,51 @@
+"""Fillings: what was filled in for many objects, and what was not known, in one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from scheduler.api.stored.storing import Stored
+
+MAX_NAMED: Final = 12
+"""Texts of each sort in the line; those that concern most objects."""
+
+
+class Fillings:
+    """Counts of texts over objects."""
+
+    def __init__(self) -> None:
+        self._filled = Counter[str]()
+        self._unknown = Counter[str]()
+
+    def note(self, stored: Stored) -> None:
+        """Count what was filled in for one object."""
+        self._filled.update(stored.filled)
+        self._unknown.update(stored.unknown)
+
+    def line(self) -> str:
+        """Return the line; empty if every object was complete.
+
+        >>> from scheduler.api.stored import Nothing, as_stored
+        >>> fillings = Fillings()
+        >>> node = {"apiVersion": "v1", "kind": "Node", "status": {"capacity": {"cpu": "4"}}}
+        >>> fillings.note(as_stored(node, Nothing()))
+        >>> fillings.line()
+        'filled in as an API server would: allocatable from capacity (1 object)'
+        """
+        texts = []
+        if self._filled:
+            texts.append(f"filled in as an API server would: {_listed(self._filled)}")
+        if self._unknown:
+            texts.append(f"not known: {_listed(self._unknown)}")
+        return "; ".join(texts)
+
+
+def _listed(counts: Counter[str]) -> str:
+    shown = [
+        f"{text} ({count} object{'' if count == 1 else 's'})"
+        for text, count in counts.most_common(MAX_NAMED)
+    ]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

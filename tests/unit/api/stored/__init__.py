@@ -1,0 +1,1 @@
+"""Objects as an API server would store them."""
