@@ -18,10 +18,11 @@ import yaml
 
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import RESOURCES, Resource
+from scheduler.text.lookalikes import advice
 from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits, located
 from simulator.offline.dump_files import DumpFile, dump_files
 from simulator.offline.editing import WorldError
-from simulator.offline.faults import Faults
+from simulator.offline.faults import MAX_FAULTS, Faults
 from simulator.offline.json_values import JsonError, values
 
 MAX_YAML_BYTES: Final = 256 << 20
@@ -126,7 +127,7 @@ def read_objects(paths: Iterable[str | Path]) -> Found:
         WorldError: files cannot be read; the text names each, and the line.
     """
     found, faults = Found(), Faults()
-    for file in dump_files(paths, faults):
+    for file in dump_files(paths, faults, found.notes):
         try:
             _FileReader(found, file, faults).read()
         except WorldError as error:
@@ -144,6 +145,7 @@ class _FileReader:
         self._count = 0
         #: Values that are no objects: their texts and places.
         self._strays: list[tuple[str, _Place]] = []
+        self._stray_count = 0
 
     def read(self) -> None:
         """Read the file. Raises WorldError if it cannot be read at all, else notes its faults."""
@@ -157,6 +159,7 @@ class _FileReader:
         if self._count or file.named:
             for text, where in self._strays:
                 self._faults.note(text, where)
+            self._faults.count += self._stray_count - len(self._strays)
         if not self._count and before == self._faults.count:
             if file.named:
                 raise WorldError(f"{file.path}: the file has no Kubernetes object")
@@ -193,7 +196,8 @@ class _FileReader:
         except (yaml.YAMLError, ValueError) as error:
             line, problem = located(error)
             where = f"{path}:{line}" if line else str(path)
-            raise WorldError(f"{where}: neither YAML nor JSON: {problem}") from error
+            text = f"neither YAML nor JSON: {problem}" + (self._advice and f"; {self._advice}")
+            raise WorldError(f"{where}: {text}") from error
         lines = _YamlLines(path, data)
         for index, document in enumerate(documents):
             if document is not None:
@@ -202,7 +206,7 @@ class _FileReader:
     def _add_yaml(self, document: Any, where: _Where) -> None:
         if not isinstance(document, dict | list):
             problem = f"expected a Kubernetes object, got {document!r:.60}"
-            self._strays.append((problem, partial(where, 0, b"")))
+            self._note_stray(problem, partial(where, 0, b""))
             return
         try:
             text = msgspec.json.encode(document)
@@ -244,13 +248,12 @@ class _FileReader:
             try:
                 head = decode_head(text)
             except msgspec.DecodeError as error:
-                self._strays.append((f"expected a Kubernetes object: {error}", place))
+                self._note_stray(f"expected a Kubernetes object: {error}", place)
                 return
             # The API leaves these out in the items of a PodList.
             version, kind = (head.api_version, head.kind) if head.kind else (version, kind)
         if not kind:
-            problem = f"{version or 'no apiVersion'} no kind: this is no Kubernetes object"
-            self._strays.append((problem, place))
+            self._note_stray(f"{version or 'no apiVersion'} no kind: no Kubernetes object", place)
         elif not (kind.endswith("List") and self._add_list(text, place, depth)):
             self._count += 1
             resource = _BUILT_IN.of(version, kind)
@@ -259,13 +262,22 @@ class _FileReader:
             else:
                 self._found.others.append(Other(version, kind, text, place))
 
+    def _note_stray(self, problem: str, place: _Place) -> None:
+        self._stray_count += 1
+        if self._stray_count <= MAX_FAULTS:
+            self._strays.append((problem + (self._advice and f"; {self._advice}"), place))
+
+    @cached_property
+    def _advice(self) -> str:
+        return advice(self._file.data)
+
     def _add_list(self, text: _Text, place: _Place, depth: int) -> bool:
         """Add the objects of a list in a list; return False if it is none."""
         document = _documents.decode(text)
         if document.items is msgspec.UNSET:
             return False
         if depth == _MAX_LISTS:
-            self._strays.append((f"more than {_MAX_LISTS} lists in lists", place))
+            self._note_stray(f"more than {_MAX_LISTS} lists in lists", place)
         else:
             self._add(document, text, lambda _index, _text: place(), depth + 1)
         return True

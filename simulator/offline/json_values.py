@@ -1,7 +1,8 @@
 """JSON values of a file: one, or several as streams, NDJSON and appended outputs of kubectl have.
 
 Repeated keys are an error (RFC 8259, section 4, leaves open which value counts). Tools repeat none,
-so only files that a person may have written are searched as a whole, and others at their top.
+so only files that a person may have written are searched as a whole; of larger ones the text around
+the items of a list.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -30,11 +32,7 @@ _BETWEEN: Final = re.compile(
 )
 """What may stand between values: white space, separators of YAML, and the logs that `kubectl
 cluster-info dump` prints."""
-_KEY: Final = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
-_NEXT: Final = re.compile(rb"\s*,")
-
-_skim: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_key: Final = msgspec.json.Decoder(str).decode
+_SEPARATOR: Final = re.compile(rb"\s*,\s*")
 
 
 class JsonError(ValueError):
@@ -68,7 +66,7 @@ def values(data: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterator[tuple[by
         except (msgspec.DecodeError, RecursionError) as error:
             raise JsonError(str(error), _line(data, start, error)) from error
         value = data[start:end]
-        _refuse_repeated_keys(value, data, start)
+        _refuse_repeated_keys(value, found, data, start)
         yield value, found
         between = _BETWEEN.match(data, end)
         start = max(end if between is None else between.end(), 1)
@@ -81,23 +79,25 @@ def _line(data: bytes, start: int, error: Exception) -> int:
     return data.count(10, 0, end) + 1
 
 
-def _refuse_repeated_keys(value: bytes, data: bytes, start: int) -> None:
+def _refuse_repeated_keys(value: bytes, found: Any, data: bytes, start: int) -> None:
     thorough = len(data) <= MAX_SEARCHED
-    key = _repeated(value) if thorough else _repeated_at_top(value)
+    key = _repeated(value) if thorough else _repeated_at_top(value, found)
     if not key:
         return
-    text, line = f"the key {key!r:.60} is repeated, so that its first value would be lost", 0
+    line = 0
     if thorough:
         try:
             check_limits(value)  # JSON is YAML, mostly, and this knows the line.
         except YamlLimitError as error:
-            text, line = str(error), data.count(10, 0, start) + error.line
+            line = data.count(10, 0, start) + error.line
         except yaml.YAMLError:
             line = 0
+    text = f'the key "{key:.60}" is repeated, so that its first value would be lost'
     raise JsonError(text, line, repeated_key=True)
 
 
 def _repeated(value: bytes) -> str:
+    """Return a key that is there twice in an object, or nothing. Raises JsonError."""
     found = ""
 
     def look(pairs: list[tuple[str, Any]]) -> None:
@@ -112,22 +112,17 @@ def _repeated(value: bytes) -> str:
     return found
 
 
-def _repeated_at_top(value: bytes) -> str:
-    try:
-        last = _skim(value)
-    except msgspec.DecodeError:
-        return ""  # an array
-    seen: set[str] = set()
-    place = value.index(b"{") + 1
-    while matched := _KEY.match(value, place):
-        key = _key(matched[1])
-        # A value that another one follows under the same key is not the last.
-        if key in seen or not value.startswith(bytes(last[key]), matched.end()):
-            return key
-        seen.add(key)
-        place = matched.end() + len(last[key])
-        after = _NEXT.match(value, place)
-        if after is None:
-            return ""
-        place = after.end()
-    return ""
+def _repeated_at_top(value: bytes, found: Any) -> str:
+    """Return a key that is there twice outside of the items of a list, or nothing."""
+    items = found if isinstance(found, list) else getattr(found, "items", ())
+    if isinstance(items, list) and items:
+        first, last = bytes(items[0]), bytes(items[-1])
+        end = value.rindex(last) + len(last)
+        separator = _SEPARATOR.match(value, value.index(first) + len(first))
+        between = 0 if separator is None else separator.end() - separator.start()
+        begin = end - sum(map(len, items)) - between * (len(items) - 1)
+        if begin >= 0 and value.startswith(first, begin):
+            # Items of an earlier list are not among these, so they are in the rest.
+            with suppress(JsonError):
+                return _repeated(value[:begin] + value[end:])
+    return _repeated(value)

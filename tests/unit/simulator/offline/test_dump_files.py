@@ -152,7 +152,7 @@ def test_a_large_file_has_no_key_twice_at_its_top(
     path.write_text(whole)
     assert free(path) == 1
     path.write_text(f"{whole[:-1]}, {key}: []}}")
-    assert "the key 'items' is repeated" in refusal(path)
+    assert 'the key "items" is repeated' in refusal(path)
 
 
 def test_merged_keys_of_yaml_are_not_repeated(tmp_path: Path) -> None:
@@ -258,3 +258,30 @@ def test_a_list_of_many_kinds_does_not_say_what_was_asked_for(tmp_path: Path) ->
     with offline.World.load(path) as world:
         (note,) = world.notes
     assert note.startswith("the dump has no poddisruptionbudgets (no pod is protected")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{{- if .Values.enabled }}\nkind: Pod\n{{- end }}\n", "a Helm template: render it first"),
+        (
+            "kind: Pod\nspec: {{ toYaml .Values.x }}: {{ end }}\n",
+            "a Helm template: render it first",
+        ),
+        ("{% if x %}\nkind: Pod\n", "a template: render it first"),
+        ("NAME   STATUS   ROLES\nn1     Ready    <none>\n", "let kubectl print -o json"),
+        ("NAMESPACE   NAME   READY\nshop        a      1/1\n", "let kubectl print -o json"),
+        (
+            "Name:               n1\nRoles:              <none>\nx\n",
+            "let kubectl get print -o json",
+        ),
+        ("error: You must be logged in to the server (Unauthorized)\n", "an error of kubectl"),
+        ("Error from server (Forbidden): nodes is forbidden: x\n", "an error of kubectl"),
+        ('Warning: v1 is deprecated\n{"kind": "List", "items": []}\n', "messages of kubectl"),
+        ("SQLite format 3\0\1\2", "it is no text"),
+    ],
+)
+def test_a_text_that_is_no_dump_is_recognized(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(content)
+    assert text in refusal(path)
