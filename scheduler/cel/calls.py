@@ -39,6 +39,7 @@ def compile_call(compiler: Compiler, node: Call) -> Compiled:
         raise CompileError(f"undeclared reference to '{node.function}'", node.offset)
     arguments = [compiler.compile(each) for each in nodes]
     overloads, result, is_static = _resolve(compiler, node, name, arguments, is_member)
+    compiler.calls[id(node)] = name, nodes, overloads
     _validate_constants(compiler, name, arguments, node)
     if name in _LAZY and is_member:
         return Compiled(result, _or(arguments[0].code, arguments[1].code, unwrap=name == "orValue"))
@@ -159,7 +160,7 @@ def _parsed_once(code: Code) -> Code:
 
 def _direct(overload: Overload, codes: list[Code]) -> Code:
     body, cost = overload.body, overload.cost
-    if overload.work not in _NO_WORK or overload.result_bytes:
+    if overload.work not in _NO_WORK or overload.result_bytes or overload.takes_messages:
         applied = application(overload)
         return lambda evaluation: applied(evaluation, [each(evaluation) for each in codes])
     if len(codes) == 2 and cost is not None:
@@ -199,8 +200,11 @@ def application(overload: Overload) -> Callable[[Evaluation, list[Any]], Any]:
     body, cost = overload.body, overload.cost
     work = None if overload.work in _NO_WORK else overload.work
     is_metered, result_bytes = overload.is_metered, overload.result_bytes
+    takes_messages = overload.takes_messages
 
     def applied(evaluation: Evaluation, values: list[Any]) -> Any:
+        if takes_messages and None in values:
+            raise no_such_overload()
         if work is not None:
             evaluation.spend(work(*values))
         value = body(evaluation, *values) if is_metered else body(*values)

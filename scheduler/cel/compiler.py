@@ -16,6 +16,7 @@ from scheduler.cel.compiled import NOTHING, Compiled, constant
 from scheduler.cel.declarations import Functions, Overload
 from scheduler.cel.errors import CompileError, EvaluationError, no_such_overload
 from scheduler.cel.evaluation import Code, Evaluation
+from scheduler.cel.libraries.formatting import check_format
 from scheduler.cel.metering import MAX_COMPILE_WORK, Check, Meter
 from scheduler.cel.syntax import (
     Call,
@@ -30,6 +31,7 @@ from scheduler.cel.syntax import (
     MapLiteral,
     Node,
     Select,
+    children,
 )
 from scheduler.cel.types import (
     BOOL,
@@ -95,15 +97,25 @@ class Compiler:
         self.size = len(self.scope)
         #: Nodes so far.
         self.nodes = 0
+        #: Types of nodes by their identity; the tree must live as long.
+        self.types: dict[int, Type] = {}
+        #: Name, arguments and fitting overloads of each call.
+        self.calls: dict[int, tuple[str, list[Node], list[Overload]]] = {}
+        #: Types of the variables of each macro.
+        self.variables: dict[int, tuple[Type, ...]] = {}
         #: Types of the elements of each literal that must agree, with the offsets.
         self._literals: list[tuple[Sequence[Type], Sequence[int]]] = []
         self._formats = 0
+        #: Texts that are formatted, with the literal of the arguments.
+        self._formatted: list[tuple[str, ListLiteral]] = []
 
     def compile(self, node: Node) -> Compiled:
         """Compile a node with all below it; raises `CompileError`."""
         self.nodes += 1
         self.meter.spend(_NODE_WORK)
-        return _COMPILERS[type(node)](self, node)
+        compiled = _COMPILERS[type(node)](self, node)
+        self.types[id(node)] = compiled.type
+        return compiled
 
     def finish(self) -> None:
         """Check what is known only when all types are."""
@@ -114,6 +126,18 @@ class Compiler:
                 if not self.unifier.same(each, resolved[0]):
                     message = f"expected type '{resolved[0]}' but found '{each}'"
                     raise CompileError(message, offset)
+        for text, arguments in self._formatted:
+            check_format(text, [self._type_names(each) for each in arguments.elements])
+
+    def _type_names(self, node: Node) -> set[str]:
+        names: set[str] = set()
+        pending = [node]
+        while pending:
+            each = pending.pop()
+            names.add(self.unifier.resolve(self.types[id(each)]).name)
+            if isinstance(each, ListLiteral | MapLiteral):
+                pending += children(each)
+        return names
 
     def literal(self, node: Literal) -> Compiled:
         """Compile a constant."""
@@ -137,6 +161,10 @@ class Compiler:
         """Compile a call; the arguments of `format` may be of several types."""
         is_format = node.is_member and node.function == "format"
         self._formats += is_format
+        if is_format and len(node.arguments) == 2:
+            text, arguments = node.arguments
+            if isinstance(text, Literal) and isinstance(arguments, ListLiteral):
+                self._formatted.append((str(text.value), arguments))
         try:
             return calls.compile_call(self, node)
         finally:

@@ -100,6 +100,7 @@ def _scoped(
     compiler: Compiler, node: Comprehension, types: tuple[Type, ...]
 ) -> tuple[Compiled | None, Compiled]:
     """Compile predicate and body with the variables in scope."""
+    compiler.variables[id(node)] = types
     outer = dict(compiler.scope)
     for name, kind in zip(node.variables, types, strict=True):
         compiler.scope[name] = (compiler.size, kind)

@@ -64,6 +64,11 @@ class Overload:
         )
 
     @property
+    def takes_messages(self) -> bool:
+        """Whether a parameter is of an object type, of which null is a value for the type check."""
+        return any("." in each.name for each in self.parameters)
+
+    @property
     def result_bytes(self) -> Callable[[Any], int] | None:
         """Return the function that returns the bytes of a result; None: accounted for elsewhere."""
         if self.is_metered or self.result in SCALARS or self.work is shared:

@@ -13,6 +13,7 @@ from scheduler.api.devices import Device, DeviceAttribute
 from scheduler.api.meta import RawQuantity
 from scheduler.api.quantity import Quantity, QuantityError
 from scheduler.api.quantity import parse as parse_quantity
+from scheduler.cel.compiled import Compiled
 from scheduler.cel.compiler import Compiler, Environment
 from scheduler.cel.declarations import merged
 from scheduler.cel.errors import (
@@ -22,6 +23,8 @@ from scheduler.cel.errors import (
     EvaluationCancelledError,
     EvaluationError,
 )
+from scheduler.cel.estimates import Bound
+from scheduler.cel.estimator import Estimator
 from scheduler.cel.evaluation import Evaluation, MapWithDefault
 from scheduler.cel.libraries import (
     lists,
@@ -36,6 +39,7 @@ from scheduler.cel.libraries import (
 )
 from scheduler.cel.metering import COST_LIMIT, Check
 from scheduler.cel.parser import parse
+from scheduler.cel.syntax import Node
 from scheduler.cel.types import ANY, BOOL, STRING, Type, map_of
 from scheduler.cel.values import type_name
 
@@ -77,15 +81,7 @@ class DeviceSelector:
 
     def __init__(self, expression: str, check: Check | None = None) -> None:
         """Compile the expression; raises `CompileError`, and the exception of `check`."""
-        compiler = Compiler(environment(), check)
-        try:
-            compiled = compiler.compile(parse(expression, compiler.meter))
-            compiler.finish()
-        except EvaluationCancelledError as error:
-            raise CompileError(str(error)) from None
-        result = compiler.unifier.resolve(compiled.type)
-        if result != BOOL and result.name != "any":
-            raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
+        compiler, _, compiled = _compiled(expression, check)
         self.expression = expression
         self._code = compiled.code
         self._size = compiler.size
@@ -113,6 +109,60 @@ class DeviceSelector:
         if type(value) is not bool:
             raise EvaluationError(_not_bool(type_name(value)))
         return (value, evaluation.cost)
+
+
+_ATTRIBUTE_BOUND: Final = Bound(64)
+_BOUNDS: Final = {
+    "device": Bound(
+        fields={
+            "driver": Bound(63),
+            "attributes": Bound(
+                32,
+                key=Bound(63),
+                element=Bound(32, key=Bound(32), element=_ATTRIBUTE_BOUND, is_open=True),
+            ),
+            "capacity": Bound(32, key=Bound(63), element=Bound(32, key=Bound(32), element=Bound())),
+            "allowMultipleAllocations": Bound(1),
+        }
+    )
+}
+"""Sizes that the API server admits for parts of a device."""
+
+
+def check_storable(expression: str) -> None:
+    """Raise `CompileError` if an API server would not store an expression.
+
+    It refuses those that do not compile, and those whose estimated cost exceeds the limit
+    (`pkg/apis/resource/validation: validateCELSelector`).
+    """
+    try:
+        if estimated_cost(expression) > COST_LIMIT:
+            raise CompileError("too complex, exceeds cost limit")
+    except EvaluationCancelledError as error:
+        raise CompileError(str(error)) from None
+
+
+def estimated_cost(expression: str) -> int:
+    """Return what an evaluation costs at most for any device, as an API server estimates it.
+
+    Raises `CompileError`, and `EvaluationCancelledError` for too much work.
+    """
+    compiler, tree, _ = _compiled(expression, None)
+    return Estimator(compiler, _BOUNDS).estimate(tree).cost
+
+
+def _compiled(expression: str, check: Check | None) -> tuple[Compiler, Node, Compiled]:
+    compiler = Compiler(environment(), check)
+    try:
+        tree = parse(expression, compiler.meter)
+        compiled = compiler.compile(tree)
+        compiler.finish()
+    except EvaluationCancelledError as error:
+        raise CompileError(str(error)) from None
+    result = compiler.unifier.resolve(compiled.type)
+    if result != BOOL and result.name != "any":
+        raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
+    return compiler, tree, compiled
 
 
 def _not_bool(name: str) -> str:

@@ -171,7 +171,8 @@ class _Builder(lark.Transformer[Any, Node]):
         if len(operators) % 2 == 0:
             # As the language definition has it: an even number of signs stands for none.
             return operand  # type: ignore[no-any-return]
-        if operators[0] == "-" and isinstance(operand, Literal):
+        if operators[0] == "-" and isinstance(operand, Literal) and operand.depth == 1:
+            # Without parentheses, which make it a call.
             negated = literals.negated(operand)
             if negated is not None:
                 return negated

@@ -124,7 +124,7 @@ class ExpressionFuzzer:
                 "lists.range({0}).exists({1},!({2}))",
                 "lists.range({0}).map({1},{2}).size()>0",
                 "lists.range({0}).filter({1},{2}).size()>0",
-                "lists.range({0}).existsOne({1},{2})",
+                "lists.range({0}).exists_one({1},{2})",
                 "lists.range({0}).transformList(i,{1},{2}).size()>0",
                 "lists.range({0}).transformMap(i,{1},[{2}]).size()>0",
                 "lists.range({0}).transformMapEntry(i,{1},{{i:{2}}}).size()>0",

@@ -6,11 +6,23 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.errors import CompileError, EvaluationError
 from scheduler.cel.libraries import times
 from scheduler.cel.metering import REFERENCE_BYTES, Meter, bounded, pieces
+from scheduler.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UINT,
+)
 from scheduler.cel.values import (
     Duration,
     Joined,
@@ -21,7 +33,7 @@ from scheduler.cel.values import (
     type_name,
 )
 
-_CLAUSE: Final = re.compile(r"%(?:%|(?:\.([0-9]{1,4}))?([a-zA-Z])?)")
+_CLAUSE: Final = re.compile(r"%(?:%|(?:\.([0-9]{1,9}))?([a-zA-Z])?)")
 _DEFAULT_PRECISION: Final = 6
 _MAX_PRECISION: Final = 1000
 _CLAUSE_WORK: Final = 15
@@ -50,6 +62,31 @@ def format_text(meter: Meter, pattern: str, arguments: Sequence[Any]) -> str:
     meter.hold(2 * sys.getsizeof(text))
     meter.spend(pieces(len(pattern) + len(text), 50))
     return text
+
+
+def check_format(pattern: str, arguments: Sequence[AbstractSet[str]]) -> None:
+    """Raise `CompileError` if literals cannot be formatted, as cel-go's validator does.
+
+    `arguments` are the names of the types of each, and of those of literals within it.
+    """
+    number = 0
+    for found in _CLAUSE.finditer(pattern):
+        if found[0] == "%%":
+            continue
+        letter = found[2]
+        if letter not in _TYPES:
+            raise CompileError(f'could not parse formatting clause: unrecognized "{letter}"')
+        if number == len(arguments):
+            raise CompileError(f"index {number} out of range")
+        unsuitable = arguments[number] - _TYPES[letter] - {"dyn"}
+        if unsuitable:
+            raise CompileError(f"%{letter} cannot format {min(unsuitable)}")
+        number += 1
+    if number < len(arguments):
+        raise CompileError(
+            f"too many arguments supplied to string.format (expected {number}, got "
+            f"{len(arguments)})"
+        )
 
 
 def _clause(meter: Meter, found: re.Match[str], remaining: Any) -> str:
@@ -181,3 +218,21 @@ _FORMATTERS: Final[dict[str, Callable[[Any, int], str]]] = {
     "x": _hexadecimal,
     "X": lambda value, precision: _hexadecimal(value, precision).upper(),
 }
+
+
+_INTEGERS: Final = frozenset({INT.name, UINT.name})
+_NUMBERS: Final = frozenset({DOUBLE.name, STRING.name})
+_TYPES: Final[dict[str, frozenset[str]]] = {
+    "s": _INTEGERS
+    | _NUMBERS
+    | {each.name for each in (BOOL, BYTES, NULL, DURATION, TIMESTAMP)}
+    | {"list", "map", "type"},
+    "d": _INTEGERS,
+    "f": _NUMBERS,
+    "e": _NUMBERS,
+    "b": _INTEGERS | {BOOL.name},
+    "o": _INTEGERS,
+    "x": _INTEGERS | {STRING.name, BYTES.name},
+    "X": _INTEGERS | {STRING.name, BYTES.name},
+}
+"""Types of the literals that each clause can format."""

@@ -30,7 +30,12 @@ _OFFSET: Final = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
 
 
 def to_duration(value: Any) -> Duration:
-    """Convert a text such as `1h30m` or a number of nanoseconds."""
+    """Convert a text such as `1h30m`. An integer is of a type that is declared, but not converted.
+
+    Source: cel-go `common/types/int.go: ConvertToType`.
+    """
+    if type(value) is int:
+        raise EvaluationError(f"type conversion error from 'int' to '{DURATION}'")
     return _parsed_duration(value) if type(value) is str else Duration(value)
 
 

@@ -1,4 +1,4 @@
-"""Check of the CEL expressions of objects to try: an API server refuses what does not compile."""
+"""Check of the CEL expressions of objects to try: an API server would refuse some of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.api.devices import DeviceClass, DeviceSelector, ResourceClaim, ResourceClaimTemplate
-from scheduler.cel import CompileError
-from scheduler.cel import DeviceSelector as CompiledSelector
+from scheduler.cel import CompileError, check_storable
 from scheduler.service.what_if.changes import ChangeError
 
 MAX_BYTES: Final = 4096
@@ -15,7 +14,7 @@ MAX_BYTES: Final = 4096
 
 
 def check_expressions(item: Any, where: str) -> None:
-    """Raise ChangeError for an object whose expressions do not compile, or take long to."""
+    """Raise ChangeError for an object whose expressions would not be stored, or compile long."""
     found = [(path, each.cel.expression) for path, each in _selectors(item) if each.cel is not None]
     size = sum(len(expression.encode(errors="surrogatepass")) for _, expression in found)
     if size > MAX_BYTES:
@@ -25,7 +24,7 @@ def check_expressions(item: Any, where: str) -> None:
         )
     for path, expression in found:
         try:
-            CompiledSelector(expression)
+            check_storable(expression)
         except CompileError as error:
             raise ChangeError(f"{where}: {path}.cel.expression: {error}") from None
 

@@ -13,6 +13,7 @@ from scheduler.service.what_if.questions import Question, parse
 from simulator import offline
 
 BAD = "device.driver == 1"
+COSTLY = "lists.range(1000).all(x, lists.range(1000).all(y, x >= y))"
 NESTED = "[" * 200 + "]" * 200 + " == []"
 
 
@@ -46,6 +47,7 @@ def ask(kind: str, spec: dict[str, Any]) -> None:
     [
         ("ResourceClaim", claim("true", BAD), r"requests\[0\].exactly.selectors\[1\].*no matching"),
         ("ResourceClaim", claim(NESTED), "recursion limit exceeded"),
+        ("ResourceClaim", claim(COSTLY), r"selectors\[0\].*too complex, exceeds cost limit"),
         ("ResourceClaim", claim("true" + " " * MAX_BYTES), "the expressions have 4100 bytes"),
         ("ResourceClaimTemplate", {"spec": claim(BAD)}, "spec.spec.devices.requests"),
         ("DeviceClass", {"selectors": selectors(BAD)}, r"spec.selectors\[0\].cel.expression"),
@@ -62,7 +64,7 @@ def ask(kind: str, spec: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_an_expression_that_does_not_compile_is_refused_before_anything_runs(
+def test_an_expression_that_would_not_be_stored_is_refused_before_anything_runs(
     kind: str, spec: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ChangeError, match=text):
