@@ -77,7 +77,7 @@ class World:
         self._add_objects(self.objects)
         self.offline.settle()
         #: The incoming pod.
-        self.pod = self.offline.pod(self.offline.add({**_head("pods"), **self._input["pod"]}))
+        self.pod = self.offline.pod(self.offline.add(_whole("pods", self._input["pod"])))
         if not self.pod.spec.node_name:
             # With one (NodeName's vectors) it would count as bound there: listers alone show it.
             self.offline.settle()
@@ -89,7 +89,7 @@ class World:
 
     def incoming(self, suffix: str = "", *, nominated: bool = True) -> Pod:
         """Decode the incoming pod; with a suffix, a sibling with the same signature."""
-        _, decoded = self.offline.decoded({**_head("pods"), **self._input["pod"]})
+        _, decoded = self.offline.decoded(_whole("pods", self._input["pod"]))
         pod: Pod = decoded
         if suffix:
             pod.metadata.uid += suffix
@@ -115,10 +115,9 @@ class World:
 
     def _add_objects(self, objects: Mapping[str, Sequence[Any]]) -> None:
         for key, listed in objects.items():
-            head = _head(key)
             if key != "pods":
-                self.offline.add_all({**head, **each} for each in listed)
-        self.offline.add_all({**_head("pods"), **each} for each in objects.get("pods", ()))
+                self.offline.add_all(_whole(key, each) for each in listed)
+        self.offline.add_all(_whole("pods", each) for each in objects.get("pods", ()))
 
     def _engine_without_reuse(self) -> Engine:
         return Engine(
@@ -133,10 +132,17 @@ class World:
         )
 
 
-def _head(key: str) -> dict[str, str]:
-    """Return what the objects of the vectors leave out. Raises KeyError."""
+def _whole(key: str, obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with what the vectors leave out, as one that is stored. Raises KeyError.
+
+    kube-scheduler decided on the objects as they are: nothing may be filled in.
+    """
     version, kind = KINDS[key]
-    return {"apiVersion": version, "kind": kind}
+    metadata = {"uid": obj["metadata"]["name"], "creationTimestamp": _CREATED, **obj["metadata"]}
+    return {"apiVersion": version, "kind": kind, **obj, "metadata": metadata}
+
+
+_CREATED: Final = "2026-01-01T00:00:00Z"
 
 
 def _configuration(given: Any | None, registry: Registry) -> Configuration:
