@@ -106,6 +106,7 @@ class Api:
         if resource.generation:
             meta["generation"] = 1
         strategy.default(obj, self.around)
+        strategy.admit(obj, self.around)
         strategy.prepare_create(obj, resource, self.around)
         self._admit("CREATE", resource, "", namespace, obj, None, options, strategy)
         name = obj["metadata"]["name"]

@@ -28,10 +28,6 @@ _SELECTIONS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSele
 class ClaimStrategy(Strategy):
     """ResourceClaims: the spec never changes, and neither does an allocation while it is set."""
 
-    def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Fill in the mode and the count of requests."""
-        _default_requests(obj.get("spec"))
-
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
         """Check metadata and requests."""
         return super().validate_create(obj, around) + _request_causes(obj.get("spec"), "spec")
@@ -71,10 +67,6 @@ class ClaimStrategy(Strategy):
 
 class ClaimTemplateStrategy(Strategy):
     """ResourceClaimTemplates: the spec never changes."""
-
-    def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Fill in the mode and the count of requests."""
-        _default_requests(dig(obj, "spec", "spec"))
 
     def validate_create(self, obj: JsonObject, around: Surroundings) -> list[Cause]:
         """Check metadata and requests."""
@@ -134,12 +126,6 @@ def _requests(spec: Any) -> Iterator[JsonObject]:
         if request.get("exactly"):
             yield request["exactly"]
         yield from request.get("firstAvailable") or []
-
-
-def _default_requests(spec: Any) -> None:
-    for each in _requests(spec):
-        if each.setdefault("allocationMode", "ExactCount") == "ExactCount":
-            each.setdefault("count", 1)
 
 
 def _request_causes(spec: Any, path: str) -> list[Cause]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from scheduler.client.resources import RESOURCES
 from scheduler.client.resources import Resource as TypedResource
-from simulator.strategies import Surroundings
+from simulator.store import Store
 
 _TABLES: Final[Mapping[str, str]] = {
     plural: f"{plural}.{typed.group}" if typed.group else plural
@@ -20,8 +20,9 @@ _TABLES: Final[Mapping[str, str]] = {
 class InStore:
     """Everything is known here."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._store, self.enabled = around.store, around.enabled
+    def __init__(self, store: Store, enabled: Callable[[str], bool]) -> None:
+        """`enabled` says whether a feature gate is on."""
+        self._store, self.enabled = store, enabled
 
     def get(self, plural: str, name: str, namespace: str = "") -> Any | None:
         """Return a typed object; None if there is none."""

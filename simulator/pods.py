@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from scheduler.api.quantity import milli_value
-from scheduler.api.stored import pods
-from scheduler.api.stored.notes import Notes, containers_of
+from scheduler.api.stored import Notes
+from scheduler.api.stored.notes import containers_of
+from scheduler.api.stored.pods import tolerate
 from scheduler.api.stored.priorities import class_of
-from scheduler.api.stored.storing import store
 from simulator.deferral import mark_of
 from simulator.errors import Cause, forbidden, invalid_value, required_field
-from simulator.existing import InStore
 from simulator.gates import QUOTA_GATE
 from simulator.objects import JsonObject, dig, format_time
 from simulator.pod_validation import validate_gates, validate_pod_update
@@ -83,19 +82,21 @@ class PodStrategy(Strategy):
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Fill in defaults of the spec."""
-        notes = Notes()
-        pods.default(obj, notes)
+        super().default(obj, around)
         spec = obj["spec"]
         if not spec.get("schedulingGates"):
             spec.pop("schedulingGates", None)
         # The DefaultTolerationSeconds plugin acts on updates, too.
-        pods.tolerate(spec, notes)
+        tolerate(spec, Notes())
+
+    def admit(self, obj: JsonObject, around: Surroundings) -> None:
+        """Check the priority, and complete the pod."""
+        self._check_priority(obj, around)
+        super().admit(obj, around)
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """Set status, QoS class and priority, and the gated condition if there are gates."""
+        """Set status and QoS class, and the gated condition if there are gates."""
         spec = obj["spec"]
-        self._check_priority(obj, around)
-        store(obj, InStore(around), Notes())
         status: JsonObject = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             status["conditions"] = [
@@ -135,7 +136,7 @@ class PodStrategy(Strategy):
         """Refuse what the Priority admission plugin does not resolve, or otherwise."""
         spec, pod_name = obj["spec"], obj["metadata"].get("name", "")
         name = spec.get("priorityClassName")
-        found = class_of(name or "", InStore(around))
+        found = class_of(name or "", around.existing)
         if name and found is None:
             raise forbidden("pods", "", pod_name, f"no PriorityClass with name {name} was found")
         value = found.value if found else 0

@@ -139,6 +139,7 @@ class QuotaStrategy(Strategy):
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Write amounts in canonical form."""
+        super().default(obj, around)
         obj.setdefault("spec", {})
         _read_amounts(obj)
 

@@ -342,6 +342,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
         subresources=("status",),
         generation=True,
     ),
+    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
     Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
     Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
     Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from scheduler.api.stored import Notes, admit, default
 from simulator.admission import Personality
 from simulator.clock import SimClock
 from simulator.errors import ApiError, Cause, forbidden, forbidden_field, invalid_value
+from simulator.existing import InStore
 from simulator.objects import JsonObject, dig
 from simulator.resources import Resource
 from simulator.store import Store
@@ -51,6 +53,11 @@ class Surroundings:
     def enabled(self, gate: str) -> bool:
         """Whether a feature gate is on; an unset gate is on in `native`, off in `stock`."""
         return self.feature_gates.get(gate, self.personality == "native")
+
+    @property
+    def existing(self) -> InStore:
+        """The objects that decide how another one is stored."""
+        return InStore(self.store, self.enabled)
 
     def knows(self, gate: str) -> bool:
         """Whether this server has the fields that the gate guards: `native`, or the gate is on.
@@ -104,7 +111,15 @@ class Strategy:
     """
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Fill in defaults, in place; on create and on update of the main resource."""
+        """Fill in defaults, in place; on create and on update of the main resource.
+
+        A kind that overrides this fills in more.
+        """
+        default(obj, Notes())
+
+    def admit(self, obj: JsonObject, around: Surroundings) -> None:
+        """Do, in place, what admission plugins do to a new object."""
+        admit(obj, around.existing, Notes())
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
         """Reset what a client may not set, in place."""
@@ -137,13 +152,6 @@ class Strategy:
 class NamespaceStrategy(Strategy):
     """Namespaces are Active from birth and carry their name as a label."""
 
-    def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Fill in label, finalizer and phase."""
-        meta = obj["metadata"]
-        labels = dict(meta.get("labels") or {})
-        labels.setdefault("kubernetes.io/metadata.name", meta.get("name", ""))
-        obj["metadata"] = {**meta, "labels": labels}
-
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
         """Reset the phase, which a client cannot choose."""
         obj.setdefault("spec", {})
@@ -154,11 +162,9 @@ class NodeStrategy(Strategy):
     """Nodes may be created with their status: kubelets (and our demo) do."""
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
-        """Copy capacity to allocatable when that is missing."""
+        """Keep the status, which kubelets create nodes with."""
         obj.setdefault("spec", {})
-        status = obj.setdefault("status", {})
-        if "capacity" in status and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
+        obj.setdefault("status", {})
 
 
 class VolumeStrategy(Strategy):
@@ -166,7 +172,6 @@ class VolumeStrategy(Strategy):
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
         """Reset the phase, which a client cannot choose."""
-        obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
         obj["status"] = {"phase": "Pending"}
 
 
@@ -186,10 +191,6 @@ class BudgetStrategy(Strategy):
 class PriorityClassStrategy(Strategy):
     """PriorityClasses: value and policy never change."""
 
-    def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Fill in the preemption policy."""
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-
     def validate_update(
         self, obj: JsonObject, old: JsonObject, around: Surroundings
     ) -> list[Cause]:
@@ -206,21 +207,13 @@ class ServiceStrategy(Strategy):
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Fill in type, session affinity and ports."""
+        super().default(obj, around)
         spec: dict[str, Any] = obj.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
         spec.setdefault("sessionAffinity", "None")
         for port in spec.get("ports") or []:
             port.setdefault("protocol", "TCP")
             port.setdefault("targetPort", port.get("port"))
-
-
-class StorageClassStrategy(Strategy):
-    """StorageClasses: the two defaults that the scheduler reads."""
-
-    def default(self, obj: JsonObject, around: Surroundings) -> None:
-        """Fill in reclaim policy and binding mode."""
-        obj.setdefault("reclaimPolicy", "Delete")
-        obj.setdefault("volumeBindingMode", "Immediate")
 
 
 def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> ApiError | None:

@@ -29,7 +29,6 @@ from simulator.strategies import (
     NodeStrategy,
     PriorityClassStrategy,
     ServiceStrategy,
-    StorageClassStrategy,
     Strategy,
     Surroundings,
     VolumeStrategy,
@@ -46,6 +45,7 @@ class WorkloadStrategy(Strategy):
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Fill in defaults of the template and of the kind."""
+        super().default(obj, around)
         spec = obj.setdefault("spec", {})
         for name, value in self._defaults.items():
             spec.setdefault(name, value)
@@ -135,6 +135,7 @@ class CronJobStrategy(Strategy):
 
     def default(self, obj: JsonObject, around: Surroundings) -> None:
         """Fill in defaults of the template and of the kind."""
+        super().default(obj, around)
         spec = obj.setdefault("spec", {})
         for name, value in (("concurrencyPolicy", "Allow"), ("suspend", False)):
             spec.setdefault(name, value)
@@ -170,7 +171,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "replicationcontrollers": ReplicationControllerStrategy(replicas=1),
     "poddisruptionbudgets.policy": BudgetStrategy(),
     "priorityclasses.scheduling.k8s.io": PriorityClassStrategy(),
-    "storageclasses.storage.k8s.io": StorageClassStrategy(),
     "deployments.apps": DeploymentStrategy(
         replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600
     ),

@@ -71,7 +71,7 @@ class RuntimeClass(Named):
     """A node.k8s.io/v1 RuntimeClass."""
 
     overhead: RuntimeClassOverhead = msgspec.field(default_factory=RuntimeClassOverhead)
-    scheduling: RuntimeClassScheduling = msgspec.field(default_factory=RuntimeClassScheduling)
+    scheduling: RuntimeClassScheduling | None = None
 
 
 class ScopedResourceSelectorRequirement(Object):

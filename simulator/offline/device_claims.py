@@ -12,8 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.devices import (
-    EXACT_COUNT,
-    DeviceClaim,
     ResourceClaim,
     ResourceClaimStatus,
     ResourceClaimTemplate,
@@ -105,16 +103,6 @@ class ResourceClaimController:
                 self._tables.put(CLAIMS, claim)
             if any(each.uid == pod.metadata.uid for each in claim.metadata.owner_references):
                 self._tables.remove(CLAIMS, claim)
-
-
-def complete_requests(claimed: DeviceClaim) -> None:
-    """Fill in mode and count of requests that were just decoded, as an API server would."""
-    for request in claimed.requests:
-        exactly = () if request.exactly is None else (request.exactly,)
-        for each in (*exactly, *request.first_available):
-            each.allocation_mode = each.allocation_mode or EXACT_COUNT
-            if each.allocation_mode == EXACT_COUNT:
-                each.count = each.count or 1
 
 
 def _without_consumer(claim: ResourceClaim, left: tuple[Any, ...]) -> ResourceClaim:

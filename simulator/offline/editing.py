@@ -18,14 +18,11 @@ from scheduler.client.kinds import Kinds
 from scheduler.client.resources import (
     NODES,
     PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
     Resource,
 )
 from scheduler.service.manifests import Manifests
 from scheduler.service.pod_intake import check_node
 from simulator.offline.builders import JsonObject, renamed
-from simulator.offline.device_claims import complete_requests
 from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.tables import Tables
 
@@ -138,7 +135,7 @@ class Editing(ABC):
         return resource, item
 
     def complete(self, resource: Resource[Any], item: Any) -> None:
-        """Fill in what an API server would. Raises WorldError for an object without a name."""
+        """Fill in what every object has. Raises WorldError for one without a name."""
         metadata = item.metadata
         if not metadata.name:
             raise WorldError(f"{resource.kind}: metadata.name is missing")
@@ -147,10 +144,6 @@ class Editing(ABC):
         if not metadata.uid:
             known = self._tables.stores[resource.plural].by_key(resource.key(item))
             metadata.uid = self._new_uid() if known is None else known.metadata.uid
-        if resource is RESOURCE_CLAIMS:
-            complete_requests(item.spec.devices)
-        elif resource is RESOURCE_CLAIM_TEMPLATES:
-            complete_requests(item.spec.spec.devices)
         if resource is PODS and (self._adopt or not item.spec.scheduler_name):
             item.spec.scheduler_name = self._default_scheduler
 

@@ -51,7 +51,7 @@ class Filled(Protocol):
         """Decodes objects as an API server would store them."""
 
     def complete(self, resource: Resource[Any], item: Any) -> None:
-        """Fill in what an API server would."""
+        """Fill in what every object has."""
 
     def put_item(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises QuantityError."""

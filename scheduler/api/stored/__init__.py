@@ -13,6 +13,18 @@ may describe a cluster that runs.
 
 from scheduler.api.stored.existing import DECIDING, Existing, Nothing
 from scheduler.api.stored.fillings import Fillings
-from scheduler.api.stored.storing import Stored, as_stored, was_stored
+from scheduler.api.stored.notes import Notes
+from scheduler.api.stored.storing import Stored, admit, as_stored, default, was_stored
 
-__all__ = ["DECIDING", "Existing", "Fillings", "Nothing", "Stored", "as_stored", "was_stored"]
+__all__ = [
+    "DECIDING",
+    "Existing",
+    "Fillings",
+    "Notes",
+    "Nothing",
+    "Stored",
+    "admit",
+    "as_stored",
+    "default",
+    "was_stored",
+]

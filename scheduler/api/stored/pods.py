@@ -26,14 +26,6 @@ HOST_PORTS: Final = "host ports of hostNetwork"
 POD_LEVEL: Final = "pod-level requests and limits"
 TOLERATIONS: Final = "default tolerations"
 GROUP_DROPPED: Final = "spec.schedulingGroup dropped, as its gate GenericWorkload is off"
-RULES_DROPPED: Final = "restartPolicyRules dropped, as their gate ContainerRestartRules is off"
-
-
-def complete(pod: JsonObject, existing: Existing, notes: Notes) -> None:
-    """Do all steps for a new pod."""
-    default(pod, notes)
-    admit(pod, existing, notes)
-    prepare(pod, existing, notes)
 
 
 # -- default values --------------------------------------------------------------------------------
@@ -62,7 +54,7 @@ def default_spec(spec: JsonObject) -> None:
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
+    spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
     if spec.get("serviceAccountName"):
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
 
@@ -145,11 +137,17 @@ def _use_host_ports(container: JsonObject, notes: Notes) -> None:
 
 
 def admit(pod: JsonObject, existing: Existing, notes: Notes) -> None:
-    """Do what admission plugins do, in their order."""
-    limit_ranges.admit(pod, existing, notes)
-    priorities.admit(pod["spec"], existing, notes)
-    tolerate(pod["spec"], notes)
-    runtime_classes.admit(pod["spec"], existing, notes)
+    """Do what is done to a new pod: admission plugins in their order, then the strategy."""
+    spec = pod["spec"]
+    limited = limit_ranges.admit(pod, existing, notes)
+    priorities.admit(spec, existing, notes)
+    tolerate(spec, notes)
+    runtime_classes.admit(spec, existing, notes)
+    drop_disabled(spec, existing, notes)
+    selectors.merge_label_keys(pod, notes)
+    if limited:
+        # Whoever reads it back from etcd fills in default values again.
+        default(pod, notes)
 
 
 def tolerate(spec: JsonObject, notes: Notes) -> None:
@@ -173,15 +171,6 @@ def _covers(toleration: JsonObject, key: str) -> bool:
         "",
         "NoExecute",
     )
-
-
-# -- before validation -----------------------------------------------------------------------------
-
-
-def prepare(pod: JsonObject, existing: Existing, notes: Notes) -> None:
-    """Drop fields and merge label keys (`pkg/registry/core/pod/strategy.go: PrepareForCreate`)."""
-    drop_disabled(pod["spec"], existing, notes)
-    selectors.merge_label_keys(pod, notes)
 
 
 def drop_disabled(spec: JsonObject, existing: Existing, notes: Notes) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from scheduler.api.policy import RuntimeClass
+from scheduler.api.policy import RuntimeClass, RuntimeClassScheduling
 from scheduler.api.stored.existing import Existing
 from scheduler.api.stored.notes import JsonObject, Notes
 
@@ -25,13 +26,19 @@ def admit(spec: JsonObject, existing: Existing, notes: Notes) -> None:
     if found.overhead.pod_fixed and "overhead" not in spec:
         spec["overhead"] = dict(found.overhead.pod_fixed)
         notes.fill(f"overhead of RuntimeClass {name[:80]}")
-    if found.scheduling.node_selector:
-        spec["nodeSelector"] = {**found.scheduling.node_selector, **spec.get("nodeSelector", {})}
-        notes.fill(f"node selector of RuntimeClass {name[:80]}")
-    if found.scheduling.tolerations:
-        own = [msgspec.to_builtins(each) for each in found.scheduling.tolerations]
-        spec["tolerations"] = merged([*spec.get("tolerations", ()), *own])
-        notes.fill(f"tolerations of RuntimeClass {name[:80]}")
+    if found.scheduling is not None:
+        for field, value in _placement(spec, found.scheduling):
+            if value and value != spec.get(field):
+                spec[field] = value
+                notes.fill(f"{field} of RuntimeClass {name[:80]}")
+
+
+def _placement(
+    spec: JsonObject, scheduling: RuntimeClassScheduling
+) -> Iterator[tuple[str, dict[str, str] | list[JsonObject]]]:
+    yield "nodeSelector", {**scheduling.node_selector, **spec.get("nodeSelector", {})}
+    own = (msgspec.to_builtins(each) for each in scheduling.tolerations)
+    yield "tolerations", merged([*spec.get("tolerations", ()), *own])
 
 
 def merged(tolerations: list[JsonObject]) -> list[JsonObject]:

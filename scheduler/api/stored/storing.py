@@ -7,19 +7,31 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.api.meta import ObjectMeta
-from scheduler.api.stored import kinds, pods
+from scheduler.api.stored import kinds, limit_ranges, pods
 from scheduler.api.stored.existing import Existing
 from scheduler.api.stored.notes import JsonObject, Notes
 
-Step = Callable[[JsonObject, Existing, Notes], None]
-"""Completes an object of one kind in place."""
-
-_STEPS: Final[Mapping[tuple[str, str], Step]] = {
-    ("", "Pod"): pods.complete,
+_DEFAULTS: Final[Mapping[tuple[str, str], Callable[[JsonObject, Notes], None]]] = {
+    ("", "LimitRange"): limit_ranges.default,
+    ("", "Namespace"): kinds.namespace,
     ("", "Node"): kinds.node,
     ("", "PersistentVolume"): kinds.volume,
     ("", "PersistentVolumeClaim"): kinds.claim,
+    ("", "Pod"): pods.default,
+    ("", "ReplicationController"): kinds.replication_controller,
+    ("resource.k8s.io", "ResourceClaim"): kinds.resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): kinds.resource_claim_template,
+    ("scheduling.k8s.io", "PriorityClass"): kinds.priority_class,
+    ("storage.k8s.io", "CSIDriver"): kinds.csi_driver,
+    ("storage.k8s.io", "StorageClass"): kinds.storage_class,
 }
+"""What is done in place whenever an object is read, by group and kind; nothing for other kinds."""
+
+_ADMISSION: Final[Mapping[tuple[str, str], Callable[[JsonObject, Existing, Notes], None]]] = {
+    ("", "PersistentVolumeClaim"): kinds.admit_claim,
+    ("", "Pod"): pods.admit,
+}
+"""What is done to a new object then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,8 @@ def as_stored(obj: Mapping[str, Any], existing: Existing) -> Stored:
     """
     made: JsonObject = _copied(obj)
     notes = Notes()
-    store(made, existing, notes)
+    default(made, notes)
+    admit(made, existing, notes)
     metadata = made.get("metadata") or {}
     if metadata.get("uid") and metadata.get("creationTimestamp"):
         # Whoever stored it knew everything.
@@ -54,12 +67,22 @@ def as_stored(obj: Mapping[str, Any], existing: Existing) -> Stored:
     return Stored(made, tuple(notes.filled), tuple(notes.unknown))
 
 
-def store(obj: JsonObject, existing: Existing, notes: Notes) -> None:
-    """Do the same in place, with an object without nulls."""
-    group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-    step = _STEPS.get((group, str(obj.get("kind", ""))))
+def default(obj: JsonObject, notes: Notes) -> None:
+    """Fill in default values in place, as is done whenever an object without nulls is read."""
+    step = _DEFAULTS.get(_kind(obj))
+    if step is not None:
+        step(obj, notes)
+
+
+def admit(obj: JsonObject, existing: Existing, notes: Notes) -> None:
+    """Do in place what is done to a new object after that."""
+    step = _ADMISSION.get(_kind(obj))
     if step is not None:
         step(obj, existing, notes)
+
+
+def _kind(obj: JsonObject) -> tuple[str, str]:
+    return str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
 
 
 def was_stored(metadata: ObjectMeta) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from scheduler.api.stored import Nothing, as_stored
 from scheduler.client.kinds import BUILT_IN
 from scheduler.client.resources import Resource
 from scheduler.client.store import Store
@@ -20,7 +23,7 @@ def existing(
     stores: dict[str, Store[Any]] = {each.plural: Store(each) for each in BUILT_IN.values()}
     for each in manifests:
         resource = _resource(each)
-        item = resource.decode(_encoded(each))
+        item = resource.decode(_encoded(as_stored(each, Nothing()).obj))
         stores[resource.plural].put(resource.key(item), item)
     return StoredObjects(stores, dict.fromkeys(gates, True), complete=complete)
 
@@ -30,8 +33,6 @@ def _resource(manifest: Mapping[str, Any]) -> Resource[Any]:
 
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:
-    import msgspec
-
     return msgspec.json.encode(manifest)
 
 

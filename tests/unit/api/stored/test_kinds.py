@@ -13,7 +13,7 @@ from tests.unit.api.stored.existing import JsonObject, existing, storage_class
     [
         ({"capacity": {"cpu": "4"}}, {"cpu": "4"}),
         ({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}}, {"cpu": "3"}),
-        ({"capacity": {"cpu": "4"}, "allocatable": {}}, {}),
+        ({"capacity": {"cpu": "4"}, "allocatable": {}}, {"cpu": "4"}),
         ({}, None),
     ],
 )
