@@ -123,6 +123,43 @@ def test_g38_a_new_leader_completes_a_gang(control_plane: ControlPlane) -> None:
     assert process.returncode == 0, process.describe("did not end cleanly")
 
 
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("is_older", [True, False], ids=["older", "younger"])
+def test_after_a_takeover_the_room_of_a_half_bound_gang_goes_to_no_other(
+    control_plane: ControlPlane, is_older: bool
+) -> None:
+    slowly: dict[str, Any] = {
+        **PROFILES,
+        "clientConnection": {"qps": 5, "burst": 5},
+        "kubestow": {"bindConcurrency": 1},
+    }
+    with Workload(control_plane, f"half-gang-{is_older:d}") as work:
+        for number in range(10):
+            work.node(f"gang-{number}", cpu="1")
+        add_group(control_plane, work, "g", 10)
+        add_group(control_plane, work, "other", 5)
+        if is_older:
+            members(work, "other", 4)
+        members(work, "g", 10)
+        process = start_kubestow(control_plane, slowly, name="kubestow-half-1")
+        until(lambda: len(work.bound()) > 2, "some members are bound")
+        process.kill()
+        assert len(work.bound()) <= 5, "the other gang would have room"
+        if is_older:
+            work.pod("other-4", cpu="1", labels={LABEL: "other"})
+        else:
+            members(work, "other", 5)
+        process = start_kubestow(control_plane, PROFILES, name="kubestow-half-2")
+        try:
+            until(lambda: len(of("g", work.bound())) == 10, "the gang is whole")
+            assert not of("other", work.bound())
+            assert "other" in str(work.until_rejected("other-0")["message"])
+            assert work.overfull() == {}
+        finally:
+            process.stop()
+    assert process.returncode == 0, process.describe("did not end cleanly")
+
+
 def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
     control_plane: ControlPlane,
 ) -> None:
