@@ -17,6 +17,7 @@ from typing import Any, Final
 from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.ended import LOOK_AGAIN_SECONDS, EndedMembers
 from plugins.gang_scheduling.messages import (
+    ASKING,
     ASSEMBLING,
     CONFLICT,
     GROUP_CONFLICT,
@@ -90,6 +91,11 @@ class Gangs:
         self._complete_since: dict[GroupKey, float | None] = {}
         #: Groups of which PreEnqueue saw a new pod before the subscriber received its event.
         self._noticed: set[GroupKey] = set()
+        #: UIDs of pods for whose groups the API server must be asked whether it serves PodGroups.
+        self._unanswered: dict[str, None] = {}
+        self._is_asking = False
+        #: UIDs of pods that are single pods, because it does not, by an answer newer than the pod.
+        self._single: set[str] = set()
         #: Groups whose last cycle failed, with the message.
         self.failed: dict[GroupKey, str] = {}
         #: Those of `failed` that failed because of quota.
@@ -133,7 +139,10 @@ class Gangs:
             self._left(before, pod.uid)
         if group is None:
             return ""
-        text = self._why_without_object(group) if group.terms is None else why_held(group)
+        if group.terms is not None:
+            text = why_held(group)
+        else:
+            text = self._why_without_object(group) or self._why_asking(group, pod.uid)
         held = self._held.setdefault(group.key, {})
         if not text and self._assembles(group, is_new=pod.uid not in held):
             text = ASSEMBLING.format(key=group.key)
@@ -186,6 +195,35 @@ class Gangs:
             return MAY_NOT_LIST.format(key=group.key, of=OF_GROUP[group.key.source])
         return why_held(group)
 
+    def _why_asking(self, group: Group, uid: str) -> str:
+        """Hold a pod with the label until the API server has denied that it serves PodGroups.
+
+        What is known may be older than the pod, whose group may have been created right before it.
+        """
+        if uid in self._single:
+            return ""
+        self._unanswered[uid] = None
+        if not self._is_asking:
+            self._is_asking = True
+            self._handle.run_in_background(self._ask(), "whether PodGroups are served")
+        return ASKING.format(key=group.key)
+
+    async def _ask(self) -> None:
+        """Ask for all pods that wait for an answer, also those that come meanwhile."""
+        try:
+            while self._unanswered:
+                asked, self._unanswered = [*self._unanswered], {}
+                served = await self._handle.served_now(POD_GROUPS)
+                known = [uid for uid in asked if self._group_of_uid(uid) is not None]
+                if served is None:
+                    self._unanswered.update(dict.fromkeys(known))
+                    continue
+                if not served:
+                    self._single.update(known)
+                self._handle.recheck(known)
+        finally:
+            self._is_asking = False
+
     # -- changes ---------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -233,6 +271,7 @@ class Gangs:
         held = self._held.get(group.key)
         if held is not None:
             held.pop(uid, None)
+        self._single.discard(uid)
         self._changed(group)
 
     def _object_changed(

@@ -31,6 +31,10 @@ NOT_SERVED: Final = (
     "pod group {key}: the API server does not serve PodGroups of scheduling.k8s.io, to which "
     "spec.schedulingGroup belongs"
 )
+ASKING: Final = (
+    "pod group {key}: it is not known whether the API server serves PodGroups of "
+    "scheduling.x-k8s.io, to which the label refers"
+)
 MAY_NOT_LIST: Final = "pod group {key}: kubestow may not list PodGroups{of}"
 CONFLICT: Final = (
     "spec.schedulingGroup names the group {field}, and the label {label} names {other}: the field "

@@ -70,6 +70,17 @@ class LeaseClock(SystemClock):
     monotonic = staticmethod(_boot_time_source())
 
 
+async def sleep_unless(wanted: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Suspend the calling task until `wanted` is set, for `seconds` at most."""
+    sleep = asyncio.create_task(clock.sleep(seconds))
+    until_wanted = asyncio.create_task(wanted.wait())
+    try:
+        await asyncio.wait((sleep, until_wanted), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleep.cancel()
+        until_wanted.cancel()
+
+
 def micro_time(epoch: float) -> str:
     """Format wall time as Kubernetes' MicroTime: RFC 3339 in UTC with exactly six decimals.
 

@@ -39,6 +39,7 @@ from scheduler.client.errors import (
     describe,
 )
 from scheduler.client.http.stream import ResponseStream
+from scheduler.client.looks import Looks
 from scheduler.client.resources import Resource, T
 from scheduler.client.rest import ApiClient
 from scheduler.client.store import KeepRaw, Store
@@ -109,7 +110,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self._client, self._metrics = client, client.metrics
         self._options = options or ReflectorOptions()
-        self._clock = client.clock
+        self._clock, self._looks = client.clock, Looks(client.clock)
         self._random = random or Random()
         self._on_relist = on_relist
         self._on_contact = on_contact
@@ -156,6 +157,7 @@ class Reflector(Generic[T]):
     async def run(self) -> NoReturn:
         """Follow the resource until cancelled."""
         while True:
+            self._looks.begin()
             try:
                 if self._polling or not self._resource_version:
                     await self._list()
@@ -169,7 +171,22 @@ class Reflector(Generic[T]):
                 delay = self._after_end(error)
             except RequestError as error:
                 delay = self._after_failure(error)
-            await self._clock.sleep(delay)
+            # An overloaded server is left in peace.
+            await (self._looks if self._rejection else self._clock).sleep(delay)
+
+    async def look_again(self) -> RequestError | None:
+        """Send a request soon if the last one failed; return its error.
+
+        None: the server has the resource, and the store its objects. The response is newer than the
+        call. Returns without a request while the resource is being watched.
+        """
+        return await self._looks.wait()
+
+    def _contacted(self, error: RequestError | None) -> bool:
+        """Report a response, or an open watch; return whether the owner goes on without."""
+        tolerated = self._on_contact is not None and bool(self._on_contact(error))
+        self._looks.end(error)
+        return tolerated
 
     def _count_end(self, cause: EndCause) -> None:
         self._ends[cause] = self._ends.get(cause, 0) + 1
@@ -194,7 +211,7 @@ class Reflector(Generic[T]):
 
     def _after_failure(self, error: RequestError) -> float:
         """Account for a failed request; return the delay before the next one."""
-        tolerated = self._on_contact is not None and self._on_contact(error)
+        tolerated = self._contacted(error)
         if tolerated:
             self.synced.set()
         # What is absent now may be another resource when it comes back.
@@ -266,8 +283,8 @@ class Reflector(Generic[T]):
         self._metrics.listed(self.resource.plural, count, self._contact - started)
         if not self._resource_version:
             self._begin_polling()
-        if self._polling and self._on_contact is not None:
-            self._on_contact(None)
+        if self._polling:
+            self._contacted(None)
         self.synced.set()
 
     def _begin_relist(self) -> None:
@@ -368,8 +385,7 @@ class Reflector(Generic[T]):
             ) as stream:
                 self._watches += 1
                 self._rejection = ""
-                if self._on_contact is not None:
-                    self._on_contact(None)
+                self._contacted(None)
                 self._client.outages.recovered(self.resource.plural)
                 await self._read(stream)
         except ApiError as error:

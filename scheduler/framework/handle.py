@@ -375,6 +375,14 @@ class Handle(Protocol):
         """
         ...
 
+    async def served_now(self, resource: str) -> bool | None:
+        """Ask the API server whether it serves one of `required_resources`, and wait for it.
+
+        Unlike that of `serves`, the answer is newer than the call. True: the objects are known. If
+        there is no answer, such as in an outage, the result is None.
+        """
+        ...
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now, past backoff; a closed gate stays closed."""
         ...

@@ -102,6 +102,10 @@ class ServiceHandle:
         """Whether the API server has the resource, as far as is known."""
         return self._state.permissions.serves(resource)
 
+    async def served_now(self, resource: str) -> bool | None:
+        """Ask the API server whether it has the resource."""
+        return await self._state.permissions.served_now(resource)
+
     def activate(self, pods: Iterable[Pod]) -> None:
         """Move pending pods to the active queue now."""
         self._state.inbox.submit(self._scheduling().queue.activate, list(pods))

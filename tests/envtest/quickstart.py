@@ -25,8 +25,8 @@ NAMESPACE: Final = "kubestow-system"
 NAME: Final = "kubestow"
 
 
-def documented(document: Path, *, first: str) -> list[str]:
-    """Return the three commands of the block of `document` that begins with `first`.
+def documented(document: Path, *, first: str, count: int = 3) -> list[str]:
+    """Return the `count` commands of the block of `document` that begins with `first`.
 
     Raises:
         AssertionError: there is no such block, or it has another number of commands.
@@ -34,7 +34,7 @@ def documented(document: Path, *, first: str) -> list[str]:
     shell = [each.text for each in blocks(document, ROOT) if each.language == "sh"]
     found = [text.splitlines() for text in shell if text.startswith(first)]
     assert found, f"no block in {document} begins with {first}"
-    assert len(found[0]) == 3, found[0]
+    assert len(found[0]) == count, found[0]
     return [line.replace("REGISTRY", "registry.example") for line in found[0]]
 
 

@@ -23,6 +23,7 @@ from scheduler.client.access_reviews import (
     served_resources,
 )
 from scheduler.client.backoff import Backoff
+from scheduler.client.clock import sleep_unless
 from scheduler.client.errors import ApiError, RequestError, describe
 from scheduler.client.resources import LEASES
 from scheduler.client.rest import ApiClient
@@ -65,22 +66,12 @@ class PermissionReviewer:
             else:
                 self._backoff.reset()
                 delay = REPEAT_SECONDS
-            await self._sleep(delay)
+            await sleep_unless(self._wanted, self._client.clock, delay)
 
     def review_now(self) -> None:
         """Let `run` review at once, and soon again if anything is missing then."""
         self._backoff.reset()
         self._wanted.set()
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until a review is wanted, `seconds` at most."""
-        sleep = asyncio.create_task(self._client.clock.sleep(seconds))
-        wanted = asyncio.create_task(self._wanted.wait())
-        try:
-            await asyncio.wait((sleep, wanted), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-            wanted.cancel()
 
     async def review(self) -> None:
         """Review what is declared, again if that changes meanwhile.

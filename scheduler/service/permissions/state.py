@@ -11,7 +11,7 @@ cannot work. A missing optional one turns off what it is for, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -61,6 +61,10 @@ class PermissionState:
         self.declared: tuple[Permission, ...] = ()
         #: Called after a missing permission came.
         self.on_granted: Callable[[], None] = lambda: None
+        #: Sends a new request for a resource and returns how the server responds, by plural.
+        self.looks: dict[str, Callable[[], Awaitable[RequestError | None]]] = {}
+        #: Reviews all permissions.
+        self.review: Callable[[], Awaitable[None]] | None = None
         # By the reviewer, and by reflectors, which win where they had a response.
         self._reviewed: dict[Permission, tuple[str, ...]] = {}
         self._met: dict[Permission, tuple[str, ...]] = {}
@@ -119,6 +123,22 @@ class PermissionState:
             return True
         return resource not in self._not_found and permission not in self._undiscovered
 
+    async def served_now(self, resource: str) -> bool | None:
+        """Ask the API server whether it has a resource; the answer is newer than the call.
+
+        None: there is no answer. True: the objects are known.
+        """
+        look = self.looks.get(resource)
+        error = None if look is None else await look()
+        if error is None:
+            return self.serves(resource)
+        if not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
+            return None
+        if error.status == FORBIDDEN and self.review is not None:
+            # Authorization comes first, so that only discovery shows what exists.
+            await self.review()
+        return self.serves(resource)
+
     # -- what others find out ----------------------------------------------------------------------
 
     def contacted(self, resource: Resource[Any], error: RequestError | None) -> bool:
@@ -133,6 +153,7 @@ class PermissionState:
         if error is None:
             self._found.add(plural)
             self._not_found.discard(plural)
+            self._undiscovered -= {permission}
             self._met[permission] = ()
         elif not isinstance(error, ApiError) or error.status not in (FORBIDDEN, NOT_FOUND):
             return False

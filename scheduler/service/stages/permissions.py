@@ -60,9 +60,11 @@ def build_reviewer(
     state.permissions.on_granted = partial(
         state.inbox.submit, partial(move, PERMISSION_GRANTED, None, None)
     )
-    return PermissionReviewer(
+    reviewer = PermissionReviewer(
         connections.derive("permissions"), state.permissions, connections.random
     )
+    state.permissions.review = reviewer.review
+    return reviewer
 
 
 def _lease(connections: Connections) -> tuple[str, str] | None:

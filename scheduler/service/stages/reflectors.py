@@ -59,6 +59,7 @@ def build_reflectors(
             submit=state.inbox.submit,
         )
         state.listers.add(resource.plural, made.store)
+        state.permissions.looks[resource.plural] = made.look_again
         return made
 
     extenders = configuration.effective.extenders

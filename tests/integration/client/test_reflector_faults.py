@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
 from scheduler.api.node import Node
 from scheduler.client.deltas import Delta, ReflectorOptions
+from scheduler.client.errors import ApiError, RequestError
+from scheduler.client.looks import LOOK_SECONDS
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES
 from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
 from scheduler.client.watch_end import EndCause
 from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import (
@@ -22,10 +26,11 @@ from tests.integration.client.faulty_server import (
 from tests.integration.client.reflecting import (
     NODES_PATH,
     Recorder,
+    names,
     reflect,
     running,
 )
-from tests.unit.client.virtual_clock import InstantClock
+from tests.unit.client.virtual_clock import InstantClock, ManualClock
 
 
 class TestConnectionFaults:
@@ -127,6 +132,49 @@ class TestConnectionFaults:
         async with running(reflector):
             await recorder.until(lambda: recorder.deltas == [("ADDED", "a")])
         assert reported[:2] == [False, True]
+
+    async def test_a_rejected_list_is_repeated_for_callers(
+        self, server: FaultyServer, transport: Transport, recorder: Recorder
+    ) -> None:
+        clock = ManualClock()
+        client = ApiClient(transport, clock=clock, timeout=30.0, bind_timeout=30.0)
+        absent, away = server.status(404, "NotFound"), server.status(503, "ServiceUnavailable")
+        found = server.page([node("a")], version="5")
+        server.on("GET", NODES_PATH, absent, absent, absent, away, found)
+        server.on("WATCH", NODES_PATH, server.watch())
+        reflector = reflect(client, recorder, ReflectorOptions(backoff_initial=20.0))
+
+        async def look(callers: int = 1) -> list[RequestError | None]:
+            return await asyncio.gather(*(reflector.look_again() for _ in range(callers)))
+
+        async def rests() -> None:
+            await recorder.until(lambda: clock.waiting > 0)
+
+        async with running(reflector):
+            await rests()
+            await clock.advance(5.0)
+            assert len(server.requests("GET")) == 1, "the next one is further away"
+            first = await look(callers=3)
+            assert [getattr(each, "status", None) for each in first] == [404] * 3
+            assert len(server.requests("GET")) == 2, "one request for all of them"
+            await rests()
+            second = asyncio.create_task(look())
+            await clock.settle()
+            assert len(server.requests("GET")) == 2, "less than a second has passed"
+            await clock.advance(LOOK_SECONDS)
+            (error,) = await second
+            assert isinstance(error, ApiError)
+            await rests()
+            await clock.advance(LOOK_SECONDS)
+            (error,) = await look()
+            assert getattr(error, "status", None) == 503
+            last = asyncio.create_task(look())
+            await rests()
+            await clock.advance(300.0)
+            assert await last == [None]
+            assert names(reflector) == ["a"], "before the callers go on"
+            assert await look() == [None], "it is being watched"
+        assert len(server.requests("GET")) == 5
 
     async def test_429_waits_at_least_as_long_as_demanded(
         self, server: FaultyServer, client: ApiClient, recorder: Recorder, clock: InstantClock

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -70,6 +72,38 @@ def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
     served = False
     cluster.tick(60)
     assert len(cluster.bound()) == 2
+
+
+def test_a_pod_with_the_label_is_bound_by_no_answer_that_is_older(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PodGroups are installed, and a group with its pods is created before the next check."""
+    permissions = cluster.world.scheduler.state.permissions
+    answers: deque[bool | None] = deque()
+    served = False
+
+    async def ask(_self: object, _resource: str) -> bool | None:
+        nonlocal served
+        await asyncio.sleep(1)
+        served = bool(answers[0])
+        return answers.popleft()
+
+    monkeypatch.setattr(type(permissions), "serves", lambda _self, _resource: served)
+    monkeypatch.setattr(type(permissions), "served_now", ask)
+    answers.extend((False, None, None, True))
+    cluster.add_node(node("n2", cpu=4))
+    cluster.add_members(1, "old")
+    cluster.tick(0.5)
+    first, *_ = cluster.add_members(3)
+    cluster.tick(1)
+    assert [*cluster.bound()] == ["default/old-pod-0"], "the question is older than the others"
+    assert "it is not known whether the API server serves PodGroups" in cluster.message(first)
+    cluster.tick(1)
+    cluster.add_group(4)
+    cluster.add_members(1)
+    assert len(cluster.bound("g-")) == 4
+    assert [each.note for each in cluster.events if each.reason == "GangScheduled"]
+    assert not answers
 
 
 def test_g5_a_gated_member_is_named(cluster: GangCluster, cycles: list[bool]) -> None:

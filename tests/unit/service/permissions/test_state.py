@@ -155,6 +155,58 @@ def test_a_required_permission_that_is_missing_gives_the_rule(fixture: Fixture) 
     assert fixture.gauges.values["pods/binding", "create", True] is True
 
 
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (None, True),
+        (rejected(404), False),
+        (rejected(403), True),
+        (rejected(429), None),
+        (rejected(503), None),
+        (ConnectionFailed("GET", "/x", "refused", sent=False), None),
+    ],
+)
+async def test_an_answer_is_newer_than_the_question(
+    fixture: Fixture, response: RequestError | None, answer: bool | None
+) -> None:
+    state = fixture.state
+    budgets = POD_DISRUPTION_BUDGETS
+    state.contacted(budgets, rejected(404))
+
+    async def look() -> RequestError | None:
+        state.contacted(budgets, response)
+        return response
+
+    state.looks[budgets.plural] = look
+    assert not state.serves(budgets.plural)
+    assert await state.served_now(budgets.plural) is answer
+
+
+async def test_discovery_is_asked_again_where_a_resource_may_not_be_listed(
+    fixture: Fixture,
+) -> None:
+    state = fixture.state
+    budgets = POD_DISRUPTION_BUDGETS
+    absent: list[Permission] = [BUDGETS]
+
+    async def look() -> RequestError | None:
+        return rejected(403)
+
+    async def review() -> None:
+        state.reviewed({BUDGETS: READ}, absent)
+
+    state.looks[budgets.plural], state.review = look, review
+    await review()
+    assert await state.served_now(budgets.plural) is False
+    absent.clear()
+    assert not state.serves(budgets.plural), "as far as is known"
+    assert await state.served_now(budgets.plural) is True
+    absent.append(BUDGETS)
+    await review()
+    state.contacted(budgets, None)
+    assert state.serves(budgets.plural), "its watch is open, whatever discovery said before"
+
+
 async def test_it_is_not_alive_after_two_minutes_without_a_change(fixture: Fixture) -> None:
     state, clock = fixture.state, fixture.clock
     state.reviewed({BIND: ("create",), NODES_READ: READ}, ())
