@@ -20,6 +20,8 @@ class Store(Generic[T]):
         self._items: dict[str, T] = {}
         self._namespaces: dict[str, dict[str, T]] | None = None
         self._raw: dict[str, bytes] = {}
+        #: How often an object came, changed or went.
+        self.changes = 0
 
     def __len__(self) -> int:
         return len(self._items)
@@ -61,6 +63,7 @@ class Store(Generic[T]):
 
     def put(self, key: str, item: T, raw: bytes | None = None) -> None:
         """Add or replace an object; without `raw` its older JSON is dropped."""
+        self.changes += 1
         self._items[key] = item
         if raw is not None:
             self._raw[key] = raw
@@ -71,6 +74,7 @@ class Store(Generic[T]):
 
     def remove(self, key: str) -> T | None:
         """Remove an object and return it; None if there was none."""
+        self.changes += 1
         item = self._items.pop(key, None)
         self._raw.pop(key, None)
         if item is not None and self._namespaces is not None:

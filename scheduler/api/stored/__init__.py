@@ -14,7 +14,14 @@ may describe a cluster that runs.
 from scheduler.api.stored.existing import DECIDING, Existing, Nothing
 from scheduler.api.stored.fillings import Fillings
 from scheduler.api.stored.notes import Notes
-from scheduler.api.stored.storing import Stored, admit, as_stored, default, was_stored
+from scheduler.api.stored.storing import (
+    Stored,
+    admit,
+    as_stored,
+    default,
+    is_completed,
+    was_stored,
+)
 
 __all__ = [
     "DECIDING",
@@ -26,5 +33,6 @@ __all__ = [
     "admit",
     "as_stored",
     "default",
+    "is_completed",
     "was_stored",
 ]

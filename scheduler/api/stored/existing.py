@@ -24,6 +24,9 @@ class Existing(Protocol):
     def enabled(self, gate: str) -> bool:
         """Return whether the API server has a feature gate on."""
 
+    def version(self) -> int:
+        """Return a number that is another one after any change of `DECIDING` objects."""
+
 
 class Nothing:
     """Knows no objects, and has only those gates on that are named."""
@@ -45,3 +48,7 @@ class Nothing:
     def enabled(self, gate: str) -> bool:
         """Return whether the gate was named."""
         return gate in self._gates
+
+    def version(self) -> int:
+        """Return 0."""
+        return 0

@@ -16,13 +16,12 @@ class Fillings:
     """Counts of texts over objects."""
 
     def __init__(self) -> None:
-        self._filled = Counter[str]()
-        self._unknown = Counter[str]()
+        #: Objects by what was filled in and what is not known; there are few different ones.
+        self._objects = Counter[tuple[tuple[str, ...], tuple[str, ...]]]()
 
     def note(self, stored: Stored) -> None:
         """Count what was filled in for one object."""
-        self._filled.update(stored.filled)
-        self._unknown.update(stored.unknown)
+        self._objects[stored.filled, stored.unknown] += 1
 
     def line(self) -> str:
         """Return the line; empty if every object was complete.
@@ -34,11 +33,15 @@ class Fillings:
         >>> fillings.line()
         'filled in as an API server would: allocatable from capacity (1 object)'
         """
+        filled, unknown = Counter[str](), Counter[str]()
+        for (own, missing), count in self._objects.items():
+            filled.update(dict.fromkeys(own, count))
+            unknown.update(dict.fromkeys(missing, count))
         texts = []
-        if self._filled:
-            texts.append(f"filled in as an API server would: {_listed(self._filled)}")
-        if self._unknown:
-            texts.append(f"not known: {_listed(self._unknown)}")
+        if filled:
+            texts.append(f"filled in as an API server would: {_listed(filled)}")
+        if unknown:
+            texts.append(f"not known: {_listed(unknown)}")
         return "; ".join(texts)
 
 

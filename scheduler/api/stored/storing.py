@@ -85,6 +85,12 @@ def _kind(obj: JsonObject) -> tuple[str, str]:
     return str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
 
 
+def is_completed(api_version: str, kind: str) -> bool:
+    """Return whether anything is done to objects of a kind."""
+    head = _kind({"apiVersion": api_version, "kind": kind})
+    return head in _DEFAULTS or head in _ADMISSION
+
+
 def was_stored(metadata: ObjectMeta) -> bool:
     """Return whether an API server has stored an object: only these give it UID and time."""
     return bool(metadata.uid and metadata.creation_timestamp)

@@ -64,6 +64,9 @@ class Edits:
         store = self._parts.stores.get(plural)
         return None if store is None else store.by_key(key)
 
+    def __len__(self) -> int:
+        return len(self._edits)
+
     def added(self, plural: str) -> list[Any]:
         """Return the objects of a resource that the edits add or change."""
         items = (self._edits[each].item for (own, _), each in self._latest.items() if own == plural)
@@ -168,6 +171,10 @@ class _WithEdits:
                 if (each.metadata.namespace, each.metadata.name) not in names
             ),
         ]
+
+    def version(self) -> int:
+        """Return a number that is another one after each edit."""
+        return self._existing.version() + len(self._edits)
 
     def known(self, plural: str) -> bool:
         """Return whether the objects of a resource are known."""

@@ -112,3 +112,41 @@ def test_a_value_of_a_wrong_type_is_no_crash(name: Any) -> None:
         world.add(pod(runtimeClassName=name))
         with pytest.raises(offline.WorldError, match="Pod p: "):
             world.add(pod({"resources": 3}))
+
+
+def _named(name: str, manifest: JsonObject, **metadata: Any) -> JsonObject:
+    return {**manifest, "metadata": {"name": name, **metadata}}
+
+
+def test_pods_that_are_alike_are_completed_once_until_something_else_decides() -> None:
+    with offline.World() as world:
+        world.add(priority_class("urgent", 5))
+        for name in ("a", "b"):
+            world.add(_named(name, pod(priorityClassName="urgent")))
+        world.add(priority_class("urgent", 6))
+        world.add(_named("c", pod(priorityClassName="urgent")))
+        world.remove("PriorityClass", "urgent")
+        world.add(_named("d", pod(priorityClassName="urgent")))
+        found = [world.pod(f"default/{name}").spec for name in "abcd"]
+        assert [each.priority for each in found] == [5, 5, 6, 0]
+        assert found[0] is not found[1]
+        assert "priority 5 of PriorityClass urgent (2 objects)" in world.filled
+
+
+def test_labels_decide_where_their_keys_are_merged() -> None:
+    constraint = {
+        "topologyKey": "zone",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "w"}},
+        "matchLabelKeys": ["rev"],
+    }
+    given = pod(topologySpreadConstraints=[constraint])
+    with offline.World() as world:
+        for rev in ("1", "2"):
+            world.add(_named(f"p{rev}", given, labels={"rev": rev}))
+        for rev in ("1", "2"):
+            (spread,) = world.pod(f"default/p{rev}").spec.topology_spread_constraints
+            assert spread.label_selector is not None
+            (merged,) = spread.label_selector.match_expressions
+            assert merged.values == (rev,)
