@@ -16,8 +16,9 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
 from scheduler.cli.import_without import import_without
+from scheduler.cli.leader_errors import ACTS_AS
 from scheduler.cli.routes import Connection, NotConnectedError
 from scheduler.cli.streams import connect, exchange
 
@@ -112,6 +113,8 @@ class DirectRoute:
             found = await load_configuration(
                 kubeconfig=self.kubeconfig or None, context=self.context or None
             )
+            if found.impersonation:
+                raise CommandError(ACTS_AS.format(source=found.source), NOT_PERMITTED)
             header = await found.authorization()
             context = None if found.tls is None else found.tls.context
         except ConfigurationError as error:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from scheduler.cli import leader_errors as errors
 from scheduler.cli.direct import failure, is_this_machine
-from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.exit_codes import NOT_PERMITTED, CommandError
 from scheduler.cli.import_without import import_without
 from scheduler.cli.port_forward import ForwardingError, PortForward, UpgradeRefusedError
 from scheduler.cli.routes import Connection, NotConnectedError
@@ -58,6 +58,8 @@ class Cluster:
     proxy: str | None
     authorization: str = field(repr=False)
     source: str
+    #: Headers of each request, if the kubeconfig acts as another user.
+    impersonation: tuple[tuple[str, str], ...] = ()
 
     def connect(self, timeout: float) -> Stream:
         """Connect to the API server."""
@@ -77,7 +79,9 @@ class Cluster:
         stream = self.connect(timeout)
         try:
             path = urlsplit(self.server).path.rstrip("/") + target
-            with exchange(stream, self.host, "GET", path, headers) as response:
+            with exchange(
+                stream, self.host, "GET", path, headers, repeated=self.impersonation
+            ) as response:
                 return response.status, response.read(MAX_LEASE_BYTES)
         finally:
             stream.close()
@@ -97,6 +101,8 @@ class LeaderRoute:
     def connect(self, timeout: float) -> Connection:
         """See `Route`."""
         cluster = self._cluster()
+        if cluster.impersonation and not self._token:
+            raise CommandError(errors.ACTS_AS.format(source=cluster.source), NOT_PERMITTED)
         record, deadline = self._record(cluster, timeout), None
         while (stream := self._verified(cluster, record, timeout)) is None:
             if deadline is None:
@@ -148,8 +154,9 @@ class LeaderRoute:
         except ConfigurationError as error:
             raise NotConnectedError(errors.NO_CLUSTER.format(text=error)) from error
         return Cluster(
-            found.server, found.tls, found.server_hostname, found.proxy, header or "", found.source
-        )
+            found.server, found.tls, found.server_hostname, found.proxy, header or "", found.source,
+            found.impersonation,
+        )  # fmt: skip
 
     def _record(self, cluster: Cluster, timeout: float) -> LeaderRecord:
         """Read the Lease; return what its holder published."""
@@ -260,6 +267,7 @@ class LeaderRoute:
                 port=record.port,
                 authorization=cluster.authorization,
                 prefix=urlsplit(cluster.server).path.rstrip("/"),
+                repeated=cluster.impersonation,
             )
         except UpgradeRefusedError as refusal:
             stream.close()

@@ -20,6 +20,11 @@ NO_CLUSTER: Final = (
     "cannot find the cluster: {text}\n"
     "Without --server the command asks the API server of a kubeconfig for the leader."
 )
+ACTS_AS: Final = (
+    "{source} acts as another user (as), which only an API server understands: the scheduler would "
+    "take\nthe command for one of the user behind it. Nothing was sent. Give --token, or a "
+    "kubeconfig without as."
+)
 NO_API_SERVER: Final = "cannot reach the API server {server}: {text}"
 NO_LEADER: Final = (
     "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"

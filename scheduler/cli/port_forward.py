@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import os
 import struct
+from collections.abc import Sequence
 from contextlib import ExitStack
 from hashlib import sha1
 from http.client import HTTPResponse
@@ -61,6 +62,7 @@ class PortForward:
         port: int,
         authorization: str,
         prefix: str = "",
+        repeated: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Open the WebSocket.
 
@@ -71,6 +73,7 @@ class PortForward:
             port: a port of the pod.
             authorization: the header, empty for none.
             prefix: comes before the path, where the API server has one.
+            repeated: further headers.
 
         Raises:
             UpgradeRefusedError: by the API server, or by whatever stands before it.
@@ -90,7 +93,9 @@ class PortForward:
             headers["Authorization"] = authorization
         self._stream = stream
         self._kept = ExitStack()
-        response = self._kept.enter_context(exchange(stream, host, "GET", target, headers))
+        response = self._kept.enter_context(
+            exchange(stream, host, "GET", target, headers, repeated=repeated)
+        )
         self._file = _upgraded(response, key)
         #: The channel of the message that is being received.
         self._channel = DATA

@@ -10,11 +10,11 @@ import base64
 import io
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from hashlib import sha256
-from http.client import HTTPConnection, HTTPResponse
-from typing import Final, Protocol, TypeVar
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse
+from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 RECEIVE_BYTES: Final = 64 * 1024
@@ -159,13 +159,20 @@ def exchange(
     target: str,
     headers: Mapping[str, str],
     body: bytes | None = None,
+    repeated: Iterable[tuple[str, str]] = (),
 ) -> Iterator[HTTPResponse]:
-    """Send a request on a stream and open its response; OSError and HTTPException propagate."""
+    """Send a request on a stream and open its response; OSError and HTTPException propagate.
+
+    `repeated` are further headers, whose names may be repeated.
+    """
+    lines = HTTPMessage()
+    for header, value in (*headers.items(), *repeated):
+        lines.add_header(header, value.encode().decode("latin-1"))
     connection = HTTPConnection(host)
     connection.sock = _StreamSocket(stream)
     # Were the connection lost, http.client would open another, to `host` itself.
     connection.auto_open = 0
-    connection.request(method, target, body, dict(headers))
+    connection.request(method, target, body, cast("Mapping[str, str]", lines))
     with closing(connection.getresponse()) as response:
         yield response
 

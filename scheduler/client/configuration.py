@@ -1,8 +1,7 @@
 """The address of the API server and our credentials for it.
 
-Only the configuration loaders of `kubernetes_asyncio` are used (`kubeconfig_loaders`), to parse
-kubeconfig files. Credential plugins (`exec_plugin`), identity providers (`oidc`), TLS contexts
-(`http.tls`), token files and renewal are ours.
+From a kubeconfig (`kubeconfig`), or from the service account of our own pod. Credential plugins are
+in `exec_plugin`, identity providers in `oidc`, TLS contexts in `http.tls`.
 """
 
 from __future__ import annotations
@@ -10,13 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.client import kubeconfig_loaders
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.credentials import (
@@ -28,7 +26,8 @@ from scheduler.client.credentials import (
 )
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin
 from scheduler.client.http.tls import ClientTls, Pem, TlsSettings
-from scheduler.files import read_file
+from scheduler.client.kubeconfig import Cluster, Entry, Headers, User, select, server_url
+from scheduler.files import read_file, reason
 
 if TYPE_CHECKING:
     from scheduler.client.oidc import OidcProvider
@@ -52,6 +51,8 @@ class ClientConfiguration:
     server_hostname: str | None = None
     proxy: str | None = None
     source: str = ""
+    impersonation: Headers = ()
+    """Headers of each request to the API server, if the kubeconfig acts as another user."""
 
     async def authorization(self) -> str | None:
         """Return the `Authorization` header for the next request."""
@@ -77,31 +78,31 @@ async def load_configuration(
     """
     clock = clock or SystemClock()
     if kubeconfig:
-        return await _from_kubeconfig(kubeconfig, context, master, clock)
+        return await _from_kubeconfig([kubeconfig], context, master, clock)
     if environ.get("KUBECONFIG"):
-        return await _from_kubeconfig(environ["KUBECONFIG"], context, master, clock)
+        paths = environ["KUBECONFIG"].split(os.pathsep)
+        return await _from_kubeconfig(paths, context, master, clock)
     if environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster(environ, service_account, master, clock)
     default = _default_kubeconfig(environ)
     if default.is_file():
-        return await _from_kubeconfig(str(default), context, master, clock)
+        return await _from_kubeconfig([str(default)], context, master, clock)
     if master:
-        server = master.rstrip("/")
+        server = server_url(master)
         tls = ClientTls(clock=clock) if server.startswith("https") else None
         return ClientConfiguration(server, tls, source="--master")
     raise ConfigurationError(NOTHING_CONFIGURED.format(default=default))
 
 
-def selected_server(paths: str) -> tuple[str, str]:
-    """Return the server and the context that kubeconfig files select.
+def selected_server(path: str) -> tuple[str, str]:
+    """Return the server and the context that a kubeconfig selects.
 
     Raises:
-        ConfigurationError: they select none.
+        ConfigurationError: it selects none.
     """
-    with _named_errors(paths) as found:
-        merged = kubeconfig_loaders.load().kube_config_merger(found).config
-        context, _, entry, _ = _selected(merged, None)
-        return str(entry["cluster"]["server"]).rstrip("/"), context
+    with _named_errors([path]) as found:
+        selected = select(found, None)
+    return server_url(selected.cluster.value.server), selected.context
 
 
 def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
@@ -109,179 +110,141 @@ def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or "/") / ".kube" / "config"
 
 
-def _existing(paths: str) -> list[str]:
+def _existing(paths: Sequence[str]) -> list[Path]:
     # Not Path.expanduser, which raises where the user has no home directory.
-    return [
-        path
-        for path in paths.split(os.pathsep)
-        if path and Path(os.path.expanduser(path)).is_file()  # noqa: PTH111
-    ]
+    found = (Path(os.path.expanduser(path)) for path in paths if path)  # noqa: PTH111
+    return [path for path in found if path.is_file()]
 
 
 def _in_cluster(
     environ: Mapping[str, str], service_account: Path, master: str, clock: Clock
 ) -> ClientConfiguration:
-    loaders = kubeconfig_loaders.load()
-    target: Any = _Loaded()
+    token, authority = service_account / "token", service_account / "ca.crt"
+    host = environ["KUBERNETES_SERVICE_HOST"]
+    host = f"[{host}]" if ":" in host or "%" in host else host
     try:
-        loaders.in_cluster_config_loader(
-            token_filename=str(service_account / "token"),
-            cert_filename=str(service_account / "ca.crt"),
-            try_refresh_token=False,
-            environ=dict(environ),
-        ).load_and_set(target)
-    except (loaders.config_exception, OSError) as error:
+        port = environ.get("KUBERNETES_SERVICE_PORT")
+        if not port:
+            raise ConfigurationError("KUBERNETES_SERVICE_PORT is not set")
+        server = server_url(master or f"https://{host}:{port}")
+        for path in (token, authority):
+            if not read_file(path):
+                raise ConfigurationError(f"{path.name} is empty")
+    except OSError as error:
+        msg = f"in-cluster configuration ({error.filename}): {reason(error)}"
+        raise ConfigurationError(msg) from error
+    except ConfigurationError as error:
         msg = f"in-cluster configuration ({service_account}): {error}"
         raise ConfigurationError(msg) from error
     return ClientConfiguration(
-        server=(master or target.host).rstrip("/"),
-        tls=_tls(target, TlsSettings(service_account / "ca.crt"), clock),
-        credentials=TokenFileCredentials(service_account / "token", clock),
+        server=server,
+        tls=_tls(server, TlsSettings(authority), clock),
+        credentials=TokenFileCredentials(token, clock),
         source="in-cluster",
     )
 
 
-@dataclass
-class _Loaded:
-    """The target that the loaders fill: they set attributes by name."""
-
-    api_key: dict[str, str] = field(default_factory=dict)
-    host: str = ""
-    verify_ssl: bool = True
-    tls_server_name: str | None = None
-    proxy: str | None = None
-
-
 async def _from_kubeconfig(
-    paths: str, context: str | None, master: str, clock: Clock
+    paths: Sequence[str], context: str | None, master: str, clock: Clock
 ) -> ClientConfiguration:
     with _named_errors(paths) as found:
         return await _load_kubeconfig(found, context, master, clock)
 
 
 @contextmanager
-def _named_errors(paths: str) -> Iterator[str]:
+def _named_errors(paths: Sequence[str]) -> Iterator[list[Path]]:
     """Yield those of the files that exist; errors about them become `kubeconfig PATHS: ...`."""
-    loaders = kubeconfig_loaders.load()
-    found = _existing(paths)
+    found, named = _existing(paths), os.pathsep.join(paths)
     if not found:
-        problem = "a pipe or a device, not a file" if Path(paths).exists() else "no such file"
-        raise ConfigurationError(f"kubeconfig {paths}: {problem}")
+        problem = "no such file"
+        if any(Path(path).exists() for path in paths if path):
+            problem = "a pipe or a device, not a file"
+        raise ConfigurationError(f"kubeconfig {named}: {problem}")
     try:
-        yield os.pathsep.join(found)
-    except (ConfigurationError, loaders.config_exception) as error:
-        raise ConfigurationError(f"kubeconfig {paths}: {error}") from error
-    # The boundary to a third-party parser, which raises arbitrary exceptions on odd input.
-    except Exception as error:
-        msg = f"kubeconfig {paths}: not a usable kubeconfig file ({type(error).__name__}: {error})"
-        raise ConfigurationError(msg) from error
-
-
-def _selected(merged: Any, context: str | None) -> tuple[str, dict[str, Any], dict[str, Any], str]:
-    """Return the name and content of a context, its cluster's entry, and the folder of that."""
-    if merged is None or not merged.value:
-        raise ConfigurationError("the file is empty")
-    chosen = context or merged.value.get("current-context")
-    if not chosen:
-        raise ConfigurationError("no current-context is set and no context was given")
-    selected = _named(merged.value, "contexts", chosen)[0].get("context", {})
-    return chosen, selected, *_named(merged.value, "clusters", selected.get("cluster"))
+        yield found
+    except ConfigurationError as error:
+        raise ConfigurationError(f"kubeconfig {named}: {error}") from error
 
 
 async def _load_kubeconfig(
-    paths: str, context: str | None, master: str, clock: Clock
+    paths: Sequence[Path], context: str | None, master: str, clock: Clock
 ) -> ClientConfiguration:
-    loaders = kubeconfig_loaders.load()
-    merged = loaders.kube_config_merger(paths).config
-    chosen, selected, entry, folder = _selected(merged, context)
-    cluster = entry.get("cluster", {})
-    user, base = _user(merged.value, selected.get("user"))
-    if master:
-        # Before loading, so that the scheme decides about certificates.
-        cluster["server"] = master
-    plugin = _exec_plugin(user, base, cluster, folder)
-    provider = _provider(user, base, clock)
-    authority = _pem(cluster, folder, "certificate-authority")
-    certificate = _pem(user, base, "client-certificate")
-    key = _pem(user, base, "client-key")
-    loader = loaders.kube_config_loader(
-        config_dict=merged, active_context=chosen, config_base_path=None
-    )
-    target = _Loaded()
-    await loader.load_and_set(target)
-    if not target.host:
-        raise ConfigurationError(f"the cluster of context {chosen!r} has no server")
-    tls = _tls(
-        target, TlsSettings(authority, certificate, key, verify=bool(target.verify_ssl)), clock
-    )
+    selected = select(paths, context)
+    cluster, user = selected.cluster.value, selected.user.value
+    # `master` before anything else, so that the scheme decides about certificates.
+    cluster.server = master or cluster.server
+    server = server_url(cluster.server)
+    settings = TlsSettings(
+        _pem(cluster.certificate_authority, cluster.certificate_authority_data,
+             selected.cluster.folder, "certificate-authority"),
+        _pem(user.client_certificate, user.client_certificate_data,
+             selected.user.folder, "client-certificate"),
+        _pem(user.client_key, user.client_key_data, selected.user.folder, "client-key"),
+        verify=not cluster.insecure_skip_tls_verify,
+    )  # fmt: skip
+    plugin = _exec_plugin(selected.user, selected.cluster)
+    provider = _provider(selected.user, clock)
+    tls = _tls(server, settings, clock)
     credentials: Credentials
     if plugin is not None:
         credentials = await _plugin_credentials(plugin, tls, clock)
     elif provider is not None:
         credentials = IssuedCredentials(provider.issue, await provider.first(), clock)
-    elif user.get("tokenFile"):
-        credentials = TokenFileCredentials(Path(base) / str(user["tokenFile"]), clock)
+    elif user.token_file:
+        credentials = TokenFileCredentials(selected.user.folder / user.token_file, clock)
     else:
-        credentials = StaticCredentials(target.api_key.get("BearerToken"))
+        credentials = StaticCredentials(_authorization(user))
     return ClientConfiguration(
-        server=target.host,
+        server=server,
         tls=tls,
         credentials=credentials,
-        server_hostname=target.tls_server_name,
-        proxy=target.proxy,
-        source=f"kubeconfig {paths}, context {chosen}",
+        server_hostname=cluster.tls_server_name or None,
+        proxy=cluster.proxy_url or None,
+        source=f"kubeconfig {os.pathsep.join(map(str, paths))}, context {selected.context}",
+        impersonation=user.impersonation(),
     )
 
 
-def _named(config: Mapping[str, Any], section: str, name: str | None) -> tuple[dict[str, Any], str]:
-    """Return an entry of a merged kubeconfig and the folder of its file."""
-    for node in config.get(section) or ():
-        if node.value.get("name") == name:
-            return node.value, str(Path(node.path).resolve().parent)
-    known = ", ".join(sorted(str(node.value.get("name")) for node in config.get(section) or ()))
-    msg = f"{section} has no entry named {name!r} (there are: {known or 'none'})"
-    raise ConfigurationError(msg)
+def _authorization(user: User) -> str | None:
+    if user.token:
+        return f"Bearer {user.token}"
+    if user.username or user.password:
+        return f"Basic {base64.b64encode(f'{user.username}:{user.password}'.encode()).decode()}"
+    return None
 
 
-def _user(config: Mapping[str, Any], name: str | None) -> tuple[dict[str, Any], str]:
-    if not name:
-        return {}, ""
-    entry, base = _named(config, "users", name)
-    return entry.get("user") or {}, base
-
-
-def _exec_plugin(
-    user: dict[str, Any], base: str, cluster: Mapping[str, Any], folder: str
-) -> ExecPlugin | None:
-    """Remove the user's plugin from the configuration: the loader would start it itself."""
-    section = user.pop("exec", None)
-    if section is None:
+def _exec_plugin(user: Entry[User], cluster: Entry[Cluster]) -> ExecPlugin | None:
+    if user.value.exec_ is None:
         return None
-    return ExecPlugin(section, base, _cluster_info(cluster, folder))
+    return ExecPlugin(user.value.exec_, str(user.folder), _cluster_info(cluster))
 
 
-def _cluster_info(cluster: Mapping[str, Any], folder: str) -> dict[str, Any]:
+def _cluster_info(entry: Entry[Cluster]) -> dict[str, Any]:
     """Return `spec.cluster` of an ExecCredential, with which a plugin can reach the cluster."""
-    kept = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-    info = {name: cluster[name] for name in kept if cluster.get(name)}
-    if authority := cluster.get("certificate-authority-data"):
-        info["certificate-authority-data"] = authority
-    elif path := cluster.get("certificate-authority"):
+    cluster = entry.value
+    info: dict[str, Any] = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "proxy-url": cluster.proxy_url,
+        "certificate-authority-data": cluster.certificate_authority_data,
+    }
+    info = {name: value for name, value in info.items() if value}
+    if cluster.certificate_authority and not cluster.certificate_authority_data:
+        path = entry.folder / cluster.certificate_authority
         try:
-            content = read_file(Path(folder) / path)
+            content = read_file(path)
         except OSError as error:
-            msg = f"certificate-authority {path}: {error.strerror or error}"
-            raise ConfigurationError(msg) from error
+            raise ConfigurationError(f"certificate-authority {path}: {reason(error)}") from error
         info["certificate-authority-data"] = base64.b64encode(content).decode()
-    for extension in cluster.get("extensions") or ():
-        if extension.get("name") == "client.authentication.k8s.io/exec":
-            info["config"] = extension.get("extension")
+    for extension in cluster.extensions:
+        if extension.name == "client.authentication.k8s.io/exec":
+            info["config"] = extension.extension
     return info
 
 
-def _provider(user: dict[str, Any], base: str, clock: Clock) -> OidcProvider | None:
-    """Remove the user's identity provider from the configuration, as for a plugin."""
-    section = user.pop("auth-provider", None)
+def _provider(user: Entry[User], clock: Clock) -> OidcProvider | None:
+    section = user.value.auth_provider
     if section is None:
         return None
     if section.get("name") != "oidc":
@@ -290,7 +253,7 @@ def _provider(user: dict[str, Any], base: str, clock: Clock) -> OidcProvider | N
     # It imports aiohttp, a quarter of the start-up time of a command that asks a scheduler.
     from scheduler.client.oidc import OidcProvider  # noqa: PLC0415
 
-    return OidcProvider(section.get("config") or {}, base, clock)
+    return OidcProvider(section.get("config") or {}, str(user.folder), clock)
 
 
 async def _plugin_credentials(
@@ -312,25 +275,24 @@ def _issued(credential: ExecCredential, tls: ClientTls | None) -> Issued:
     return Issued(header, credential.expires_at)
 
 
-def _pem(section: dict[str, Any], folder: str, name: str) -> Pem | None:
-    """Remove certificates or a key from the configuration: the loader would write a file.
+def _pem(file: str, data: str, folder: Path, name: str) -> Pem | None:
+    """Return the path or the content of certificates or a key.
 
     Raises:
         ConfigurationError: the data is not base64.
     """
-    file, data = section.pop(name, None), section.pop(f"{name}-data", None)
     if data:
         try:
-            return base64.b64decode(str(data))
+            return base64.b64decode(data)
         except binascii.Error as error:
             raise ConfigurationError(f"{name}-data: no base64") from error
-    return Path(folder) / str(file) if file else None
+    return folder / file if file else None
 
 
-def _tls(target: _Loaded, settings: TlsSettings, clock: Clock) -> ClientTls | None:
-    if not target.host.startswith("https"):
+def _tls(server: str, settings: TlsSettings, clock: Clock) -> ClientTls | None:
+    if not server.startswith("https"):
         return None
     try:
         return ClientTls(settings, clock)
     except ConfigurationError as error:
-        raise ConfigurationError(f"certificates for {target.host}: {error}") from error
+        raise ConfigurationError(f"certificates for {server}: {error}") from error

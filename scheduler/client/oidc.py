@@ -2,7 +2,7 @@
 
 The ID token is the bearer token until it expires; then the provider issues another one for the
 refresh token. Neither is written back to the kubeconfig. The provider's certificate is verified
-with the authority in the kubeconfig, or the system's; kubernetes_asyncio would not verify it.
+with the authority in the kubeconfig, or the system's.
 
 Upstream: client-go, plugin/pkg/client/auth/oidc/oidc.go.
 """

@@ -111,7 +111,7 @@ class ProxyTransport:
             request.method,
             URL(self._configuration.server + request.target, encoded=True),
             data=request.body,
-            headers=request.headers.fields,
+            headers=request.headers.all(),
             timeout=timeout,
             allow_redirects=False,
             proxy=self._configuration.proxy,

@@ -101,7 +101,7 @@ class RequestSender:
             sent_with = self._credential()
             headers = self._headers_for(content_type if body is not None else "")
             if self._trace_headers is not None and (added := self._trace_headers()):
-                headers = HeaderBlock({**headers.fields, **added})
+                headers = headers.adding(added)
             request = Request(method, target, headers, body, max_body, guard)
             response = await self._exchange(request, timeout)
             status = response.status
@@ -157,15 +157,16 @@ class RequestSender:
         }
         if authorization:
             base["Authorization"] = authorization
-        headers = {"": HeaderBlock(base)}
+        plain = HeaderBlock(base, self._transport.configuration.impersonation)
+        headers = {"": plain}
         for content_type in (JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
-            headers[content_type] = HeaderBlock({**base, "Content-Type": content_type})
+            headers[content_type] = plain.adding({"Content-Type": content_type})
         return headers
 
     def _headers_for(self, content_type: str) -> HeaderBlock:
         headers = self._headers.get(content_type)
         if headers is None:
-            headers = HeaderBlock({**self._headers[""].fields, "Content-Type": content_type})
+            headers = self._headers[""].adding({"Content-Type": content_type})
         return headers
 
     async def _authorize(self, method: str, path: str) -> None:

@@ -19,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from scheduler.client.configuration import ClientConfiguration, load_configuration
 from scheduler.client.errors import ApiError, ConnectionFailed
+from scheduler.client.resources import NODES
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from testing.control_plane.api_server import ApiServerOptions
@@ -148,6 +149,32 @@ async def test_every_kind_of_credential(cluster: Cluster, newest: ssl.TLSVersion
         found.tls.context.maximum_version = newest
         async with Transport(found) as transport:
             assert await who_am_i(ApiClient(transport)) == name
+
+
+async def test_a_user_acts_as_another_one(cluster: Cluster) -> None:
+    """The API server sees the other user in requests and watches, with the rights of that one."""
+    extra = {"example.com/scope%": ["view", "dev"]}
+    acting = {"as": "jörg", "as-uid": "7", "as-groups": ["one", "two"], "as-user-extra": extra}
+    found = await cluster.load({"token": cluster.token(), **acting})
+    async with Transport(found) as transport:
+        client = ApiClient(transport)
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        response = await client.request("POST", SELF, body=body)
+        user = json.loads(response.body)["status"]["userInfo"]
+        assert user == {
+            "username": "jörg",
+            "uid": "7",
+            "groups": ["one", "two", "system:authenticated"],
+            "extra": extra,
+        }
+        with pytest.raises(ApiError) as refused:
+            await client.request("GET", "/api/v1/nodes")
+        assert refused.value.status == 403
+        assert "jörg" in str(refused.value)
+        with pytest.raises(ApiError) as refused:
+            async with client.open_watch(NODES, "", {}, idle_timeout=5):
+                pass
+        assert refused.value.status == 403
 
 
 async def test_a_client_certificate_is_rotated_with_its_authority(cluster: Cluster) -> None:

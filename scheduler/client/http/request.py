@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -26,10 +26,10 @@ Guard = Callable[[], None]
 class HeaderBlock:
     """The header fields of requests to one server, except Host and Content-Length."""
 
-    __slots__ = ("fields", "lines")
+    __slots__ = ("fields", "lines", "repeated")
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        """Encode the fields.
+    def __init__(self, fields: Mapping[str, str], repeated: Sequence[tuple[str, str]] = ()) -> None:
+        """Encode the fields, and further ones whose names may be repeated.
 
         Raises:
             ValueError: a value contains a character that is not allowed in a header.
@@ -41,7 +41,16 @@ class HeaderBlock:
                     f"the header {name} would contain a line break or another forbidden character"
                 )
         self.fields = dict(fields)
-        self.lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
+        self.repeated = tuple(repeated)
+        self.lines = "".join(f"{name}: {value}\r\n" for name, value in self.all()).encode()
+
+    def all(self) -> list[tuple[str, str]]:
+        """Return all names and values."""
+        return [*self.fields.items(), *self.repeated]
+
+    def adding(self, fields: Mapping[str, str]) -> HeaderBlock:
+        """Return these headers and more. Raises ValueError."""
+        return HeaderBlock({**self.fields, **fields}, self.repeated)
 
 
 class Request(msgspec.Struct, frozen=True):

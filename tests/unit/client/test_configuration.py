@@ -167,8 +167,8 @@ class TestKubeconfig:
     @pytest.mark.parametrize(
         ("content", "problem"),
         [
-            ("", "not a usable kubeconfig file"),
-            ("{not yaml", "while parsing"),
+            ("", "the file is empty"),
+            ("{not yaml", "line 2: not a usable kubeconfig file"),
             ("[]", "not a usable kubeconfig file"),
             ("clusters: []", "no current-context"),
             ("current-context: x\ncontexts: []\nclusters: []\nusers: []", "named 'x'"),
