@@ -90,7 +90,8 @@ Examples:
               "is on its way.")  # fmt: skip
 @click.option("--add-node", multiple=True, metavar="SPEC",
               help="Add nodes, such as cpu=16,memory=64Gi,label.zone=b,count=3 or like=node-7; may "
-              "be repeated.")  # fmt: skip
+              "be repeated. Without like they have cpu=4,memory=16Gi,pods=110 unless they say "
+              "otherwise.")  # fmt: skip
 @click.option("--drop-node", multiple=True, metavar="SEL",
               help="Remove nodes by name, pattern (gpu-*) or labels (zone=a); their pods wait "
               "anew.")  # fmt: skip

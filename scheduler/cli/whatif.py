@@ -35,9 +35,10 @@ nothing is scheduled, evicted or reserved. Without changes it says where the pod
   kubestow whatif default/web-0 --add rack.yaml
 
 NODE is a name, or KEY=VALUE,... that selects nodes by their labels. SPEC is a list of amounts, and
-any of name=, like=NODE, count=, label.KEY=VALUE, taint=KEY=VALUE:EFFECT. FIELD is cpu, memory,
-another resource of the first container, a path such as spec.priority or
-spec.containers[1].image, or a JSON pointer; an empty VALUE removes it.
+any of name=, like=NODE, count=, label.KEY=VALUE, taint=KEY=VALUE:EFFECT. What it leaves open is as
+on NODE; without one a node has cpu=4,memory=16Gi,pods=110. FIELD is cpu, memory, another resource
+of the first container, a path such as spec.priority or spec.containers[1].image, or a JSON pointer;
+an empty VALUE removes it.
 
 Exits with 0 if the pod (all copies) would fit, 3 if not.
 """
@@ -48,6 +49,15 @@ _RESOURCE: Final = re.compile(
     r"cpu|memory|ephemeral-storage|hugepages-\w+|[^/.\[\]]+(\.[^/\[\]]+)*/.+"
 )
 
+
+_KEYS: Final = {
+    "name": "name=NAME",
+    "like": "like=NODE",
+    "count": "count=NUMBER",
+    "taint": "taint=KEY=VALUE:EFFECT",
+    "label": "label.KEY=VALUE",
+}
+"""Keys of a SPEC besides amounts, and how each is written."""
 
 FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
@@ -311,6 +321,20 @@ def field_of(text: str) -> tuple[str, Any]:
     return "/" + "/".join(part.replace("~", "~0") for part in path.split(".")), parsed
 
 
+def _fault_of_amount(key: str, value: str) -> str:
+    """Return why this is no amount of a node, nor another key of a SPEC; empty: it is one."""
+    from difflib import get_close_matches
+
+    from scheduler.api.node_amounts import amount_fault, name_fault, nearest
+
+    fault = name_fault(key)
+    if fault and not nearest(key):
+        near = get_close_matches(key.partition(".")[0], _KEYS, 1)
+        if near:
+            return f"{key!r:.80} is unknown; did you mean {_KEYS[near[0]]}?"
+    return fault or amount_fault(key, value)
+
+
 def node_of(text: str) -> NodeToAdd:
     """Return the node of a SPEC.
 
@@ -334,6 +358,8 @@ def node_of(text: str) -> NodeToAdd:
             taints.append(value)
         elif key in ("name", "like", "count"):
             plain[key] = value
+        elif fault := _fault_of_amount(key, value):
+            raise click.BadParameter(one_line(fault), param_hint="'--add-node'")
         else:
             resources[key] = value
     count = plain.get("count", "1")

@@ -16,13 +16,12 @@ from typing import Any, Final
 
 from scheduler.bundle.reading import is_bundle
 from scheduler.pages import NodeToAdd
+from scheduler.service.what_if.added_nodes import node_manifest
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import label_selector
-from simulator.offline import builders
 from simulator.offline.call_limits import LIMIT_SECONDS, CallLimit
 from simulator.offline.editing import WorldError
 from simulator.offline.figures import Gauge, figures
-from simulator.offline.growth import node_like
 from simulator.offline.reading import Objects
 from simulator.offline.records import Result
 from simulator.offline.trace import Arrival
@@ -276,20 +275,10 @@ def _refuse_without_nodes(world: World, dropped: Sequence[str]) -> None:
 
 
 def _add(world: World, asked: NodeToAdd) -> None:
-    if asked.like:
-        kind = node_like(world, asked.like)
-        made = builders.renamed(kind.node, asked.name)
-        amounts = {**made["status"]["allocatable"], **asked.resources}
-        made["status"] = {**made["status"], "allocatable": amounts, "capacity": amounts}
-        labels = {**made["metadata"].get("labels", {}), **asked.labels}
-        made["metadata"] = {**made["metadata"], "labels": labels}
-    else:
-        amounts = {"cpu": "4", "memory": "16Gi", "pods": "110", **asked.resources}
-        made = builders.node(asked.name, labels=asked.labels)
-        made["status"] = {**made["status"], "allocatable": amounts, "capacity": amounts}
+    like = world.scheduler.tables.get("nodes", asked.like) if asked.like else None
+    if asked.like and like is None:
+        raise WorldError(f"there is no Node {asked.like[:200]} in this world")
     try:
-        taints = builders.node(taints=tuple(asked.taints))["spec"].get("taints", [])
-        made["spec"] = {**made["spec"], "taints": [*made["spec"].get("taints", []), *taints]}
-        world.add_nodes(made, asked.count)
+        world.add_nodes(node_manifest(asked, asked.name, like), asked.count)
     except ValueError as error:
-        raise WorldError(f"node {asked.name}: {error}") from error
+        raise WorldError(f"Node {asked.name[:200]}: {error}") from error

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.service.what_if.added_nodes import kept_taints
 from simulator.offline.builders import JsonObject, renamed
 from simulator.offline.editing import Editing, WorldError, is_daemon
 from simulator.offline.records import Result, Verdict, Waiting
@@ -23,13 +24,6 @@ from simulator.offline.world import World
 
 MAX_NODES: Final = 5_000
 """Nodes that are added at most unless told otherwise."""
-
-_NOT_COPIED: Final = (
-    "node.kubernetes.io/",
-    "node.cloudprovider.kubernetes.io/",
-    "DeletionCandidate",
-)
-"""Prefixes of taints that tell the state of one node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +73,7 @@ def node_like(world: World, name: str) -> NodeKind:
     if node is None:
         raise WorldError(f"there is no Node {name} in this world")
     manifest: JsonObject = msgspec.to_builtins(node)
-    taints = [
-        each
-        for each in manifest["spec"].get("taints") or ()
-        if not str(each.get("key", "")).startswith(_NOT_COPIED)
-    ]
+    taints = kept_taints(node)
     labels = manifest["metadata"].get("labels") or {}
     pods = (each for each in tables.stores["pods"].list() if each.spec.node_name == name)
     return NodeKind(

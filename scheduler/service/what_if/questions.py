@@ -25,6 +25,7 @@ from scheduler.engine import TrialDecision, TrialDecisions
 from scheduler.framework import PodTerm
 from scheduler.pages import Change, NodeToAdd, WhatIfQuestion
 from scheduler.service.questions import QuestionFailedError
+from scheduler.service.what_if.added_nodes import node_manifest
 from scheduler.service.what_if.changes import (
     ChangeError,
     as_json,
@@ -34,7 +35,6 @@ from scheduler.service.what_if.changes import (
 )
 from scheduler.service.what_if.edits import Edits
 from scheduler.service.what_if.limits import Sizes, check_question
-from scheduler.service.what_if.remedies.node_steps import HOSTNAME
 from scheduler.service.what_if.trial import Trial, TrialParts
 
 Find = Callable[[str, str], Any | None]
@@ -268,26 +268,19 @@ class Question:
 
     def _added(self, asked: NodeToAdd) -> Iterator[Change]:
         """Yield the addition of nodes."""
-        own: dict[str, Any] = {"pods": "110"}
-        labels: dict[str, str] = {}
+        like: Node | None = None
         if asked.like:
-            like: Node | None = self._edits.find("Node", asked.like)
+            like = self._edits.find("Node", asked.like)
             if like is None:
                 raise ChangeError(f"there is no node {asked.like[:200]!r} to be like")
-            made = as_json(like)
-            own = dict(made["status"].get("allocatable", {}))
-            labels = dict(made["metadata"].get("labels", {}))
-        own |= asked.resources
-        taints = [_taint(each) for each in asked.taints]
         for index in range(asked.count):
             name = asked.name if asked.count == 1 else f"{asked.name}-{index}"
             if self._edits.find("Node", name) is not None:
                 raise ChangeError(f"there is a node {name[:200]!r} already; give another name")
-            value = {
-                "metadata": {"name": name, "labels": {**labels, HOSTNAME: name, **asked.labels}},
-                "spec": {"taints": taints},
-                "status": {"allocatable": own, "capacity": own},
-            }
+            try:
+                value = node_manifest(asked, name, like)
+            except ValueError as error:
+                raise ChangeError(f"Node {name[:200]}: {error}") from error
             if index == 0:
                 self._sizes.add_node(value, asked.count)
             yield Change("add", "Node", name, value=value)
@@ -354,14 +347,6 @@ def label_selector(text: str) -> CompiledLabelSelector:
         return compile_label_selector(LabelSelector(match_labels=wanted))
     except SelectorError as error:
         raise ChangeError(f"selector {text[:200]!r}: {error}") from error
-
-
-def _taint(text: str) -> dict[str, str]:
-    head, colon, effect = text.rpartition(":")
-    key, _, value = head.partition("=")
-    if not colon or not key or not effect:
-        raise ChangeError(f"taint {text[:200]!r}: write KEY=VALUE:EFFECT or KEY:EFFECT")
-    return {"key": key, "value": value, "effect": effect}
 
 
 def parse(body: bytes) -> WhatIfQuestion:
