@@ -14,6 +14,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
+from plugins.gang_scheduling.bindings import Bindings
 from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.ended import LOOK_AGAIN_SECONDS, EndedMembers
 from plugins.gang_scheduling.messages import (
@@ -100,6 +101,8 @@ class Gangs:
         self.failed: dict[GroupKey, str] = {}
         #: Those of `failed` that failed because of quota.
         self.over_quota: set[GroupKey] = set()
+        #: Groups that were scheduled and are being bound.
+        self.bindings = Bindings(self.record)
         #: The last cycle of each group.
         self.attempts: dict[GroupKey, GroupAttempt] = {}
         #: Groups with members in several domains of the required label, with the message.
@@ -366,6 +369,7 @@ class Gangs:
         self.unfinished.look(group)
         if self.statuses.counts_ends(key):
             self.ended.look_up(key)
+        self.bindings.look(group)
         if group.ready:
             self._deadlines.cancel(self._resume, key)
             if held and self._complete_since.get(key) is None:
@@ -397,6 +401,7 @@ class Gangs:
         kept = (self._held, self.failed, self.attempts, self.split, self._complete_since)
         for each in kept:
             each.pop(key, None)
+        self.bindings.forget(key)
         self.ended.forget(key)
         self.reserved.forget(key)
         self._deadlines.forget(key)
@@ -429,7 +434,8 @@ class Gangs:
         """Return the progress of a group."""
         kept = self.reserved.note(group.key)
         over_quota = group.key in self.over_quota
-        return standing(group, self.failed.get(group.key, ""), kept, over_quota=over_quota)
+        failed = self.failed.get(group.key) or self.bindings.failure(group.key)
+        return standing(group, failed, kept, over_quota=over_quota)
 
     def touch(self, key: GroupKey) -> None:
         """Record that the progress of a group has changed, for metrics and statuses."""

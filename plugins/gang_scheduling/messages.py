@@ -41,6 +41,10 @@ CONFLICT: Final = (
     "counts"
 )
 EVICTING: Final = "{victims} evicted to make room for all that it needs"
+IS_BOUND: Final = "1 pod is bound"
+ARE_BOUND: Final = "{count} pods are bound together"
+NONE_BOUND: Final = "there is room, but no member was bound, because {pod} could not be: {why}"
+NOT_BOUND: Final = "{pod} could not be bound: {why}"
 IGNORED: Final = "{fault}; the annotation is ignored"
 REFUSED: Final = "pod group {key}: {why}"
 TWO_PROFILES: Final = (

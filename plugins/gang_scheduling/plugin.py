@@ -21,7 +21,6 @@ from plugins.gang_scheduling.messages import (
     FAILED_SCHEDULING,
     GANG_PARTIAL,
     GANG_RESERVED,
-    GANG_SCHEDULED,
     PREEMPTING,
     TOPOLOGY_SPLIT,
     WAITING,
@@ -67,6 +66,7 @@ CYCLE_SECONDS: Final = "kubestow_gang_cycle_seconds"
 CYCLE_SLICES: Final = "kubestow_gang_cycle_slices"
 ORDERS: Final = "kubestow_gang_orders_tried"
 PLACEMENTS: Final = "kubestow_gang_placements_tried"
+NOT_BOUND_COUNT: Final = "kubestow_gang_unbound_total"
 PLANS: Final = "kubestow_gang_preemption_plans_total"
 
 
@@ -270,6 +270,8 @@ class GangScheduling:
         )
         before = self.gangs.failed.pop(known.key, None)
         self.gangs.over_quota.discard(known.key)
+        if not group.alone:
+            self.gangs.bindings.decided(known, outcome)
         if outcome.scheduled and group.alone:
             # The other members wait for this one.
             following = next(known.members(MemberState.PENDING), None)
@@ -277,9 +279,6 @@ class GangScheduling:
                 self._handle.wake([following], self.name)
             return
         if outcome.scheduled:
-            note = f"{outcome.fit} pods have a node and are bound together"
-            place = f", {outcome.place}" if outcome.place else ""
-            self.gangs.record(known, "Normal", GANG_SCHEDULED, f"{note}{place}")
             return
         self.gangs.failed[known.key] = outcome.message
         if outcome.refused_by == plugin_names.RESOURCE_QUOTA:
@@ -292,6 +291,14 @@ class GangScheduling:
         if outcome.victims:
             note = EVICTING.format(victims=counted(len(outcome.victims), "pod"))
             self.gangs.record(known, "Normal", PREEMPTING, note)
+
+    def group_not_bound(self, pod: Pod, message: str, *, undone: bool) -> None:
+        """Record in metrics, and in an Event on the PodGroup, that its members were not bound."""
+        self._handle.metrics.count(NOT_BOUND_COUNT, "undone" if undone else "partial")
+        group = self.gangs.groups.of(pod.uid)
+        if group is not None and group.terms is not None:
+            self.gangs.bindings.failed(group, pod.key, message, undone=undone)
+            self.gangs.touch(group.key)
 
     def _measure(self, outcome: GroupOutcome) -> None:
         metrics, profile = self._handle.metrics, self._handle.profile_name

@@ -44,6 +44,7 @@ UNSCHEDULABLE: Final = (
 )
 
 BOUND_OF: Final = "{bound} of {minimum} pods have a node"
+BEING_BOUND: Final = "{text}, {reserved} are being bound"
 
 
 class Standing(NamedTuple):
@@ -57,8 +58,8 @@ class Standing(NamedTuple):
 def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = False) -> Standing:
     """Return the progress of a group.
 
-    `failed` is the message of its last attempt if that failed, and `kept` describes the nodes that
-    are reserved for it. `over_quota` is whether it failed because of quota.
+    `failed` is the message of its last attempt or binding if that failed, and `kept` describes the
+    nodes that are reserved for it. `over_quota` is whether it failed because of quota.
     """
     terms, counts = group.terms, group.counts
     if terms is None or terms.refused:
@@ -84,4 +85,6 @@ def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = Fa
         return Standing(Stage.RESERVED, f"{failed}; {kept}")
     if failed and group.need:
         return Standing(Stage.UNSCHEDULABLE, failed)
+    if counts.reserved:
+        text = BEING_BOUND.format(text=text, reserved=counts.reserved)
     return Standing(Stage.PENDING, text)

@@ -193,6 +193,12 @@ class GroupingPlugin(Plugin, Protocol):
         """Handle the result of the cycle of `group`, which `group_to_schedule(pod)` returned."""
         ...
 
+    def group_not_bound(self, pod: Pod, message: str, *, undone: bool) -> None:
+        """Handle that `pod` was not bound after the decision about its group. Optional.
+
+        With `undone` this keeps all of its members from being bound. Otherwise others are bound.
+        """
+
 
 class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
     """Evicts pods for whole groups; PostFilter does not run for members. Not upstream."""

@@ -151,6 +151,10 @@ class Group:
         for state in states:
             yield from self._by_state[state]
 
+    def count(self, state: MemberState) -> int:
+        """Return the number of members in a state."""
+        return len(self._by_state[state])
+
     @property
     def profiles(self) -> tuple[str, ...]:
         """The sorted scheduler names of our members without a node."""

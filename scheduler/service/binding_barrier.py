@@ -28,12 +28,19 @@ class BindingBarrier:
         attempts: Sequence[Attempt],
         is_assumed: Callable[[str], bool],
         recheck: Callable[[Attempt], Failure | None],
+        on_failure: Callable[[Attempt, Failure, bool], None],
     ) -> None:
-        """Prepare; `recheck` returns why a member no longer fits on its node."""
+        """Prepare.
+
+        `recheck` returns why a member no longer fits on its node. `on_failure` is called with the
+        member that keeps all from being bound, why, and True; or (False) each that is not bound
+        after the first bind.
+        """
         self.group = group
         self._attempts = {attempt.info.uid: attempt for attempt in attempts}
         self._is_assumed = is_assumed
         self._recheck = recheck
+        self._on_failure = on_failure
         self._arrived: set[str] = set()
         self._open = asyncio.Event()
         #: UID and failure of the member that keeps all members from being bound.
@@ -64,6 +71,8 @@ class BindingBarrier:
         """Handle the end of a binding cycle; if it has not arrived, no member is bound."""
         if attempt.info.uid not in self._arrived and not self._open.is_set():
             self._break(attempt, failure or _left())
+        elif failure is not None and failure.message and self._broken is None:
+            self._on_failure(attempt, failure, False)
 
     def _decide(self) -> None:
         for uid, attempt in self._attempts.items():
@@ -76,6 +85,7 @@ class BindingBarrier:
     def _break(self, attempt: Attempt, failure: Failure) -> None:
         self._broken = attempt.info.uid, failure
         self._open.set()
+        self._on_failure(attempt, failure, True)
 
     def _failure_of(self, attempt: Attempt) -> Failure | None:
         if self._broken is None:

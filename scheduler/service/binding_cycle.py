@@ -102,6 +102,8 @@ class BindingCycle:
         self._closed: dict[str, BindingBarrier] = {}
         #: Barriers for which members beyond the minimum wait, by UID.
         self._followed: dict[str, BindingBarrier] = {}
+        #: Called with a member of a group, and why it is not bound; True: so no member is.
+        self.on_member_failure: Callable[[Attempt, Failure, bool], None] | None = None
         #: Called with each attempt whose binding cycle has ended.
         self.on_end: Callable[[Attempt], None] | None = None
         #: PreBind work under way, by UID; then the messages for pods whose work was preempted.
@@ -124,7 +126,9 @@ class BindingCycle:
         def changed(attempt: Attempt) -> Failure | None:
             return None if recheck is None else recheck.check(self._engine, attempt)
 
-        barrier = BindingBarrier(group, attempts, self._engine.cache.is_assumed, changed)
+        barrier = BindingBarrier(
+            group, attempts, self._engine.cache.is_assumed, changed, self._member_failed
+        )
         self._barriers.update((attempt.info.uid, barrier) for attempt in attempts)
         self._closed[group] = barrier
 
@@ -141,6 +145,10 @@ class BindingCycle:
         barrier = self._closed.get(group)
         if barrier is not None and attempt.info.uid not in self._barriers:
             self._followed[attempt.info.uid] = barrier
+
+    def _member_failed(self, attempt: Attempt, failure: Failure, undone: bool) -> None:
+        if self.on_member_failure is not None:
+            self._inbox.submit(self.on_member_failure, attempt, failure, undone)
 
     async def run(self, attempt: Attempt) -> None:
         """Run the whole cycle; raises only when cancelled."""

@@ -77,6 +77,7 @@ class GroupScheduling:
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
         queue.recognize_groups(self._in_group, self._ahead_of)
+        binding.on_member_failure = self._not_bound
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
         """Return the group with which a popped pod must be tried; None for a single pod."""
@@ -213,6 +214,12 @@ class GroupScheduling:
         name = None if grouping is None else grouping.group_name(attempt.info.pod)
         if name is not None:
             self._binding.follow(name, attempt)
+
+    def _not_bound(self, attempt: Attempt, failure: Failure, undone: bool) -> None:
+        """Pass on why a member was not bound after the decision about its group."""
+        report = getattr(self._grouping(attempt.info), "group_not_bound", None)
+        if report is not None:
+            report(attempt.info.pod, failure.message, undone=undone)
 
     def _in_group(self, pod: Pod) -> bool:
         grouping = self._grouping_of(pod)

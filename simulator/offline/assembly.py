@@ -220,7 +220,7 @@ def assemble(
         honor_foreign_nominations=configuration.options.honor_foreign_nominations,
     )
     needed = _listed(tables, state, profiles, scheduling)
-    existing = StoredObjects(tables.stores, configuration.feature_gates, complete=False)
+    existing = StoredObjects(tables.stores, _gates(configuration, scheduling), complete=False)
     return Assembly(
         configuration, loop, clock, source, tables, server, dispatcher, state, background,
         profiles, scheduling, event_handlers, handlers_of(event_handlers, state, needed), needed,
@@ -228,6 +228,13 @@ def assemble(
         _adapted(scheduling, loop, clock, wake, state), existing,
         Manifests(existing, next(iter(profiles.frameworks)), refuse_negative_amounts),
     )  # fmt: skip
+
+
+def _gates(configuration: Configuration, scheduling: Scheduling) -> Mapping[str, bool]:
+    """Return the gates of the API server, as far as they are known."""
+    gates = configuration.feature_gates
+    # A profile for groups is for clusters whose API server keeps `spec.schedulingGroup`.
+    return {**gates, "GenericWorkload": True} if scheduling.engine.grouping else gates
 
 
 def _listed(

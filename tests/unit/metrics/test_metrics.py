@@ -25,7 +25,6 @@ Report = Callable[[SchedulerMetrics], None]
 
 
 def _plugin(metrics: SchedulerMetrics) -> PluginMetrics:
-    """The metrics as an in-tree plugin sees them."""
     return metrics.plugins.declare("p", ())
 
 
@@ -352,14 +351,15 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
      "kubestow_gang_cycle_seconds_sum", {"result": "error"}, 0.5),
     (lambda m: _plugin(m).observe(f"{G}cycle_slices", value=3), f"{G}cycle_slices_sum", {}, 3),
     (lambda m: _plugin(m).observe(f"{G}orders_tried", value=2), f"{G}orders_tried_sum", {}, 2),
-    (lambda m: _plugin(m).observe("kubestow_gang_placements_tried", value=8),
+    (lambda m: _plugin(m).observe(f"{G}placements_tried", value=8),
      "kubestow_gang_placements_tried_sum", {}, 8),
-    (lambda m: _plugin(m).count("kubestow_gang_bound_rejections_total", "event", amount=4),
-     "kubestow_gang_bound_rejections_total", {"at": "event"}, 4),
-    (lambda m: _plugin(m).observe("kubestow_gang_wait_seconds", "bound", value=60),
-     "kubestow_gang_wait_seconds_sum", {"result": "bound"}, 60),
-    (lambda m: _plugin(m).count("kubestow_gang_preemption_plans_total", "none"),
-     "kubestow_gang_preemption_plans_total", {"result": "none"}, 1),
+    (lambda m: _plugin(m).count(G + "bound_rejections_total", "x"), G + "bound_rejections_total",
+     {"at": "x"}, 1),
+    (lambda m: _plugin(m).count(f"{G}unbound_total", "x"), f"{G}unbound_total", {"result": "x"}, 1),
+    (lambda m: _plugin(m).observe(f"{G}wait_seconds", "x", value=60), f"{G}wait_seconds_sum",
+     {"result": "x"}, 60),
+    (lambda m: _plugin(m).count(f"{G}preemption_plans_total", "x"), f"{G}preemption_plans_total",
+     {"result": "x"}, 1),
     (lambda m: _plugin(m).count(f"{G}victims_total", "x"), f"{G}victims_total", {"kind": "x"}, 1),
     (lambda m: _plugin(m).count("kubestow_gang_succeeded_lookups_total"),
      "kubestow_gang_succeeded_lookups_total", {}, 1),

@@ -99,3 +99,8 @@ class GangCluster(Cluster):
         scheduler.state.cache.validate()
         scheduler.scheduling.queue.validate()
         assert self.plugin("GangScheduling").gangs.groups.validate() == []
+
+
+def notes(cluster: GangCluster, reason: str) -> list[str]:
+    """Return the texts of the Events with a reason, in order."""
+    return [each.note for each in cluster.events if each.reason == reason]

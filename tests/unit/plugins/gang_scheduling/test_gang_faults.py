@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from scheduler.api.pod import Pod
 from scheduler.client.errors import ApiError, StatusBody
 from scheduler.framework import Code, CycleState, Handle, NoArgs, NodeTableView, Status
 from scheduler.testing import node, pod
-from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes
 from tests.unit.plugins.gang_scheduling.test_gang_metrics import sampled
 from tests.unit.plugins.gang_scheduling.test_statuses import conditions
 
@@ -119,13 +120,96 @@ def test_g23_a_bind_that_is_refused_is_retried_alone(monkeypatch: pytest.MonkeyP
         assert (status, reason) == ("False", "Partial")
         assert text.startswith("3 of 4 pods have a node")
         assert sampled(cluster)["partial_groups"] == 1
+        assert sampled(cluster)['unbound_total{result="partial"}'] == 1
+        note, *_ = notes(cluster, "GangPartial")
+        assert note.startswith("default/g-native-1 could not be bound: ")
+        assert not notes(cluster, "GangScheduled"), "only three are bound"
         cluster.world.remove("Pod", "thief", "default")
         cluster.tick(10)
         assert len(cluster.bound("g-native")) == 4
         assert refused == ["default/g-native-1"]
+        assert notes(cluster, "GangScheduled") == ["1 pod is bound"]
         assert conditions(cluster)["kubestow.io/Satisfied"][:2] == ("True", "AllBound")
         assert "partial_groups" not in sampled(cluster)
         cluster.validate()
+
+
+class Fails:
+    """PreBind of pods whose names end with `-3` fails until `repaired`, after a second."""
+
+    name = "example.com/Fails"
+
+    def __init__(self, args: NoArgs | None, handle: Handle) -> None:
+        self.repaired = False
+        self.clock, self.tried = handle.clock, list[float]()
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        if not pod.metadata.name.endswith("-3"):
+            return None
+        self.tried.append(self.clock.monotonic())
+        await asyncio.sleep(1)
+        return None if self.repaired else Status(Code.ERROR, ("no volume",))
+
+
+def test_a_gang_is_said_to_be_scheduled_once_it_is_bound() -> None:
+    with GangCluster(2, Fails) as cluster:
+        fails: Fails = cluster.plugin(Fails.name)
+        cluster.add_group(4)
+        cluster.add_members(4)
+        cluster.tick(0.5)
+        assert standing(cluster) == ("Pending", "0 of 4 pods have a node, 4 are being bound")
+        cluster.tick(120)
+        why = (
+            "there is room, but no member was bound, because default/g-pod-3 could not be: "
+            f'running PreBind plugin "{Fails.name}": no volume'
+        )
+        assert standing(cluster) == ("Unschedulable", why)
+        assert notes(cluster, "FailedScheduling").count(why) == 1, "it is not repeated"
+        assert not notes(cluster, "GangScheduled")
+        pauses = [after - before for before, after in pairwise(fails.tried)]
+        assert pauses == sorted(pauses)
+        assert pauses[-1] > 10
+        assert sampled(cluster)['unbound_total{result="undone"}'] == len(fails.tried)
+        fails.repaired = True
+        cluster.tick(12)
+        assert len(cluster.bound()) == 4
+        assert notes(cluster, "GangScheduled") == ["4 pods are bound together"]
+        assert standing(cluster)[0] == "AllBound"
+        cluster.validate()
+
+
+def test_a_member_deleted_before_the_first_bind_is_named_on_the_group() -> None:
+    with GangCluster(2, Waits) as cluster:
+        waits: Waits = cluster.plugin(Waits.name)
+        cluster.add_group(4)
+        cluster.add_members(4, labels={"wait": ""})
+        cluster.tick(1)
+        cluster.world.remove("Pod", "g-pod-2", "default")
+        waits.allow_all()
+        assert not cluster.bound()
+        assert not notes(cluster, "GangScheduled")
+        assert any("default/g-pod-2" in each for each in notes(cluster, "FailedScheduling"))
+        cluster.add_members(1)
+        cluster.tick(30)
+        waits.allow_all()
+        assert len(cluster.bound()) == 4
+        assert notes(cluster, "GangScheduled") == ["4 pods are bound together"]
+
+
+def test_members_beyond_the_minimum_do_not_delay_the_event() -> None:
+    with GangCluster(2, Waits) as cluster:
+        cluster.add_group(3)
+        cluster.add_members(3)
+        cluster.tick(1)
+        cluster.add_members(1, name="more", labels={"wait": ""})
+        cluster.tick(1)
+        assert notes(cluster, "GangScheduled") == ["3 pods are bound together"]
+
+
+def standing(cluster: GangCluster) -> tuple[str, str]:
+    """Return the state of the only group."""
+    ((view,), _) = cluster.plugin("GangScheduling").group_views("", 9)
+    return view.stage, view.text
 
 
 def test_g38_a_gang_that_is_bound_in_part_needs_the_rest_at_once() -> None:

@@ -7,7 +7,7 @@ import pytest
 from plugins.gang_scheduling.plugin import GangScheduling
 from scheduler.pages import GroupView
 from scheduler.testing import node, pod
-from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes
 
 RACK = "example.com/rack"
 NEVER = {"preemptionPolicy": "Never"}
@@ -19,10 +19,6 @@ def view(cluster: GangCluster, name: str = "g") -> GroupView:
     assert isinstance(plugin, GangScheduling)
     views, _ = plugin.group_views("default", 100)
     return next(each for each in views if each.group == f"default/{name}")
-
-
-def notes(cluster: GangCluster, reason: str) -> list[str]:
-    return [each.note for each in cluster.events if each.reason == reason]
 
 
 def racks(*sizes: int) -> GangCluster:

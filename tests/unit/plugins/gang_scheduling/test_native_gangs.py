@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 
 from scheduler.api.pod_groups import POD_GROUP_LABEL
-from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes
 
 
 @pytest.fixture
 def cluster() -> GangCluster:
     return GangCluster()
-
-
-def notes(cluster: GangCluster, reason: str) -> list[str]:
-    return [each.note for each in cluster.events if each.reason == reason]
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
@@ -24,7 +20,7 @@ def test_g1_a_native_gang_is_bound_in_one_cycle(cluster: GangCluster, version: s
     assert not cluster.bound()
     cluster.add_native_members(1)
     assert len(cluster.bound()) == 4
-    assert notes(cluster, "GangScheduled") == ["4 pods have a node and are bound together"]
+    assert notes(cluster, "GangScheduled") == ["4 pods are bound together"]
     cluster.validate()
 
 
