@@ -17,6 +17,7 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import BAD_INPUT, OTHER_ERROR, UNUSABLE_BUNDLE, CommandError
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def content_options(command: Callable[..., None]) -> Callable[..., None]:
     return decorated
 
 
-@click.command("bundle", help=HELP, short_help="Write state and decisions to one file.")
+@click.command(
+    "bundle", cls=ModalCommand, help=HELP, short_help="Write state and decisions to one file."
+)
 @click.option(
     "--output",
     "-o",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 from click.core import ParameterSource
 
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.reporting import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ _log_file_option = click.option(
 )
 
 
-class StoryGroup(click.Group):
+class StoryGroup(ModalCommand, click.Group):
     """The stories, in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

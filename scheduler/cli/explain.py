@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.modes import ModalCommand
 from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ Examples:
 """
 
 
-@click.command("explain", help=HELP, short_help="Show why a pod is where it is.")
+@click.command("explain", cls=ModalCommand, help=HELP, short_help="Show why a pod is where it is.")
 @click.argument("pod", metavar="[NAMESPACE/]POD", default="")
 @click.option(
     "--namespace", "-n", default="default", show_default=True, help="Of a name without one."
@@ -78,14 +79,14 @@ Examples:
     type=click.IntRange(0, 1000),
     default=10,
     show_default=True,
-    help="With -v: feasible nodes shown with their scores, best first.",
+    help="Feasible nodes shown with their scores, best first.",
 )
 @click.option(
     "--examples",
     type=click.IntRange(0, 1000),
     default=3,
     show_default=True,
-    help="With -v: nodes named for each reason of a rejection.",
+    help="Nodes named for each reason of a rejection.",
 )
 @click.option(
     "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, put, say, wide_console
 from scheduler.pages.wording import counted
 from scheduler.text.escaping import escaped_json
@@ -32,7 +33,9 @@ Examples:
 """
 
 
-@click.command("gangs", help=HELP, short_help="Show pod groups, and why they wait.")
+@click.command(
+    "gangs", cls=ModalCommand, help=HELP, short_help="Show pod groups, and why they wait."
+)
 @click.option("--namespace", "-n", metavar="NAME", help="Only groups of this namespace.")
 @click.option(
     "--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Groups shown."

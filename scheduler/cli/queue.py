@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, decoded_quietly, held_by, next_try, one_line, woken_by
 from scheduler.cli.tables import (
     FOLDED,
@@ -53,7 +54,7 @@ Examples:
 """
 
 
-@click.command("queue", help=HELP, short_help="Show which pods wait, and why.")
+@click.command("queue", cls=ModalCommand, help=HELP, short_help="Show which pods wait, and why.")
 @click.option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.")
 @click.option(
     "--limit",
@@ -76,7 +77,7 @@ Examples:
     type=click.FloatRange(0.5, 3600),
     default=2.0,
     show_default=True,
-    help="With --watch: seconds between two requests.",
+    help="Seconds between two requests.",
 )
 @endpoint_options
 def command(

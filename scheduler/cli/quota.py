@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli.cluster import Cluster, JsonObject, cluster_options
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
 from scheduler.pages.wording import counted
@@ -100,7 +101,9 @@ def _amount_options(function: Any) -> Any:
     return function
 
 
-@command.command("set", help=_SET, short_help="Set limits of a namespace.")
+@command.command(
+    "set", cls=ModalCommand, path="quota set", help=_SET, short_help="Set limits of a namespace."
+)
 @_namespace
 @click.option("--name", metavar="NAME", help="Of the quota.  [default: NAMESPACE-deferred]")
 @_amount_options
@@ -209,7 +212,9 @@ def _print_manifest(obj: JsonObject, output: str) -> None:
 # ------------------------------------------------------------------------------------------- show
 
 
-@command.command("show", short_help="Show limits, usage and held pods.")
+@command.command(
+    "show", cls=ModalCommand, path="quota show", short_help="Show limits, usage and held pods."
+)
 @_namespace
 @_everywhere
 @_output
@@ -254,7 +259,13 @@ def _cells(row: Row) -> tuple[Cell, ...]:
 # ------------------------------------------------------------------------------------------ drain
 
 
-@command.command("drain", help=_DRAIN, short_help="List pods that switching off would let loose.")
+@command.command(
+    "drain",
+    cls=ModalCommand,
+    path="quota drain",
+    help=_DRAIN,
+    short_help="List pods that switching off would let loose.",
+)
 @_namespace
 @_everywhere
 @_output
@@ -304,7 +315,13 @@ def _pod_cells(pod: dict[str, Any]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------- migrate
 
 
-@command.command("migrate", help=_MIGRATE, short_help="Move limits into a built-in quota.")
+@command.command(
+    "migrate",
+    cls=ModalCommand,
+    path="quota migrate",
+    help=_MIGRATE,
+    short_help="Move limits into a built-in quota.",
+)
 @_namespace
 @click.option("--name", metavar="NAME", help="Of the quota.  [default: NAMESPACE-deferred]")
 @click.option("--to", metavar="NAME", help="Of the new quota.  [default: NAMESPACE-compute]")

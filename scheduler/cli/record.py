@@ -9,6 +9,7 @@ import click
 
 from scheduler.cli.bundle import content_options, default_name, report, save
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.modes import ModalCommand
 
 HELP: Final = """\
 Record what the leader applies and decides, for `kubestow replay`.
@@ -46,7 +47,9 @@ def _size(_: click.Context, __: click.Parameter, text: str) -> int:
     return size
 
 
-@click.command("record", help=HELP, short_help="Record decisions, to be replayed.")
+@click.command(
+    "record", cls=ModalCommand, help=HELP, short_help="Record decisions, to be replayed."
+)
 @click.option(
     "--output",
     "-o",

@@ -16,6 +16,7 @@ from scheduler.cli.exit_codes import (
     UNUSABLE_BUNDLE,
     CommandError,
 )
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ Many runs:
   --sweep FILE           policies x seeds x workloads, see docs/sweeps.md
 
 Exit code: 0 the answer is yes: every pod has a node or every assertion holds, a copy fits, a node
-can be emptied; 3 it is no, or a run failed; 2 bad input; 8 the bundle cannot be used.
+can be emptied; 3 it is no, or a run failed; 2 bad input, or an option that the question does not
+use; 8 the bundle cannot be used.
 
 \b
 Examples:
@@ -57,7 +59,12 @@ Examples:
 """
 
 
-@click.command("simulate", help=HELP, short_help="Schedule a copy of a cluster, plan capacity.")
+@click.command(
+    "simulate",
+    cls=ModalCommand,
+    help=HELP,
+    short_help="Schedule a copy of a cluster, plan capacity.",
+)
 @click.argument("dumps", nargs=-1, metavar="DUMP...",
                 type=click.Path(exists=True))  # fmt: skip
 @click.option("--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
@@ -108,33 +115,33 @@ Examples:
               "number of such nodes that lets every pod fit without evicting one. Nodes like one "
               "of the dump have the DaemonSet pods that it has.")  # fmt: skip
 @click.option("--max-nodes", type=click.IntRange(0, 100_000), default=5000, show_default=True,
-              help="With --nodes-needed: add at most so many.")  # fmt: skip
+              help="Add at most so many.")  # fmt: skip
 @click.option("--consolidate", is_flag=True,
               help="Find nodes whose pods have room elsewhere, and say of the others why they are "
               "kept.")  # fmt: skip
 @click.option("--force", is_flag=True,
-              help="With --consolidate: move pods without a controller, too, as `kubectl drain` "
+              help="Move pods without a controller, too, as `kubectl drain` "
               "does.")  # fmt: skip
 @click.option("--delete-emptydir-data", is_flag=True,
-              help="With --consolidate: move pods with volumes emptyDir or hostPath, too; the "
+              help="Move pods with volumes emptyDir or hostPath, too; the "
               "data are lost.")  # fmt: skip
 @click.option("--sweep", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
               help="Run policies, seeds and workloads as the file says; it names the dumps, too. "
               "Finished runs are not repeated.")  # fmt: skip
 @click.option("--results", metavar="DIR", default="results", show_default=True,
               type=click.Path(file_okay=False),
-              help="With --sweep: the folder of the results, a file for each run.")  # fmt: skip
+              help="The folder of the results, a file for each run.")  # fmt: skip
 @click.option("--processes", type=click.IntRange(0, 1024),
-              help="With --sweep: processes of this machine. By default one for each core; 0 "
+              help="Processes of this machine. By default one for each core; 0 "
               "runs everything in one process.")  # fmt: skip
 @click.option("--dask", metavar="ADDRESS", default="",
-              help="With --sweep: the scheduler of a Dask cluster, tcp://HOST:PORT, in place of "
+              help="The scheduler of a Dask cluster, tcp://HOST:PORT, in place of "
               "local processes.")  # fmt: skip
 @click.option("--report", metavar="FILE", type=click.Path(dir_okay=False),
               help="Write an HTML page with plots, too; needs kubestow[report].")  # fmt: skip
 @click.option("--output", "-o", default="table",
               type=click.Choice(["table", "json", "jsonl", "csv"]), show_default=True,
-              help="How to print the answer; jsonl and csv are for runs only.")  # fmt: skip
+              help="How to print the answer; jsonl and csv are for a run only.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **asked: Any) -> None:
     """Simulate."""
@@ -145,17 +152,12 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
             raise click.UsageError("the file of --sweep names the dumps; give no others")
         from scheduler.cli import sweep
 
-        if not sweep.run(asked["sweep"], asked, as_json=output == "json"):
+        if not sweep.run(asked["sweep"], asked, repeated(ctx), as_json=output == "json"):
             sys.exit(DOES_NOT_FIT)
         return
     if not dumps:
         raise click.UsageError("Missing argument 'DUMP...'.")
     questions = [name for name in capacity.QUESTIONS if asked[name] not in (None, False)]
-    if len(questions) > 1:
-        options = " and ".join(f"--{each.replace('_', '-')}" for each in questions)
-        raise click.UsageError(f"{options} are different questions; ask one at a time")
-    if questions:
-        _refuse_runs(output, asked, questions[0])
     with errors():
         from simulator.offline.experiment import Simulation
 
@@ -170,14 +172,15 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
             found = simulation.simulate(prepared, asked)
             simulation.echo_notes(found)
             if asked["report"]:
-                simulation.write_report(asked["report"], found, asked, _repeated(ctx))
+                configs = simulation.named((asked["config"], *asked["compare"]))
+                simulation.write_report(asked["report"], found, configs, repeated(ctx))
             simulation.echo(found, output)
             good = found.good
     if not good:
         sys.exit(DOES_NOT_FIT)
 
 
-def _repeated(ctx: click.Context) -> list[str]:
+def repeated(ctx: click.Context) -> list[str]:
     """Return the command line that repeats this one."""
     words = ["kubestow", "simulate", *ctx.params["dumps"]]
     for each in ctx.command.params:
@@ -193,18 +196,6 @@ def _repeated(ctx: click.Context) -> list[str]:
             for one in value if isinstance(value, tuple) else (value,):
                 words += [option] if isinstance(one, bool) else [option, str(one)]
     return words
-
-
-def _refuse_runs(output: str, asked: dict[str, Any], question: str) -> None:
-    """Refuse options of runs together with a question about capacity."""
-    names = ("compare", "workload", "until", "seeds", "assertions", "report")
-    given = [each for each in names if asked[each]] + ["output"] * (output in ("jsonl", "csv"))
-    if given:
-        option = {"assertions": "assert"}.get(given[0], given[0])
-        raise click.UsageError(
-            f"--{question.replace('_', '-')} is a question about capacity, which takes no "
-            f"--{option}" + f" {output}" * (option == "output")
-        )
 
 
 def _asked(

@@ -83,8 +83,6 @@ def scenario(dumps: tuple[str, ...], asked: Mapping[str, Any]) -> Scenario:
     workload = None
     if asked["workload"]:
         workload = read_workload(asked["workload"], read_templates(asked["templates"]))
-    elif asked["templates"]:
-        raise click.UsageError("--template names pods of a workload; give --workload too")
     return Scenario(
         dumps,
         plugin_dirs=tuple(asked["plugin_dirs"]),
@@ -136,14 +134,19 @@ def seeds_of(asked: Mapping[str, Any]) -> range:
     return found
 
 
-def parsed(texts: Sequence[str]) -> list[Assertion]:
-    """Parse the assertions; figures that no run can have are refused. Raises click.BadParameter."""
+def parsed(texts: Sequence[str], *, pairs: bool = True) -> list[Assertion]:
+    """Parse the assertions; figures that no run can have are refused. Raises click.BadParameter.
+
+    Without `pairs` also those that compare two runs.
+    """
     from simulator.offline.assertions import Assertion, AssertionSyntaxError
     from simulator.offline.figures import FIXED, may_exist
 
     try:
         found = [Assertion.parse(each) for each in texts]
         for each in found:
+            if not pairs and any("." in name for name in each.names):
+                raise AssertionSyntaxError(f"{each.text!r}: base. and compared. need --compare")
             plain = [name.removeprefix("base.").removeprefix("compared.") for name in each.names]
             each.check([*FIXED, *(name for name, own in zip(each.names, plain, strict=True)
                                   if may_exist(own))])  # fmt: skip
@@ -165,7 +168,7 @@ def simulate(simulation: Simulation, asked: Mapping[str, Any]) -> Answer:
     from simulator.offline.comparison import compare
 
     assertions, seeds = parsed(asked["assertions"]), seeds_of(asked)
-    configs = _named((asked["config"], *asked["compare"]))
+    configs = named((asked["config"], *asked["compare"]))
     runs: list[SimulatedRun] = []
     comparisons: list[Comparison] = []
     checks: list[Check] = []
@@ -180,7 +183,7 @@ def simulate(simulation: Simulation, asked: Mapping[str, Any]) -> Answer:
             ]
             # A run that a plugin ended says nothing about the pods that it did not reach.
             pairs = [compare(own[0], each) for each in own[1:] if not (own[0].error or each.error)]
-            checks += _checked(assertions, own)
+            checks += checked(assertions, own)
             runs += own
             comparisons += pairs
     return Answer(tuple(runs), tuple(comparisons), tuple(checks))
@@ -200,7 +203,7 @@ def _check(simulation: Simulation, configs: Iterable[str | None]) -> None:
         raise ConfigurationError(faults)
 
 
-def _named(configs: Sequence[str | None]) -> dict[str, str | None]:
+def named(configs: Sequence[str | None]) -> dict[str, str | None]:
     """Return the configurations by a name of each: the file's, or the path where names repeat."""
     found: dict[str, str | None] = {}
     for each in configs:
@@ -211,7 +214,7 @@ def _named(configs: Sequence[str | None]) -> dict[str, str | None]:
     return found
 
 
-def _checked(assertions: Sequence[Assertion], runs: Sequence[SimulatedRun]) -> Iterator[Check]:
+def checked(assertions: Sequence[Assertion], runs: Sequence[SimulatedRun]) -> Iterator[Check]:
     """Yield the outcome of each assertion: for each run, or once where it compares runs."""
     from simulator.offline.assertions import AssertionSyntaxError
 
@@ -362,7 +365,7 @@ def _show(answer: Answer, console: Console) -> None:
         if run.error:
             head = f"run {one_line(run.name)}, seed {run.seed}, ended: "
             say(console, head + one_line(run.error), "red")
-    _show_assertions(answer, console)
+    show_assertions(answer.assertions, console, named=len(answer.runs) > 1)
     for name in dict.fromkeys(each.name for each in runs):
         own = [each for each in runs if each.name == name and not each.error]
         if own:
@@ -425,9 +428,10 @@ def show_figures(by_name: Mapping[str, Mapping[str, Sequence[float]]], console: 
         put(console, listing(columns, rows))
 
 
-def _show_assertions(answer: Answer, console: Console) -> None:
-    for check in answer.assertions:
-        where = f" ({one_line(check.run)}, seed {check.seed})" if len(answer.runs) > 1 else ""
+def show_assertions(checks: Iterable[Check], console: Console, *, named: bool) -> None:
+    """Print the outcome of assertions; `named`: with the run of each."""
+    for check in checks:
+        where = f" ({one_line(check.run)}, seed {check.seed})" if named else ""
         text = f"{'holds' if check.holds else 'fails'}: {one_line(check.text)}{where}"
         say(console, text, "" if check.holds else "red")
 
@@ -441,14 +445,18 @@ def _table(
 
 
 def write_report(
-    path: str, answer: Answer, asked: Mapping[str, Any], command: Sequence[str]
+    path: str, answer: Answer, configs: Mapping[str, str | None], command: Sequence[str]
 ) -> None:
-    """Write the report as a whole, or not at all. Raises CommandError."""
+    """Write the report as a whole, or not at all; `configs` are files by name.
+
+    Raises:
+        CommandError: the file cannot be written.
+    """
     from simulator.offline.report import ReportInput, report
 
     texts = {
         name: "" if file is None else read_file(file).decode(errors="replace")
-        for name, file in _named((asked["config"], *asked["compare"])).items()
+        for name, file in configs.items()
     }
     checks = [
         (each.text, f"{each.run}, seed {each.seed}", each.holds) for each in answer.assertions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,22 +16,30 @@ from scheduler.pages.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from scheduler.cli.simulation import Check
+    from simulator.offline.experiment import SimulatedRun
     from simulator.sweeps import Outcome
 
 MAX_ERRORS: Final = 10
 """Failed runs that are listed; the folder has all."""
 
 
-def run(file: str, asked: Mapping[str, Any], *, as_json: bool) -> bool:
-    """Run a sweep file, and print its figures; return whether every run finished."""
+def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json: bool) -> bool:
+    """Run a sweep file, and print its figures; `command` repeats it.
+
+    Returns whether every run finished and every assertion holds.
+    """
     from rich.console import Console
 
+    from scheduler.cli import simulation
     from simulator import sweeps
-    from simulator.offline.documents import document
     from simulator.sweeps.plan import read_plan, simulated
 
+    if asked["report"]:
+        simulation.refuse_report_without_plots()
+    assertions = simulation.parsed(asked["assertions"], pairs=False)
     try:
-        plan = read_plan(file)
+        plan = read_plan(file, asked["seeds"] and simulation.seeds_of(asked))
     except sweeps.SweepError as error:
         raise CommandError(_lines(error), BAD_INPUT) from error
     try:
@@ -47,16 +55,48 @@ def run(file: str, asked: Mapping[str, Any], *, as_json: bool) -> bool:
         outcomes = list(sweeps.read(asked["results"]))
     except sweeps.SweepError as error:
         raise CommandError(_lines(error), OTHER_ERROR) from error
+    runs = [_simulated(each) for each in outcomes]
+    checks = [tuple(simulation.checked(assertions, [each])) for each in runs]
+    every = tuple(check for of_run in checks for check in of_run)
+    if asked["report"]:
+        answer = simulation.Answer(tuple(runs), (), every)
+        simulation.write_report(asked["report"], answer, _configs(outcomes), command)
     if as_json:
-        for each in outcomes:
-            line = {"name": each.run.name, "parameters": each.run.parameters}
-            end = {"error": each.error} if each.error else {"result": each.result}
-            click.echo(document("SweepRun", line | end))
+        for outcome, of_run in zip(outcomes, checks, strict=True):
+            _echo_json(outcome, of_run)
     else:
-        show(outcomes, wide_console())
+        console = wide_console()
+        show(outcomes, console)
+        simulation.show_assertions(every, console, named=True)
         click.echo(f"{counted(summary.total, 'run')}, {summary.reused} of them from "
                    f"{one_line(asked['results'])}")  # fmt: skip
-    return not summary.failed
+    return not summary.failed and all(each.holds for each in every)
+
+
+def _simulated(outcome: Outcome) -> SimulatedRun:
+    """Return a run with its figures; who went where is not kept in the results of a sweep."""
+    from simulator.offline.experiment import SimulatedRun
+    from simulator.offline.records import Result
+
+    given = outcome.run.parameters
+    name = ", ".join(filter(None, (str(given["policy"]), str(given["workload"]))))
+    figures = {} if outcome.error else outcome.result
+    nothing = Result(0.0, 0.0, (), ())
+    return SimulatedRun(name, int(given["seed"]), figures, nothing, error=outcome.error)
+
+
+def _configs(outcomes: Iterable[Outcome]) -> dict[str, str | None]:
+    given = [each.run.parameters for each in outcomes]
+    return {str(each["policy"]): each["config"] for each in given}
+
+
+def _echo_json(outcome: Outcome, checks: Iterable[Check]) -> None:
+    from simulator.offline.documents import document
+
+    line: dict[str, Any] = {"name": outcome.run.name, "parameters": outcome.run.parameters}
+    line |= {"error": outcome.error} if outcome.error else {"result": outcome.result}
+    line["assertions"] = [{"text": each.text, "holds": each.holds} for each in checks]
+    click.echo(document("SweepRun", line))
 
 
 def _lines(error: Exception) -> str:

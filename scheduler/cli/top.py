@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.modes import ModalCommand
 from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ ROWS: Final = 40
 BAR: Final = 20
 
 
-@click.command("top", help=HELP, short_help="Watch queue, rates and nodes on a live screen.")
+@click.command(
+    "top", cls=ModalCommand, help=HELP, short_help="Watch queue, rates and nodes on a live screen."
+)
 @click.option(
     "--interval",
     type=click.FloatRange(0.5, 3600),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
+from scheduler.cli.modes import ModalCommand
 
 if TYPE_CHECKING:
     from scheduler.cli.page.sources import Source
@@ -37,7 +38,9 @@ A finished run, a bundle or a recording, with a slider for the time:
 """
 
 
-@click.command("ui", help=HELP, short_help="Open a page about the scheduler in the browser.")
+@click.command(
+    "ui", cls=ModalCommand, help=HELP, short_help="Open a page about the scheduler in the browser."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

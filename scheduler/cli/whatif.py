@@ -11,6 +11,7 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import DOES_NOT_FIT
+from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.tables import say, wide_console
 from scheduler.files import read_file, read_stream, reason
@@ -62,7 +63,7 @@ _KEYS: Final = {
 FILE: Final = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
-@click.command("whatif", help=HELP, short_help="Say whether a pod would fit, if.")
+@click.command("whatif", cls=ModalCommand, help=HELP, short_help="Say whether a pod would fit, if.")
 @click.argument("pod", metavar="[NAMESPACE/]POD", default="")
 @click.option("--namespace", "-n", default="default", show_default=True, help="Of POD alone.")
 @click.option(

@@ -106,7 +106,7 @@ def figures_by_name(runs: Iterable[SimulatedRun]) -> dict[str, dict[str, list[fl
 def fates(runs: Sequence[SimulatedRun]) -> str:
     """Say how many pods met which fate in runs of one configuration, on average over the seeds."""
     kinds = ("placed", "evicted", "waiting")
-    counts = (mean(len(getattr(each.result, kind)) for each in runs) for kind in kinds)
+    counts = (mean(each.figures[kind] for each in runs) for kind in kinds)
     placed, evicted, waiting = (f"{each:.6g}" for each in counts)
     seeds = f", on average over {len(runs)} seeds" if len(runs) > 1 else ""
     pods = "pod" if placed == "1" else "pods"

@@ -108,7 +108,7 @@ def _verdict(given: ReportInput) -> str:
     """Return the answer in words: whether all is well, what is not, and a line for each policy."""
     ended = [each for each in given.runs if each.error]
     failing = Counter(text for text, _, held in given.assertions if not held)
-    waiting = sum(bool(each.result.waiting) for each in given.runs)
+    waiting = sum(bool(each.figures.get("waiting")) for each in given.runs)
     reasons = [f"{len(ended)} of {counted(len(given.runs), 'run')} ended early"] if ended else []
     if given.assertions:
         reasons += [

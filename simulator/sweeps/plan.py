@@ -58,8 +58,8 @@ class Plan:
     version: str
 
 
-def read_plan(path: str | Path) -> Plan:
-    """Read a sweep file.
+def read_plan(path: str | Path, seeds: Sequence[int] | None = None) -> Plan:
+    """Read a sweep file; `seeds` take the place of those that it names.
 
     Raises:
         SweepError: it cannot be read or is malformed, a file that it names does not exist, or a
@@ -70,7 +70,7 @@ def read_plan(path: str | Path) -> Plan:
         text = read_file(where, MAX_BYTES)
         check_limits(text)
         found = msgspec.convert(yaml.load(text, Loader=Loader), _File)  # noqa: S506 - with limits
-        seeds = _seeds(found.seeds)
+        seeds = _seeds(found.seeds) if seeds is None else seeds
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise SweepError(f"{where}: {reason(error)}") from error
     if not found.dumps or not found.policies:

@@ -72,3 +72,67 @@ def test_what_cannot_begin_is_named(
     assert (ended.code, error in ended.err) == (code, True), ended.err
     broken = sweep_file(folder, seeds="x")
     assert shell("simulate", "--sweep", str(broken)).code == 2
+
+
+@pytest.fixture
+def command(folder: Path) -> list[str]:
+    file = sweep_file(folder, policies={"good": None}, seeds="0-1")
+    return ["simulate", "--sweep", str(file), "--results", str(folder / "r"), "--processes", "0"]
+
+
+def test_assertions_are_checked_for_every_run(command: list[str], shell: Shell) -> None:
+    assert shell(*command, "--assert", "placed == 1").code == 0
+    ended = shell(*command, "--assert", "placed == 1", "--assert", "waiting == 99")
+    assert ended.code == 3
+    assert "holds: placed == 1 (good, seed 0)" in ended.out
+    assert "fails: waiting == 99 (good, seed 1)" in ended.out
+    as_json = shell(*command, "--assert", "waiting == 99", "-o", "json")
+    assert as_json.code == 3
+    line = json.loads(as_json.out.splitlines()[0])
+    assert line["assertions"] == [{"text": "waiting == 99", "holds": False}]
+
+
+def test_a_run_that_failed_fails_every_assertion(folder: Path, shell: Shell) -> None:
+    plugins = folder / "plugins"
+    plugins.mkdir()
+    (plugins / "raising.py").write_text(RAISING)
+    profile = "profiles: [{plugins: {multiPoint: {enabled: [{name: 'raising:Raising'}]}}}]\n"
+    (folder / "bad.yaml").write_text(CONFIG + profile)
+    file = sweep_file(folder, policies={"bad": "bad.yaml"}, pluginDirs=["plugins"])
+    ended = shell("simulate", "--sweep", str(file), "--results", str(folder / "r"),
+                  "--processes", "0", "--assert", "placed >= 0")  # fmt: skip
+    assert ended.code == 3
+    assert "fails: placed >= 0 (bad, seed 0)" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [("plcaed == 1", "plcaed"), ("base.placed == 1", "base. and compared. need --compare")],
+)
+def test_a_wrong_assertion_ends_before_the_first_run(
+    command: list[str], folder: Path, shell: Shell, expression: str, error: str
+) -> None:
+    ended = shell(*command, "--assert", expression)
+    assert ended.code == 2
+    assert error in ended.err
+    assert not (folder / "r").exists()
+
+
+def test_seeds_take_the_place_of_those_in_the_file(command: list[str], shell: Shell) -> None:
+    ended = shell(*command, "--seeds", "5-7", "-o", "json")
+    assert ended.code == 0
+    names = [json.loads(line)["name"] for line in ended.out.splitlines()]
+    assert names == ["good-5", "good-6", "good-7"]
+
+
+def test_a_report_has_the_figures_of_every_policy(
+    command: list[str], folder: Path, shell: Shell
+) -> None:
+    pytest.importorskip("matplotlib")
+    path = folder / "report.html"
+    ended = shell(*command, "--report", str(path), "--assert", "placed == 1")
+    assert ended.code == 0, ended.err
+    page = path.read_text()
+    assert "Yes: every assertion holds." in page
+    assert "good: 1 pod placed, 0 evicted, 0 waiting, on average over 2 seeds" in page
+    assert "--sweep" in page
