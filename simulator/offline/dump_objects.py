@@ -20,6 +20,7 @@ from scheduler.client.kinds import Kinds
 from scheduler.client.resources import RESOURCES, Resource
 from scheduler.text.lookalikes import advice
 from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits, located
+from simulator.offline import openb
 from simulator.offline.dump_files import DumpFile, dump_files
 from simulator.offline.editing import WorldError
 from simulator.offline.faults import MAX_FAULTS, Faults
@@ -154,7 +155,9 @@ class _FileReader:
             raise WorldError(
                 f"{file.path}: the file is empty: the command that was to write it may have failed"
             )
-        if not self._read_json():
+        if file.named and ".csv" in file.path.suffixes:
+            self._read_node_list()
+        elif not self._read_json():
             self._read_yaml()
         if self._count or file.named:
             for text, where in self._strays:
@@ -164,6 +167,15 @@ class _FileReader:
             if file.named:
                 raise WorldError(f"{file.path}: the file has no Kubernetes object")
             self._found.without.append(file.path)
+
+    def _read_node_list(self) -> None:
+        """Read a node list in the openb format."""
+        path = self._file.path
+        if openb.is_pod_list(path):
+            raise WorldError(f"{path}: pods that arrive are a workload: give --workload {path}")
+        for row, each in enumerate(openb.read_nodes(path), 2):
+            text = msgspec.json.encode(openb.node(each))
+            self._add_object(text, "", "", partial("{}:{}".format, path, row), 0)
 
     def _read_json(self) -> bool:
         """Read JSON; return False for another text."""

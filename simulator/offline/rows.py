@@ -19,7 +19,7 @@ import msgspec
 
 from simulator.offline.dump_files import content
 from simulator.offline.editing import WorldError
-from simulator.offline.faults import Faults
+from simulator.offline.faults import MAX_FAULTS, Faults
 
 MAX_BYTES: Final = 512 << 20
 """Of one file, after decompression: some ten million rows."""
@@ -41,6 +41,7 @@ _TIME: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]\+?([0-9]{1,4})
 _WHOLE: Final = re.compile(r"([0-9]{1,16})(?:\.0+)?")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
 MAX_NAME: Final = 253
+NO_HINTS: Final[Mapping[str, str]] = {}
 MAX_QUOTED: Final = 40
 """Characters of a bad value that an error quotes."""
 
@@ -155,20 +156,27 @@ def seconds(text: str) -> float:
 class Rows:
     """The rows of one file, and its faults."""
 
-    def __init__(self, path: str | Path, required: Sequence[str], known: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        required: Sequence[str],
+        known: Sequence[str],
+        hints: Mapping[str, str] = NO_HINTS,
+    ) -> None:
         """Read a file, which may be compressed; nothing of it is checked yet.
 
         Args:
             path: ends in `.jsonl` or `.jsonl.gz` if every line is a JSON object; else it is CSV.
             required: columns that must be there.
             known: all columns that mean something, in the order in which errors list them.
+            hints: what to do about others that people write, by their names in lower case.
 
         Raises:
             WorldError: the file cannot be read, or is not text.
         """
         self.path = Path(path)
         self.faults = FileFaults(path)
-        self._required, self._known = required, known
+        self._required, self._known, self._hints = required, known, hints
         try:
             self._content = content(self.path, MAX_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -203,9 +211,10 @@ class Rows:
             for column in self._required:
                 if column not in cells:
                     self.faults.add(line, f"column {column} is missing")
-            for column in cells.keys() - set(self._known):
+            absent = [each for each in self._known if each not in cells]
+            for column in sorted(cells.keys() - set(self._known)):
                 self.faults.add(
-                    line, f"column {_quoted(column)} is unknown; known are {','.join(self._known)}"
+                    line, f"column {_quoted(column)} is not read{self._advice(column, absent)}"
                 )
             yield Row(line, cells, self.faults)
 
@@ -230,6 +239,17 @@ class Rows:
                 continue
             yield Row(line, dict(zip(header, cells, strict=True)), self.faults)
 
+    def _advice(self, column: str, absent: Sequence[str]) -> str:
+        """Return what to do about a column that is not known: a text that ends a sentence."""
+        if self.faults.count >= MAX_FAULTS:
+            return ""  # It is not listed.
+        meant = get_close_matches(column.lower(), absent, 1, 0.75)
+        if advice := self._hints.get(column.lower()):
+            return f": {advice}"
+        if meant:
+            return f"; did you mean {meant[0]}?"
+        return f": remove it; known are {','.join(self._known)}"
+
     def _note_empty(self) -> None:
         self.faults.add(1, f"the file is empty; give columns {','.join(self._known)}")
 
@@ -252,11 +272,11 @@ class Rows:
             return
         absent = [each for each in self._known if each not in header]
         for column in header:
-            # Other columns mean nothing, but a mistyped one must not be lost.
-            meant = () if column in self._known else get_close_matches(column, absent, 1, 0.75)
-            if meant:
-                text = f"column {_quoted(column)} is unknown; did you mean {meant[0]}?"
-                self.faults.add(1, text)
+            if column not in self._known:
+                # Whoever wrote it expects an effect.
+                self.faults.add(
+                    1, f"column {_quoted(column)} is not read{self._advice(column, absent)}"
+                )
         for column in self._required:
             if column not in header:
                 self.faults.add(1, f"column {column} is missing; give {','.join(self._known)}")

@@ -10,6 +10,17 @@ from typing import Any, Final
 from simulator.offline.rows import Row, Rows
 
 COLUMNS: Final = ("arrival", "duration", "template", "count")
+_REQUESTS: Final = "requests are those of the template: write a template for each size"
+_HINTS: Final = {
+    **dict.fromkeys(("cpu", "memory", "mem", "gpu", "gpus", "requests", "limits"), _REQUESTS),
+    **dict.fromkeys(("cpu_milli", "memory_mib"), _REQUESTS),
+    **dict.fromkeys(("replicas", "pods", "copies", "number"), "did you mean count?"),
+    **dict.fromkeys(("time", "start", "submit_time", "created"), "did you mean arrival?"),
+    **dict.fromkeys(("runtime", "seconds", "run_time"), "did you mean duration?"),
+    **dict.fromkeys(("name", "pod", "job"), "pods are named after their template and their line"),
+    "priority": "the priority is that of the template: write a template for each",
+    "namespace": "the namespace is that of the template: write a template for each",
+}
 MAX_COUNT: Final = 1_000_000
 """Pods of one row."""
 MAX_PODS: Final = 5_000_000
@@ -41,14 +52,13 @@ def read_csv(path: str | Path, templates: Mapping[str, Mapping[str, Any]]) -> Se
 
     Of a file that ends in `.jsonl`, every line is a JSON object with these names. Either may be
     compressed by gzip. Times are in seconds, or have a unit (`90s`, `1.5h`); an empty duration
-    means that the pods run to the end, an empty count 1. Further columns of CSV are ignored,
-    unless they look like a mistyped one of these. The pods of a line are named after their template
-    and the number of the line.
+    means that the pods run to the end, an empty count 1. A further column is a fault. The pods of a
+    line are named after their template and the number of the line.
 
     Raises:
         WorldError: every fault of the file, each with its line and column; of very many the first.
     """
-    rows = Rows(path, ("arrival", "template"), COLUMNS)
+    rows = Rows(path, ("arrival", "template"), COLUMNS, _HINTS)
     arrivals: list[Arrival] = []
     latest, total = 0.0, 0
     for row in rows:

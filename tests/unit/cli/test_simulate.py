@@ -178,3 +178,21 @@ def test_a_dump_without_nodes_is_no_cluster(shell: Shell, folder: Path) -> None:
     assert "there is no node in these files: dump the nodes as well" in ended.err
     assert shell("simulate", "pods.json", "--add-node", "cpu=4").code == 0
     assert shell("simulate", "pods.json", "--nodes-needed", "node.yaml").code == 0
+
+
+def test_lists_in_the_openb_format_are_nodes_and_a_workload(shell: Shell, folder: Path) -> None:
+    (folder / "nodes.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nn-0,4000,8192,2,T4\nn-1,4000,8192,0,\n"
+    )
+    (folder / "pods.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np-0,1000,1024,1,500\np-1,1000,1024,2,1000\n"
+    )
+    ended = shell("simulate", "nodes.csv", "--workload", "pods.csv", "-o", "json")
+    assert ended.code == 3, ended.err
+    result = json.loads(ended.out)["runs"][0]["result"]
+    assert len(result["placed"]) == len(result["waiting"]) == 1
+    ended = shell("simulate", "pods.csv")
+    assert ended.code == 2
+    assert "pods that arrive are a workload: give --workload pods.csv" in ended.err
+    (folder / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu\nn-0,4000,8192,2\n")
+    assert "nodes.csv:1: column model is missing" in shell("simulate", "nodes.csv").err
