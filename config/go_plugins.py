@@ -1,7 +1,7 @@
 """Plugins written in Go that launchers of kube-scheduler configure, and what to use instead.
 
-Those of kubernetes-sigs/scheduler-plugins, which are compiled into its own kube-scheduler. Nothing
-in Go can be loaded here. Names only: the advice is data for messages.
+Those of kubernetes-sigs/scheduler-plugins and of other distributions, which are compiled into their
+own schedulers. Nothing in Go can be loaded here. Names only: the advice is data for messages.
 """
 
 from __future__ import annotations
@@ -49,6 +49,77 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
 }
 """By name, what takes its place."""
 
+_NUMA: Final = "use examples/numa_aware, which reads NodeResourceTopology objects"
+_GANGS: Final = "use GangScheduling (docs/gang-scheduling.md)"
+_QUOTAS: Final = "limit namespaces with deferred quotas (docs/deferred-quota.md), or use Kueue"
+_DEVICES: Final = "use DynamicResources, or the extended resources of a device plugin"
+_PACKING: Final = "use NodeResourcesFit with scoringStrategy.type MostAllocated"
+_KEPT_ROOM: Final = "keep room with pods of low priority that others evict"
+
+OTHER_PLUGINS: Final[Mapping[str, tuple[str, str]]] = {
+    **{
+        name: ("a Go plugin of Koordinator", use)
+        for name, use in {
+            "BatchResourceFit": "use NodeResourcesFit, which counts batch resources as any other",
+            "CompatibleDefaultPreemption": "use DefaultPreemption",
+            "DefaultPreBind": "remove it; bindings need no such step here",
+            "DeviceShare": _DEVICES,
+            "ElasticQuota": _QUOTAS,
+            "LoadAwareScheduling": _RISK,
+            "MultiQuotaTree": _QUOTAS,
+            "NodeNUMAResource": _NUMA,
+            "NodeResourcesFitPlus": _STRATEGY,
+            "Reservation": _KEPT_ROOM,
+            "ScarceResourceAvoidance": "use taints of the nodes that have the scarce resource",
+            "SchedulingHint": "use preferred terms of NodeAffinity",
+        }.items()
+    },
+    "Dynamic": ("a Go plugin of Crane", _RISK),
+    **{
+        name: ("a Go plugin of Katalyst", use)
+        for name, use in {
+            "NodeOvercommitment": "use NodeResourcesFit, with the amounts that the node states",
+            "QoSAwareNodeResourcesBalancedAllocation": "use NodeResourcesBalancedAllocation",
+            "QoSAwareNodeResourcesFit": "use NodeResourcesFit",
+        }.items()
+    },
+    **{
+        name: ("a Go plugin of Volcano's own scheduler", use)
+        for name, use in {
+            "binpack": _PACKING,
+            "capacity": _QUOTAS,
+            "conformance": "remove it; give system pods a PriorityClass",
+            "deviceshare": _DEVICES,
+            "drf": _QUOTAS,
+            "gang": _GANGS,
+            "network-topology-aware": "use GangScheduling with kubestow.io/topology-required",
+            "nodegroup": "use NodeAffinity",
+            "nodeorder": "remove it; the default plugins score nodes",
+            "numaaware": _NUMA,
+            "overcommit": "remove it; pods wait in the queue without being created anew",
+            "predicates": "remove it; the default plugins filter nodes",
+            "priority": "use PrioritySort and DefaultPreemption",
+            "proportion": _QUOTAS,
+            "rescheduling": "run the descheduler beside kubestow",
+            "resource-strategy-fit": _STRATEGY,
+            "resourcequota": _QUOTAS,
+            "sla": "use GangScheduling, whose reservations keep large groups from waiting for ever",
+            "task-topology": "use InterPodAffinity",
+            "tdm": "use NodeAffinity, or a scheduling gate for hours of the day",
+            "usage": _RISK,
+        }.items()
+    },
+    **{
+        name: ("a scheduler profile of OpenShift", use)
+        for name, use in {
+            "HighNodeUtilization": _PACKING,
+            "LowNodeUtilization": "use the default plugins, which spread pods",
+            "NoScoring": "disable all Score plugins: score: {disabled: [{name: '*'}]}",
+        }.items()
+    },
+}
+"""By name, what it is, and what takes its place."""
+
 COSCHEDULING: Final = "Coscheduling"
 """Another name of GangScheduling under multiPoint, which reads the same objects."""
 
@@ -78,6 +149,8 @@ def point_advice(point: str) -> str:
     )
 
 
+_MISSPELT: Final = 0.85
+"""Likeness from which a name is one that is misspelt."""
 _WRITE: Final = "or write it in Python and name it module:Class (docs/plugins.md)"
 
 
@@ -90,7 +163,11 @@ def advice(name: str, known: Collection[str]) -> str:
     """
     if name in GO_PLUGINS:
         return f": it is a Go plugin of scheduler-plugins; {GO_PLUGINS[name]}, {_WRITE}"
-    return did_you_mean(name, known) or (
+    if name in OTHER_PLUGINS:
+        kind, instead = OTHER_PLUGINS[name]
+        return f": it is {kind}; {instead}, {_WRITE}"
+    # An unrelated plugin would be accepted, and schedule otherwise.
+    return did_you_mean(name, known, cutoff=_MISSPELT) or (
         "; a plugin written in Go cannot be loaded: write it in Python and name it module:Class "
         "(docs/plugins.md)"
     )

@@ -105,10 +105,10 @@ def parent(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean "X"?`; empty if no known name is similar."""
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return `; did you mean "X"?`; empty if no known name is similar: 1 is equal, 0 different."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(known)}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
     return f'; did you mean "{by_lower[found[0]]}"?' if found else ""
 
 

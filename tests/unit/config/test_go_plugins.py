@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.go_plugins import COSCHEDULING_ARGS, GO_PLUGINS, advice
+from config.go_plugins import COSCHEDULING_ARGS, GO_PLUGINS, OTHER_PLUGINS, advice
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.status import ConfigurationError
 from scheduler.service.options import RunOptions, read_configuration
@@ -94,12 +94,45 @@ def test_a_plugin_that_nobody_knows() -> None:
     assert 'ScorePlugin "Zyx" does not exist; a plugin written in Go cannot be loaded' in found
 
 
-def test_a_misspelt_name_is_corrected_instead() -> None:
-    assert advice("NodePort", ["NodePorts"]) == '; did you mean "NodePorts"?'
+@pytest.mark.parametrize("name", OTHER_PLUGINS)
+def test_plugins_of_other_distributions_are_never_taken_for_one_of_ours(name: str) -> None:
+    (found,) = problems(f"plugins: {{multiPoint: {{enabled: [{{name: {name}}}]}}}}")
+    kind, instead = OTHER_PLUGINS[name]
+    assert f'plugin "{name}" does not exist: it is {kind}; {instead}, or write it' in found
+    assert "did you mean" not in found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AcmeNodeFit", "NodeLoad", "ResourceScheduling", "DynamicScheduling", "GpuScheduling",
+        "NodePriority", "PodPriority", "VolumeZoning", "ImageCache",
+    ],
+)  # fmt: skip
+def test_an_unrelated_plugin_is_not_suggested(name: str) -> None:
+    assert "did you mean" not in advice(name, UPSTREAM_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NodePort", "NodePorts"),
+        ("nodeports", "NodePorts"),
+        ("NodeResourceFit", "NodeResourcesFit"),
+        ("NodeAffinty", "NodeAffinity"),
+        ("InterpodAffinity", "InterPodAffinity"),
+        ("TaintTolerations", "TaintToleration"),
+        ("PodTopologySpreading", "PodTopologySpread"),
+        ("NodeNmae", "NodeName"),
+    ],
+)
+def test_a_misspelt_name_is_corrected_instead(name: str, meant: str) -> None:
+    assert advice(name, UPSTREAM_NAMES) == f'; did you mean "{meant}"?'
 
 
 def test_no_plugin_of_kube_scheduler_is_among_them() -> None:
     assert not GO_PLUGINS.keys() & UPSTREAM_NAMES
+    assert not OTHER_PLUGINS.keys() & (UPSTREAM_NAMES | GO_PLUGINS.keys())
 
 
 def test_the_documentation_has_all_of_them() -> None:
