@@ -17,12 +17,16 @@ import yaml
 
 from scheduler.framework.field_errors import FieldErrors, child, item
 from scheduler.framework.status import ConfigurationError
+from scheduler.text.lookalikes import advice
 
 MAX_CHARACTERS: Final = 1 << 20
 """A ConfigMap cannot hold more than 1 MiB."""
 
 MAX_NODES: Final = 100_000
 """Limits the expansion of aliases; a real file has a few hundred values."""
+
+_SECOND_DOCUMENT: Final = "but found another document"
+"""PyYAML's text for it."""
 
 EXPONENT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z")
 """Numbers for JSON and Kubernetes' tools, but text for PyYAML."""
@@ -108,8 +112,7 @@ def parse(text: str) -> Document:
     try:
         root = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
-        message = f"the configuration is not valid YAML: {_syntax(error)}"
-        raise ConfigurationError(message) from error
+        raise ConfigurationError(_syntax(error, text)) from error
     except RecursionError as error:
         raise ConfigurationError("the configuration is nested too deeply") from error
     places: dict[str, str] = {}
@@ -208,7 +211,8 @@ class _Reader:
         self, entries: Entries, key_node: yaml.Node, value_node: yaml.Node, path: str
     ) -> None:
         if not isinstance(key_node, yaml.ScalarNode):
-            self.errors.add(path, f"a key must be text ({_line(key_node)})")
+            hint = "; render a template first" if isinstance(key_node, yaml.MappingNode) else ""
+            self.errors.add(path, f"a key must be text ({_line(key_node)}){hint}")
             return
         key = str(key_node.value)
         below = child(path, key)
@@ -253,9 +257,16 @@ def _line(node: yaml.Node) -> str:
     return f"line {node.start_mark.line + 1}"
 
 
-def _syntax(error: yaml.YAMLError | ValueError) -> str:
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return str(error)
-    mark = error.problem_mark or error.context_mark
-    where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    return f"{error.problem or error.context}{where}"
+def _syntax(error: yaml.YAMLError | ValueError, text: str) -> str:
+    what, where = str(error), ""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = str(error.problem or error.context)
+    if what == _SECOND_DOCUMENT:
+        return (
+            f"a second YAML document begins{where}: give each configuration a file of its own, or "
+            "put all profiles into one"
+        )
+    hint = advice(text.encode())
+    return f"the configuration is not valid YAML: {what}{where}" + (hint and f"; {hint}")

@@ -14,7 +14,7 @@ from typing import Final
 import yaml
 
 from config.types import KIND
-from scheduler.framework.field_errors import child
+from scheduler.framework.field_errors import child, item
 from scheduler.framework.status import ConfigurationError
 
 _MENTION: Final = re.compile(rf"^\s*[{{,]?\s*[\"']?kind[\"']?\s*:\s*[\"']?{KIND}\b", re.MULTILINE)
@@ -46,23 +46,34 @@ def find_configurations(text: str, *, only_mentioned: bool = False) -> list[Foun
         roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, RecursionError):
         return [FoundConfiguration(text)]  # reading it as a configuration reports the mistake
-    maps = [root for root in roots if _text_at(root, "kind") == "ConfigMap"]
+    objects = [each for root in roots for each in _objects(root)]
+    maps = [(root, path) for root, path in objects if _text_at(root, "kind") == "ConfigMap"]
     if not maps:
         return [FoundConfiguration(text)]
-    found = [each for root in maps for each in _inside(root)]
+    found = [each for root, path in maps for each in _inside(root, path)]
     if not found and not only_mentioned:
-        keys = [key.value for root in maps for key, _ in _pairs(_at(root, "data"))]
+        keys = [key.value for root, _ in maps for key, _ in _pairs(_at(root, "data"))]
         listed = ", ".join(keys) or "none"
         raise ConfigurationError(f"no {KIND} in data of the ConfigMap (keys: {listed})")
     return found
 
 
-def _inside(root: yaml.Node) -> Iterator[FoundConfiguration]:
+def _objects(root: yaml.Node) -> Iterator[tuple[yaml.Node, str]]:
+    """Yield an object, or those of a list, as kubectl get prints it, each with its path."""
+    items = _at(root, "items")
+    if isinstance(items, yaml.SequenceNode):
+        yield from ((each, item("items", index)) for index, each in enumerate(items.value))
+    else:
+        yield root, ""
+
+
+def _inside(root: yaml.Node, path: str) -> Iterator[FoundConfiguration]:
     for key, value in _pairs(_at(root, "data")):
         if isinstance(value, yaml.ScalarNode) and _MENTION.search(value.value):
             # The text of a literal block starts in the line after its "|".
             lines = value.start_mark.line + (value.style in {"|", ">"})
-            yield FoundConfiguration("\n" * lines + value.value, child("data", key.value))
+            where = child(child(path, "data"), key.value)
+            yield FoundConfiguration("\n" * lines + value.value, where)
 
 
 def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:

@@ -55,6 +55,18 @@ _CLASSIC_POINTS: Final = [
 """The extension points at which removed plugins are reported."""
 
 
+_FIND: Final = "; give the file or the ConfigMap that has the configuration"
+_INSTEAD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("Deployment", "DaemonSet", "StatefulSet", "Pod", "List", "Secret"), _FIND),
+    "Policy": (
+        "; kube-scheduler reads no Policy since v1.23: write profiles with the plugins that the "
+        "predicates and priorities became"
+    ),
+    "DeschedulerPolicy": "; it is the configuration of the descheduler",
+}
+"""What to do about kinds that are found beside a scheduler."""
+
+
 def validate_header(api_version: object, kind: object, errors: FieldErrors) -> None:
     """Check that the file is of the one version and kind there is."""
     if not api_version:
@@ -63,7 +75,9 @@ def validate_header(api_version: object, kind: object, errors: FieldErrors) -> N
         errors.add("kind", f"Object 'Kind' is missing; write {KIND}")
     if kind and kind != KIND:
         group_kind = f"{api_version}, Kind={kind}" if api_version else f"Kind={kind}"
-        errors.add("kind", f"couldn't decode as {KIND}, got {group_kind}")
+        errors.add(
+            "kind", f"couldn't decode as {KIND}, got {group_kind}{_INSTEAD.get(str(kind), '')}"
+        )
     elif api_version and api_version != API_VERSION:
         errors.add("apiVersion", version_problem(api_version))
 

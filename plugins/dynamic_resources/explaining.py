@@ -24,6 +24,7 @@ from scheduler.api.devices import (
 )
 from scheduler.api.node import Node
 from scheduler.framework import NodeTableView, RejectedNodes
+from scheduler.text.cutting import cut
 
 MAX_NODES: Final = 16
 MAX_DEVICES: Final = 512
@@ -160,8 +161,7 @@ def _lack(condition: str) -> str:
     found = _AT_LEAST.fullmatch(condition)
     if found is not None:
         return f"with {found[1]} below {found[2]}"
-    shown = condition if len(condition) <= MAX_CONDITION else f"{condition[:MAX_CONDITION]}..."
-    return f"without {shown}"
+    return f"without {cut(condition, MAX_CONDITION)}"
 
 
 def conjuncts(expression: str) -> list[str]:

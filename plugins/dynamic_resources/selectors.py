@@ -23,6 +23,7 @@ from scheduler.cel import (
     EvaluationError,
     device_value,
 )
+from scheduler.text.cutting import cut
 
 MAX_RESULTS: Final = 2_000_000
 """Maximum number of cached results of all expressions together, 8 bytes each."""
@@ -54,7 +55,7 @@ class _Results:
         try:
             self.selector = DeviceSelector(expression, _expensive(check))
         except CompileError as error:
-            self.error = _bounded(f"CEL compile error: {error}")
+            self.error = cut(f"CEL compile error: {error}", MAX_ERROR)
         self.nbytes = len(expression) if self.selector is None else self.selector.nbytes
 
 
@@ -153,7 +154,7 @@ class Selectors:
             return selector.matches(value, _expensive(check))
         except (EvaluationError, EvaluationCancelledError) as error:
             # Interned, since the error is usually the same for all devices.
-            return intern(_bounded(f"CEL runtime error: {error}"))
+            return intern(cut(f"CEL runtime error: {error}", MAX_ERROR))
 
     def _value(self, device: DeviceView) -> dict[str, Any]:
         values = self._values.get(device.slice)
@@ -179,7 +180,3 @@ class Selectors:
 def _expensive(check: Check | None) -> Callable[[], None] | None:
     """Return the check that an expression calls after each 2 ms."""
     return None if check is None else partial(check, EXPENSIVE_STEPS)
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]}..."

@@ -160,8 +160,9 @@ def parse(text: RawQuantity) -> Quantity:
         nano, digits = -nano, -digits
     # Upstream prints some spellings back unchanged: those it holds in its compact form, with a
     # whole part, whose digits are already the canonical ones (`+1`, `5.`, `1E3`, but not `.5` or
-    # `1000m`).
+    # `1000m`); with a binary suffix only those not divisible by 8 (`+7Gi`, but not `+8Gi`).
     keep = simple and bool(whole) and _canonical_parts(nano, form)[0] == digits
+    keep = keep and (not suffix.endswith("i") or digits % 8 != 0)
     return Quantity(nano, form, spelling=string if keep else "")
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from scheduler.cli.manifests import documents
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
-from scheduler.cli.whatif import MAX_MANIFEST_BYTES, pod_manifest
-from scheduler.files import read_file, reason
+from scheduler.cli.whatif import pod_manifest
 from scheduler.pages.wording import counted
 
 if TYPE_CHECKING:
@@ -124,33 +122,14 @@ def _fault_of_node(manifest: dict[str, Any]) -> str:
 
 
 def _manifest(file: str, option: str) -> Any:
-    import yaml
-
-    from scheduler.text.yaml_limits import Loader, check_limits, located
-
-    try:
-        text = read_file(file, MAX_MANIFEST_BYTES, pipes=True)
-    except OSError as error:
-        raise click.BadParameter(f"{file}: {reason(error)}", param_hint=f"'{option}'") from error
-    try:
-        if text.lstrip()[:1] == b"{":
-            with suppress(json.JSONDecodeError):  # YAML in braces looks the same
-                return json.loads(text)
-        check_limits(text)
-        documents = [each for each in yaml.load_all(text, Loader=Loader) if each is not None]
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        line, problem = located(error)
-        where = f"{file}:{line}" if line else file
+    found = documents(file, option)
+    if len(found) != 1:
         raise click.BadParameter(
-            f"{where}: {one_line(problem)}", param_hint=f"'{option}'"
-        ) from error
-    if len(documents) != 1:
-        raise click.BadParameter(
-            f"{file} has {counted(len(documents), 'document')}, and the question is about one: "
+            f"{file} has {counted(len(found), 'document')}, and the question is about one: "
             "give it in a file of its own",
             param_hint=f"'{option}'",
         )
-    return documents[0]
+    return found[0]
 
 
 # -- output --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from config.manifests import FoundConfiguration, find_configurations
 from scheduler.files import read_file, read_stream, reason
 from scheduler.framework.status import ConfigurationError
 from scheduler.pages.wording import counted
+from scheduler.text.encodings import as_utf8
 
 STDIN: Final = "-"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -69,8 +70,11 @@ def _read(argument: str) -> str:
             data = read_stream(sys.stdin.buffer)
         else:
             data = read_file(argument, pipes=True)
+        data = as_utf8(data)
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"not {error.encoding} text: byte {error.start}") from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +10,10 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import DOES_NOT_FIT
+from scheduler.cli.manifests import STDIN, documents, shown
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.tables import say, wide_console
-from scheduler.files import read_file, read_stream, reason
 from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ an empty VALUE removes it.
 
 Exits with 0 if the pod (all copies) would fit, 3 if not.
 """
-MAX_MANIFEST_BYTES: Final = 50_000
 SHOWN_NODES: Final = 12
 SHOWN_VICTIMS: Final = 8
 _RESOURCE: Final = re.compile(
@@ -202,39 +200,18 @@ def _question(
 
 
 def _manifest(file: str, namespace: str) -> dict[str, Any]:
-    documents = _documents(file, "'-f'")
-    source = _name(file)
-    if len(documents) != 1:
-        raise click.BadParameter(
-            f"{source} has {len(documents)} objects; give one", param_hint="'-f'"
-        )
-    return pod_manifest(documents[0], namespace, source)
-
-
-def _documents(file: str, option: str) -> list[Any]:
-    import yaml
-
-    from scheduler.text.yaml_limits import check_limits
-
-    try:
-        if file == "-":
-            text = read_stream(sys.stdin.buffer, MAX_MANIFEST_BYTES)
-        else:
-            text = read_file(file, MAX_MANIFEST_BYTES, pipes=True)
-        check_limits(text)
-        return [each for each in yaml.safe_load_all(text) if each is not None]
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        found = one_line(f"{_name(file)}: {reason(error)}")
-        raise click.BadParameter(found, param_hint=option) from error
+    found, source = documents(file, "-f"), _name(file)
+    if len(found) != 1:
+        raise click.BadParameter(f"{source} has {len(found)} objects; give one", param_hint="'-f'")
+    return pod_manifest(found[0], namespace, source)
 
 
 def _name(file: str) -> str:
-    return "standard input" if file == "-" else Path(file).name
+    return shown(file) if file == STDIN else Path(file).name
 
 
 def _additions(file: str, namespace: str) -> list[Change]:
-    found = _documents(file, "'--add'")
-    return additions(found, namespace, _name(file))
+    return additions(documents(file, "--add"), namespace, _name(file))
 
 
 def additions(documents: list[Any], namespace: str, source: str) -> list[Change]:

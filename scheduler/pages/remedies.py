@@ -65,6 +65,7 @@ class Code(StrEnum):
     CHANGE_BIND_MODE = "ChangeBindMode"
     RAISE_VOLUME_LIMIT = "RaiseVolumeLimit"
     DROP_VOLUME = "DropVolume"
+    CREATE_DEVICE_CLASS = "CreateDeviceClass"
     DROP_RESOURCE_CLAIMS = "DropResourceClaims"
     RAISE_PRIORITY = "RaisePriority"
     RAISE_QUOTA = "RaiseQuota"

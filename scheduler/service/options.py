@@ -32,6 +32,7 @@ from config import (
 from scheduler.files import read_file
 from scheduler.framework.registry import Registry, entry_point_plugins
 from scheduler.framework.status import ConfigurationError
+from scheduler.text.encodings import as_utf8
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the namespace it runs in."""
@@ -262,7 +263,7 @@ def own_host(bind_address: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        return read_file(path).decode("utf-8")
+        return as_utf8(read_file(path)).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 text: {error}") from error
     except OSError as error:

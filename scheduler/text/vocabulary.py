@@ -39,7 +39,8 @@ KNOWN_WORDS: Final = _words(
     columns come comes compile complete completed compute condition conditions configuration
     ConfigurationError conflict considered consist constraint constraints consumer contain
     Content-Type context contradict controller conversion converted converting core cores could
-    count counted counting counts CPU cpu create CreateClaim created CreateStorageClass criteria
+    count counted counting counts CPU cpu create CreateClaim created CreateDeviceClass
+    CreateStorageClass criteria
     CriteriaMet criterion CrossNamespacePodAffinity CSI csi CSIDriver csidrivers CSINode
     csinodes csistoragecapacities CSIStorageCapacity currently cycle cycles CycleState data date
     deadline deallocate deallocated deallocation DebugPage Decision DecisionList DecisionResult

@@ -32,6 +32,7 @@ _MAX_LISTS: Final = 2
 """Lists in lists, as `jq -s` makes them of several outputs of kubectl."""
 
 _MAX_NAMES: Final = 10
+_EXPECTED: Final = "give Kubernetes objects, one, several in a row, or a List"
 _KAI_OBJECTS: Final = "rawObjects"
 """Where the objects are in a snapshot of the KAI scheduler."""
 
@@ -265,7 +266,7 @@ class _FileReader:
             # The API leaves these out in the items of a PodList.
             version, kind = (head.api_version, head.kind) if head.kind else (version, kind)
         if not kind:
-            self._note_stray(f"{version or 'no apiVersion'} no kind: no Kubernetes object", place)
+            self._note_stray(f"{version or 'no apiVersion'} no kind: {_EXPECTED}", place)
         elif not (kind.endswith("List") and self._add_list(text, place, depth)):
             self._count += 1
             resource = _BUILT_IN.of(version, kind)

@@ -190,3 +190,15 @@ def test_a_quantity_cannot_be_changed_and_can_be_a_key() -> None:
     assert repr(quantity) == "Quantity(1500m)"
     assert (-quantity).sign == -1
     assert not Quantity(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("8.Gi", "8Gi"), ("-40.Ti", "-40Ti"), ("+8Gi", "8Gi"), ("016Mi", "16Mi"), ("+7Gi", "+7Gi"),
+        ("9.Gi", "9.Gi"), ("0Gi", "0"), ("+1", "+1"), ("1024Ki", "1Mi"), ("+8", "+8"),
+    ],
+)  # fmt: skip
+def test_a_spelling_is_kept_where_upstream_keeps_it(text: str, printed: str) -> None:
+    """`quantity.go: ParseQuantity` keeps no binary number that is divisible by 8."""
+    assert str(parse(text)) == printed

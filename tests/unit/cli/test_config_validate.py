@@ -50,6 +50,46 @@ def test_errors_in_a_config_map_have_the_lines_of_the_manifest(
     assert problem.endswith("(line 13)")
 
 
+def test_a_list_of_config_maps_is_read_as_kubectl_prints_it(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    item = CONFIG_MAP.replace("\n", "\n  ").strip()
+    path.write_text(f"apiVersion: v1\nkind: List\nitems:\n- {item}\n")
+    ended = shell("config", "validate", str(path))
+    assert ended.code == 1
+    assert ended.err.startswith(f'{path}: items[0].data["config.yaml"]: 1 problem')
+    assert ended.err.rstrip().endswith("(line 13)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("Deployment", "give the file or the ConfigMap that has the configuration"),
+        ("Policy", "write profiles with the plugins"),
+        ("DeschedulerPolicy", "the configuration of the descheduler"),
+    ],
+)
+def test_another_kind_is_told_what_to_give(
+    shell: Shell, tmp_path: Path, kind: str, advice: str
+) -> None:
+    path = tmp_path / "manifest.yaml"
+    path.write_text(f"apiVersion: apps/v1\nkind: {kind}\n")
+    assert advice in shell("config", "validate", str(path)).err
+
+
+def test_a_template_whose_braces_are_yaml_is_to_be_rendered(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(HEADER + "parallelism: {{ .Values.parallelism }}\n")
+    assert "a key must be text (line 3); render a template first" in (
+        shell("config", "validate", str(path)).err
+    )
+
+
+def test_a_configuration_of_windows_is_read(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(HEADER.replace("\n", "\r\n").encode("utf-16"))
+    assert shell("config", "validate", str(path)).code == 0
+
+
 def test_a_config_map_without_a_configuration(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "manifest.yaml"
     path.write_text("apiVersion: v1\nkind: ConfigMap\ndata: {a: b, c: d}\n")
@@ -98,13 +138,14 @@ def test_all_files_are_checked_after_a_bad_one(shell: Shell, tmp_path: Path) -> 
     ("data", "expected"),
     [
         (b"", "the configuration is empty"),
-        (b"\xff\xfe", "not UTF-8 text: byte 0 is wrong"),
+        (b"\xc3\x28", "not UTF-8 text: byte 0 is wrong"),
+        (b"\xff\xfea", "not utf-16-le text: byte 2"),
         (b"a: [" * 5000, "nested too deeply"),
         (b"#" * (4 << 20) + b"#", "more than 4 MiB, which is too large"),
         (b"#" * (2 << 20), "longer than 1048576 characters"),
         (HEADER.encode() + b"a: [", "not valid YAML"),
     ],
-    ids=["empty", "not UTF-8", "nested", "huge", "long", "broken"],
+    ids=["empty", "not UTF-8", "not UTF-16", "nested", "huge", "long", "broken"],
 )
 def test_unusable_input_gets_one_message(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, data: bytes, expected: str

@@ -196,3 +196,26 @@ def test_lists_in_the_openb_format_are_nodes_and_a_workload(shell: Shell, folder
     assert "pods that arrive are a workload: give --workload pods.csv" in ended.err
     (folder / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu\nn-0,4000,8192,2\n")
     assert "nodes.csv:1: column model is missing" in shell("simulate", "nodes.csv").err
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ("{{ if .Values.x }}\nkind: Pod\n", "render it first, with helm template"),
+        ('{"kind": "Pod", "kind": "Pod"}', 'the key "kind" is repeated'),
+        ("kind: Pod\nkind: Pod\n", 'the key "kind" is repeated'),
+        ("NAME   READY   STATUS\nweb    1/1     Running\nx: y", "let kubectl print -o json"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_says_what_to_do(
+    shell: Shell, folder: Path, content: str, error: str
+) -> None:
+    (folder / "bad.yaml").write_text(content)
+    ended = shell("simulate", "dump.json", "--how-many-fit", "bad.yaml")
+    assert ended.code == 2
+    assert error in ended.err
+
+
+def test_a_manifest_of_windows_is_read(shell: Shell, folder: Path) -> None:
+    (folder / "pod.yaml").write_bytes(json.dumps(owned("extra", 2)).encode("utf-16"))
+    assert "4 copies fit" in shell("simulate", "dump.json", "--how-many-fit", "pod.yaml").out

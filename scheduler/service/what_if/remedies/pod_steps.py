@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm
 from scheduler.framework import PodTerm, Rows, TermKind
-from scheduler.pages import Code, Step
+from scheduler.pages import Change, Code, Step
 from scheduler.service.what_if.changes import pointer
 from scheduler.service.what_if.remedies.node_steps import HOSTNAME, label_step
 from scheduler.service.what_if.remedies.situation import Situation, evictions, listed, names
@@ -20,6 +21,7 @@ _HARD: Final = "DoNotSchedule"
 _SOFT: Final = "ScheduleAnyway"
 _CONSTRAINTS: Final = "/spec/topologySpreadConstraints"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_MISSING_CLASS: Final = re.compile(r"device class (\S+) does not exist")
 _MISSING_LABEL: Final = "missing required label"
 _MORE: Final = (1, 2, 4, 8)
 MAX_EVICTED: Final = 20
@@ -88,7 +90,12 @@ def _value_of(situation: Situation, key: str) -> str:
 
 
 def resource_claims(situation: Situation) -> Iterator[Step]:
-    """Do without resource claims."""
+    """Create the class that a claim names, or do without resource claims."""
+    for name in dict.fromkeys(_MISSING_CLASS.findall(situation.reasons)):
+        # Without selectors it has every device; those of the request choose among them.
+        change = Change("add", "DeviceClass", name, value={"metadata": {"name": name}, "spec": {}})
+        text = f"create device class {name}, or name another one in the claim"
+        yield Step(Code.CREATE_DEVICE_CLASS, text, (change,), 5.0)
     spec = situation.spec
     claims = spec.get("resourceClaims") or []
     if not claims:

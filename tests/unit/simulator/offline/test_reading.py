@@ -273,7 +273,7 @@ def test_an_object_that_replaces_another_is_noted(tmp_path: Path) -> None:
     [
         ('{"kind": "List",\n"items": [\n{"kind" 3}]}', r"dump\.json:3: JSON is malformed"),
         ('{"kind": "List",\n"items": [\n', r"dump\.json:2: Input data was truncated"),
-        ("[\n{}]", r"dump\.json:\d: no apiVersion no kind: no Kubernetes object"),
+        ("[\n{}]", r"dump\.json:\d: no apiVersion no kind: give Kubernetes objects"),
     ],
 )
 def test_malformed_json_is_not_read_again_as_yaml(tmp_path: Path, content: str, text: str) -> None:

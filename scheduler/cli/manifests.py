@@ -1,0 +1,66 @@
+"""The objects of the manifests that a command is given: a file, or standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from contextlib import suppress
+from typing import Any, Final
+
+import click
+
+from scheduler.cli.pod_format import one_line
+from scheduler.files import read_file, read_stream, reason
+
+MAX_BYTES: Final = 50_000
+STDIN: Final = "-"
+
+
+class RepeatedKeyError(ValueError):
+    """An object of JSON has a key twice."""
+
+
+def documents(file: str, option: str) -> list[Any]:
+    """Return the YAML or JSON values of a file, without empty ones.
+
+    Raises:
+        click.BadParameter: it cannot be read; the text names the file, the line and what to do.
+    """
+    import yaml
+
+    from scheduler.text.encodings import as_utf8
+    from scheduler.text.lookalikes import advice
+    from scheduler.text.yaml_limits import Loader, check_limits, located
+
+    data = b""
+    try:
+        if file == STDIN:
+            data = as_utf8(read_stream(sys.stdin.buffer, MAX_BYTES))
+        else:
+            data = as_utf8(read_file(file, MAX_BYTES, pipes=True))
+        if data.lstrip()[:1] == b"{":
+            with suppress(json.JSONDecodeError):  # YAML in braces looks the same
+                return [json.loads(data, object_pairs_hook=_unique)]
+        check_limits(data)
+        return [each for each in yaml.load_all(data, Loader=Loader) if each is not None]
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        line, problem = located(error)
+        problem = reason(error) if isinstance(error, OSError) else problem
+        where = shown(file) + (f":{line}" if line else "")
+        hint = advice(data)
+        text = f"{where}: {one_line(problem)}" + (hint and f"; {hint}")
+        raise click.BadParameter(text, param_hint=f"'{option}'") from error
+
+
+def shown(file: str) -> str:
+    """Return a file as messages name it."""
+    return "standard input" if file == STDIN else file
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise RepeatedKeyError(f'the key "{twice:.60}" is repeated, so that a value would be lost')
+    return found
