@@ -36,10 +36,10 @@ from simulator.controllers.resource_claims import ResourceClaimController
 from simulator.controllers.runner import Controller, KubeletController, Runner
 from simulator.controllers.workloads import WorkloadController
 from simulator.faults import Faults
-from simulator.gates import FALLBACK_GATE, FeatureGates
+from simulator.gates import FALLBACK_GATE, WORKLOAD_GATE, FeatureGates
 from simulator.objects import JsonObject, copy_tree, dig
 from simulator.quota_admission import QuotaAdmission
-from simulator.resources import Resource, ResourceTable
+from simulator.resources import WORKLOAD_RESOURCES, Resource, ResourceTable
 from simulator.server import BOOKMARK_SECONDS, ApiServer
 from simulator.store import DEFAULT_HISTORY, Store
 from simulator.strategies import Surroundings
@@ -94,7 +94,7 @@ class EmbeddedCluster:
         source = random.Random(seed)
         self.gates = {
             "apiserver": FeatureGates(personality, feature_gates),
-            "controllers": FeatureGates(personality, controller_gates),
+            "controllers": FeatureGates(personality, controller_gates, "controllers"),
         }
         around = Surroundings(self.store, self.clock, personality, self.gates["apiserver"])
         self.api = Api(
@@ -152,7 +152,10 @@ class EmbeddedCluster:
             self.kueue.gate(request)
 
     def _create_initial_objects(self) -> None:
-        """Create the objects that every cluster has from the start."""
+        """Create the objects that every cluster has from the start, and serve gated kinds."""
+        if self.gates["apiserver"].enabled(WORKLOAD_GATE):
+            for row in WORKLOAD_RESOURCES:
+                self.resources.add(row)
         for name in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for name, value in BUILT_IN.items():

@@ -12,7 +12,7 @@ from simulator import errors
 from simulator.clock import SimClock
 from simulator.errors import ApiError
 from simulator.faults import ACTIONS, FaultError, FaultRule, parse_rule
-from simulator.gates import FALLBACK_GATE, KNOWN_GATES, FeatureGates
+from simulator.gates import FALLBACK_GATE, FeatureGates
 from simulator.objects import JsonObject, decode_json, format_time
 from simulator.routing import Query
 from simulator.server import ApiServer
@@ -226,9 +226,9 @@ class Control:
             raise ApiError(404, "NotFound", f"no component {component}; want one of {known}")
         wanted = _decoded(body)
         for name, on in wanted.items():
-            if name not in KNOWN_GATES or not isinstance(on, bool):
+            if name not in gates.known or not isinstance(on, bool):
                 raise errors.bad_request(
-                    f"gates: {name}: {on!r}; want true or false for one of {', '.join(KNOWN_GATES)}"
+                    f"gates: {name}: {on!r}; want true or false for one of {', '.join(gates.known)}"
                 )
         gates.change(wanted)
         self._switches.wake()

@@ -17,16 +17,35 @@ FALLBACK_GATE: Final = "PodTopologySpreadFallbackMode"
 """KEP-3990: `fallbackCriteria` of spread constraints."""
 QUOTA_GATE: Final = "ResourceQuotaDeferredEnforcement"
 """KEP-5465: gated pods are not charged."""
-KNOWN_GATES: Final = (FALLBACK_GATE, QUOTA_GATE)
+WORKLOAD_GATE: Final = "GenericWorkload"
+"""Alpha in v1.36: pods keep `schedulingGroup`; PodGroups of `scheduling.k8s.io` are served if it is
+on from the start."""
+EFFECTIVE_GATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "apiserver": (FALLBACK_GATE, QUOTA_GATE, WORKLOAD_GATE),
+    "controllers": (FALLBACK_GATE, QUOTA_GATE),
+}
+"""The gates that have an effect, by component."""
+_OF_PERSONALITY: Final = (FALLBACK_GATE, QUOTA_GATE)
+"""Gates that the personality `native` has on; others are off unless they are set."""
+
+
+def default_of(name: str, personality: Personality) -> bool:
+    """Return whether a gate is on that was not set."""
+    return personality == "native" and name in _OF_PERSONALITY
 
 
 class FeatureGates(Mapping[str, bool]):
     """The gates of one component. As a mapping: those that were set explicitly."""
 
     def __init__(
-        self, personality: Personality = "stock", given: Mapping[str, bool] | None = None
+        self,
+        personality: Personality = "stock",
+        given: Mapping[str, bool] | None = None,
+        component: str = "apiserver",
     ) -> None:
         self.personality: Final = personality
+        #: Those that have an effect.
+        self.known: Final = EFFECTIVE_GATES[component]
         self._set = dict(given or {})
 
     def __getitem__(self, name: str) -> bool:
@@ -44,7 +63,7 @@ class FeatureGates(Mapping[str, bool]):
         >>> [FeatureGates(server).enabled(FALLBACK_GATE) for server in ("native", "stock")]
         [True, False]
         """
-        return self._set.get(name, self.personality == "native")
+        return self._set.get(name, default_of(name, self.personality))
 
     def change(self, wanted: Mapping[str, bool]) -> None:
         """Set gates from now on. Names are the caller's to check."""
@@ -52,4 +71,4 @@ class FeatureGates(Mapping[str, bool]):
 
     def describe(self) -> dict[str, bool]:
         """Return every gate that is known or was set, and whether it is on."""
-        return {name: self.enabled(name) for name in sorted({*KNOWN_GATES, *self._set})}
+        return {name: self.enabled(name) for name in sorted({*self.known, *self._set})}

@@ -390,6 +390,20 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 )
 
 
+WORKLOAD_RESOURCES: Final = (
+    Resource(
+        "scheduling.k8s.io",
+        "v1alpha2",
+        "podgroups",
+        "PodGroup",
+        subresources=("status",),
+        generation=True,
+    ),
+    Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", generation=True),
+)
+"""Served with the feature gate GenericWorkload."""
+
+
 class ResourceTable:
     """Rows by path and by kind.
 

@@ -17,6 +17,7 @@ from simulator.admission import Personality
 from simulator.clock import SimClock
 from simulator.errors import ApiError, Cause, forbidden, forbidden_field, invalid_value
 from simulator.existing import InStore
+from simulator.gates import default_of
 from simulator.objects import JsonObject, dig
 from simulator.resources import Resource
 from simulator.store import Store
@@ -52,7 +53,7 @@ class Surroundings:
 
     def enabled(self, gate: str) -> bool:
         """Whether a feature gate is on; an unset gate is on in `native`, off in `stock`."""
-        return self.feature_gates.get(gate, self.personality == "native")
+        return self.feature_gates.get(gate, default_of(gate, self.personality))
 
     @property
     def existing(self) -> InStore:

@@ -98,17 +98,23 @@ def command(**values: Any) -> None:
           template: {allocatable: {cpu: "4", memory: 16Gi, pods: "110"}}
     """  # noqa: D301 - click wants the character itself
     gates = parse_gates(values["feature_gates"])
-    controller_gates = parse_gates(values["controller_feature_gates"], "--controller-feature-gates")
+    controller_gates = parse_gates(
+        values["controller_feature_gates"], "--controller-feature-gates", "controllers"
+    )
     settings = read_autoscaler(values["autoscaler"])
     asyncio.run(_serve(values, gates, controller_gates, settings))
 
 
-def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[str, bool]:
-    """Read gates by name. The server has gates of its own, so names are not checked.
+def parse_gates(
+    texts: tuple[str, ...], flag: str = "--feature-gates", component: str = "apiserver"
+) -> dict[str, bool]:
+    """Read gates by name; those that have no effect on the component are refused.
 
-    >>> parse_gates(("A=true,B=false", "C=true"))
-    {'A': True, 'B': False, 'C': True}
+    >>> parse_gates(("GenericWorkload=true",))
+    {'GenericWorkload': True}
     """
+    from simulator.gates import EFFECTIVE_GATES
+
     found = {}
     for part in (part.strip() for text in texts for part in text.split(",")):
         name, _, value = part.partition("=")
@@ -118,8 +124,21 @@ def parse_gates(texts: tuple[str, ...], flag: str = "--feature-gates") -> dict[s
             raise click.UsageError(
                 f'invalid argument "{part}" for "{flag}": write Name=true or Name=false'
             )
+        if name not in EFFECTIVE_GATES[component]:
+            raise click.UsageError(_refusal(name, flag, EFFECTIVE_GATES[component]))
         found[name] = value.lower() == "true"
     return found
+
+
+def _refusal(name: str, flag: str, effective: tuple[str, ...]) -> str:
+    from config import GATES
+    from scheduler.cli.component_gates import OTHER_COMPONENTS
+
+    if name in OTHER_COMPONENTS or name in GATES:
+        text = f"feature gate {name} has no effect on this server"
+    else:
+        text = f"unrecognized feature gate: {name[:80]}"
+    return f"{flag}: {text}; leave it out, or set one of {', '.join(effective)}"
 
 
 def read_autoscaler(path: Path | None) -> AutoscalerSettings | None:
@@ -155,7 +174,7 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     ready: asyncio.Future[EmbeddedCluster] = loop.create_future()
     kubeconfig: Path | None = values["kubeconfig_out"]
-    ready.add_done_callback(lambda done: _announce(done.result().url, kubeconfig))
+    ready.add_done_callback(lambda done: _announce(done.result().url, kubeconfig, gates))
     try:
         await serve(
             host=values["host"],
@@ -176,8 +195,11 @@ async def _serve(
         raise click.ClickException(f"cannot serve on {where}: {error.strerror or error}") from error
 
 
-def _announce(url: str, kubeconfig: Path | None) -> None:
+def _announce(url: str, kubeconfig: Path | None, gates: dict[str, bool]) -> None:
     click.echo(f"API server: {url}")
     click.echo(f"control:    {url}/_kubestow/")
+    if gates:
+        listed = ", ".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+        click.echo(f"gates:      {listed}")
     if kubeconfig is not None:
         click.echo(f"kubeconfig: {kubeconfig}")

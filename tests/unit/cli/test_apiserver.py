@@ -60,3 +60,24 @@ def test_help_shows_how_to_describe_groups() -> None:
     done = CliRunner().invoke(command, ["--help"])
     assert done.exit_code == 0
     assert re.search(r"\n +state: stockout\n", done.output), "the example keeps its lines"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("NoSuchGate=true", "unrecognized feature gate: NoSuchGate; leave it out, or set one of"),
+        ("DynamicResourceAllocation=false", "DynamicResourceAllocation has no effect on this"),
+        ("ContainerRestartRules=true", "ContainerRestartRules has no effect on this server"),
+        ("AllAlpha=true", "unrecognized feature gate: AllAlpha"),
+    ],
+)
+def test_gates_without_effect_are_refused(text: str, message: str) -> None:
+    done = CliRunner().invoke(command, ["--feature-gates", text])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_a_gate_of_the_server_is_none_of_its_controllers() -> None:
+    assert parse_gates(("GenericWorkload=true",)) == {"GenericWorkload": True}
+    with pytest.raises(click.UsageError, match="GenericWorkload has no effect"):
+        parse_gates(("GenericWorkload=true",), "--controller-feature-gates", "controllers")

@@ -12,7 +12,8 @@ import pytest
 
 from scheduler.api.stored import as_stored
 from scheduler.client.kinds import BUILT_IN
-from simulator.admission import WriteOptions
+from simulator import EmbeddedCluster
+from simulator.admission import Personality, WriteOptions
 from simulator.api import MERGE_PATCH, Api
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, copy_tree
@@ -93,3 +94,21 @@ def test_a_template_is_no_pod(furnished: Api) -> None:
     made = _create(furnished, manifest)["spec"]["template"]["spec"]["containers"][0]
     assert made["resources"] == {"limits": {"cpu": "1"}}
     assert made["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+
+
+def _grouped() -> JsonObject:
+    spec = {"containers": [{"name": "c", "image": "x"}], "schedulingGroup": {"podGroupName": "g"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("gates", "kept"), [({}, False), ({"GenericWorkload": True}, True)], ids=str
+)
+@pytest.mark.parametrize("personality", ["stock", "native"])
+def test_the_group_of_a_pod_is_kept_with_its_gate(
+    personality: Personality, gates: dict[str, bool], kept: bool
+) -> None:
+    cluster = EmbeddedCluster(personality=personality, feature_gates=gates)
+    assert ("schedulingGroup" in cluster.create(_grouped())["spec"]) is kept
+    row = cluster.resources.find("scheduling.k8s.io", "v1alpha2", "podgroups")
+    assert (row is not None) is kept
