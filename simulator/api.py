@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from simulator import errors
 from simulator.admission import AdmissionChain, AdmissionRequest, Operation, WriteOptions
+from simulator.custom_resources import CustomResources
 from simulator.fields import drop_disabled_fields, prune_unknown_fields, refuse_undeclared
 from simulator.metadata import check_preconditions, grace_seconds, kept_metadata, uid_mismatch
 from simulator.objects import JsonObject, copy_tree, dig, drop_nulls, format_time
 from simulator.patch import json_patch, merge_patch
 from simulator.pods import resized
 from simulator.resources import Resource, ResourceTable
+from simulator.schemas import causes_of, fill_defaults
 from simulator.selectors import Predicate
 from simulator.store import AlreadyExistsError, Store, Version
 from simulator.strategic import Merger
@@ -56,6 +58,7 @@ class Api:
         self.clock = around.clock
         self.resources = resources or ResourceTable()
         self.admission = admission or AdmissionChain()
+        CustomResources(store, self.resources)
         self._random = random_source or random.Random()
         self._mergers: dict[str, tuple[Merger, Merger]] = {}
         self._applied: dict[tuple[str, str], JsonObject] = {}
@@ -105,6 +108,8 @@ class Api:
             meta.pop(key, None)
         if resource.generation:
             meta["generation"] = 1
+        if resource.schema:
+            fill_defaults(obj, resource.schema)
         strategy.default(obj, self.around)
         strategy.admit(obj, self.around)
         strategy.prepare_create(obj, resource, self.around)
@@ -313,6 +318,8 @@ class Api:
         else:
             prune_unknown_fields(obj, resource, options, self.around)
             drop_disabled_fields(obj, old, resource, self.around)
+            if resource.schema:
+                fill_defaults(obj, resource.schema)
             strategy.default(obj, self.around)
             strategy.prepare_update(obj, old, resource)
         if resource.generation and obj.get("spec") != old.get("spec"):
@@ -485,6 +492,8 @@ class Api:
             causes = strategy.validate_update(obj, old, self.around)
         elif subresource == "status":
             causes = strategy.validate_status(obj, self.around)
+        if resource.schema:
+            causes = [*causes, *causes_of(obj, resource.schema)]
         if causes:
             raise errors.invalid(resource.kind, resource.group, name, causes)
         self.admission.validate(request)

@@ -20,6 +20,7 @@ from simulator.fallback_criteria import check_form, clear_criteria, has_criteria
 from simulator.gates import FALLBACK_GATE
 from simulator.objects import JsonObject, dig
 from simulator.resources import Resource
+from simulator.schemas import unknown_fields
 from simulator.strategies import Surroundings
 
 POD_SPEC_FIELDS: Final = frozenset(
@@ -147,16 +148,21 @@ def _unknown(spec: JsonObject, path: str, fallback: bool) -> Iterator[_Unknown]:
             yield _Unknown(spec, key, f"{path}.{key}", f"{path}.{key}")
 
 
+def _unknown_of(obj: JsonObject, resource: Resource, around: Surroundings) -> Iterator[_Unknown]:
+    if resource.schema:
+        for each in unknown_fields(obj, resource.schema):
+            yield _Unknown(each.holder, each.key, each.path, each.path)
+        return
+    fallback = around.knows(FALLBACK_GATE)
+    for path, spec in _pod_specs(resource, obj):
+        yield from _unknown(spec, path, fallback)
+
+
 def prune_unknown_fields(
     obj: JsonObject, resource: Resource, options: WriteOptions, around: Surroundings
 ) -> None:
     """Drop unknown fields in place; refuse (Strict) or warn (Warn) with their paths."""
-    fallback = around.knows(FALLBACK_GATE)
-    found = [
-        entry
-        for path, spec in _pod_specs(resource, obj)
-        for entry in _unknown(spec, path, fallback)
-    ]
+    found = list(_unknown_of(obj, resource, around))
     if not found:
         return
     texts = [f'unknown field "{entry.path}"' for entry in found]
@@ -175,15 +181,13 @@ def refuse_undeclared(
     obj: JsonObject, resource: Resource, namespace: str, name: str, around: Surroundings
 ) -> None:
     """Server-side apply knows no leniency: an undeclared field is an error."""
-    fallback = around.knows(FALLBACK_GATE)
-    for path, spec in _pod_specs(resource, obj):
-        for entry in _unknown(spec, path, fallback):
-            message = (
-                f"failed to create typed patch object ({namespace}/{name}; "
-                f"{resource.group}/{resource.version}, Kind={resource.kind}): "
-                f".{entry.keyed}: field not declared in schema"
-            )
-            raise ApiError(500, "", message)
+    for entry in _unknown_of(obj, resource, around):
+        message = (
+            f"failed to create typed patch object ({namespace}/{name}; "
+            f"{resource.group}/{resource.version}, Kind={resource.kind}): "
+            f".{entry.keyed}: field not declared in schema"
+        )
+        raise ApiError(500, "", message)
 
 
 def drop_disabled_fields(

@@ -292,6 +292,16 @@ _EVENTS: Final = (
 )
 
 COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "customresourcedefinitions.apiextensions.k8s.io": (
+        NAME,
+        Column(
+            "Created At",
+            lambda definition, _now: str(
+                dig(definition, "metadata", "creationTimestamp") or UNKNOWN
+            ),
+            "date",
+        ),
+    ),
     "pods": (
         NAME,
         Column("Ready", _pod_ready),
@@ -446,12 +456,13 @@ def table(
     metadata: JsonObject | None = None,
     include: str = "Metadata",
     with_columns: bool = True,
+    columns: tuple[Column, ...] = (),
 ) -> JsonObject:
     """Build a `meta.k8s.io/v1` Table of objects.
 
-    `include` is None, Metadata or Object, as in requests.
+    `include` is None, Metadata or Object, as in requests; `columns` are those of a definition.
     """
-    columns = COLUMNS.get(name, PLAIN_COLUMNS)
+    columns = columns or COLUMNS.get(name, PLAIN_COLUMNS)
     made: dict[str, Any] = {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

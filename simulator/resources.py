@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from simulator.objects import JsonObject
 from simulator.strategic import CLAIM_RULES, MergeRule
@@ -57,6 +57,10 @@ class Resource:
     generation: bool = False
     """Whether `metadata.generation` counts changes of the spec."""
     view: View | None = None
+    schema: Mapping[str, Any] | None = None
+    """`openAPIV3Schema` of a custom resource."""
+    columns: tuple[Any, ...] = ()
+    """Columns of its tables (`simulator.printing.Column`), if a definition gives them."""
 
     @property
     def singular(self) -> str:
@@ -285,6 +289,16 @@ RESOURCES: Final[tuple[Resource, ...]] = (
         categories=_ALL,
         generation=True,
     ),
+    Resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        namespaced=False,
+        short_names=("crd", "crds"),
+        subresources=("status",),
+        generation=True,
+    ),
     Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE),
     Resource(
         "authorization.k8s.io",
@@ -422,6 +436,11 @@ class ResourceTable:
         """Add a resource."""
         self._by_path[row.group, row.version, row.plural] = row
         self._by_kind[row.group_version, row.kind] = row
+
+    def remove(self, row: Resource) -> None:
+        """Remove a resource that was added."""
+        self._by_path.pop((row.group, row.version, row.plural), None)
+        self._by_kind.pop((row.group_version, row.kind), None)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """Return the row of a request path."""

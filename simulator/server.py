@@ -277,6 +277,7 @@ class ApiServer:
             self.api.clock.now(),
             metadata=metadata,
             include=query.get("includeObject", "Metadata"),
+            columns=target.resource.columns,
         )
 
     async def _watch(

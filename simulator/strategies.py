@@ -124,7 +124,9 @@ class Strategy:
 
     def prepare_create(self, obj: JsonObject, resource: Resource, around: Surroundings) -> None:
         """Reset what a client may not set, in place."""
-        if resource.has_status:
+        if resource.has_status and resource.schema is not None:
+            obj.pop("status", None)
+        elif resource.has_status:
             obj["status"] = {}
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, resource: Resource) -> None:

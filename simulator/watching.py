@@ -260,6 +260,7 @@ class WatchStream:
                 metadata={"resourceVersion": str(version.rv)},
                 include=self._include,
                 with_columns=not self._columns_sent,
+                columns=self._target.resource.columns,
             )
             self._columns_sent = True
             return _PREFIX[kind] + encode_json(made) + b"}\n"

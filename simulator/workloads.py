@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.api.stored.pods import default_spec
+from simulator.custom_resources import DEFINITIONS, DefinitionStrategy
 from simulator.device_strategies import (
     CLAIMS,
     ClaimStrategy,
@@ -158,6 +159,7 @@ class CronJobStrategy(Strategy):
 PLAIN: Final = Strategy()
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "pods": PodStrategy(),
+    DEFINITIONS: DefinitionStrategy(),
     "namespaces": NamespaceStrategy(),
     "nodes": NodeStrategy(),
     "services": ServiceStrategy(),

@@ -125,3 +125,19 @@ async def test_kubectl_validates_fields_on_the_server(tmp_path: Path) -> None:
         warned = await _Kubectl(tmp_path)("create", "--validate=warn", "-f", "wrong.yaml")
         assert 'unknown field "spec.flavour"' in warned
         assert "flavour" not in cluster.get("v1", "Pod", "gated")["spec"]
+
+
+async def test_kubectl_applies_a_definition_and_what_it_defines(tmp_path: Path) -> None:
+    gang = Path(__file__).parents[3] / "examples" / "gang"
+    async with EmbeddedCluster() as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        kubectl = _Kubectl(tmp_path)
+        crd = "crd/podgroups.scheduling.x-k8s.io"
+        await kubectl("apply", "-f", str(gang / "crd.yaml"))
+        assert "condition met" in await kubectl("wait", "--for=condition=established", crd)
+        assert "podgroup.scheduling.x-k8s.io/train created" in await kubectl(
+            "apply", "-f", str(gang / "job.yaml")
+        )
+        listed = await kubectl("get", "pg")
+        assert listed.split()[:3] == ["NAME", "PHASE", "MINMEMBER"]
+        assert "train" in listed
