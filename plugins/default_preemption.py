@@ -74,6 +74,10 @@ EVENT_ACTION: Final = "Preempting"
 EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
 GROUP_EVENT_NOTE: Final = "Preempted by {group} on node {node}"
 
+NOT_EVICTED: Final = (
+    "pods of lower priority that other schedulers placed are not evicted for it: {pods}; the "
+    "argument victimSchedulers: All would allow that"
+)
 NOT_PERMITTED: Final = "the scheduler may not {} {}"
 _NONE_PREEMPTED: Final = "no pod is preempted"
 _NEEDS: Final = (("list", "poddisruptionbudgets"), ("delete", "pods"))
@@ -201,6 +205,18 @@ class DefaultPreemption:
             waiting.discard(uid)
             if not waiting:
                 del self._pods_by_last_victim[last.metadata.uid]
+
+    # -- kubestow explain ------------------------------------------------------------------------
+
+    def explain(self, pod: Pod) -> list[str]:
+        """Return that pods of other schedulers would have to go, which nobody here evicts."""
+        if not self.rules.own_victims_only or pod.spec.preemption_policy == _POLICY_NEVER:
+            return []
+        others = self._handle.preemption.others_below(pod)
+        if not others:
+            return []
+        names = ", ".join(f"{count} of {name}" for name, count in sorted(others.items()))
+        return [NOT_EVICTED.format(pods=names)]
 
     # -- PostFilter ------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ of further pairs are only counted, in `unbanded`; rows with such pods are dry-ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -104,6 +104,14 @@ class PriorityUsage:
         for (own, _), usage in self._bands.items():
             if own < priority:
                 found |= usage.pods > 0
+        return found
+
+    def others_below(self, priority: int, schedulers: Container[str]) -> dict[str, int]:
+        """Count banded pods of lower priority by schedulerName, without those of `schedulers`."""
+        found: dict[str, int] = {}
+        for (own, scheduler), usage in self._bands.items():
+            if own < priority and scheduler not in schedulers:
+                add_count(found, scheduler, usage.total)
         return found
 
     def _included(self, victims: PotentialVictims) -> Iterator[_Usage]:

@@ -19,6 +19,7 @@ from config import (
     to_yaml,
     upstream_form,
 )
+from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.config_files import sources
 from scheduler.cli.permissions import needed_permissions
 from scheduler.cli.reporting import EXIT_FAILED, report_problems
@@ -62,7 +63,7 @@ def add_reading_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@click.group("config", short_help="Check and print configurations.")
+@click.group("config", cls=SuggestingGroup, short_help="Check and print configurations.")
 def command() -> None:
     """Check and print configurations.
 

@@ -8,6 +8,7 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
+from scheduler.cli.pod_names import without_kind
 from scheduler.text.escaping import escaped_json
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def command(  # noqa: PLR0913 - one argument per option
     output: str,
 ) -> None:
     """Show where a pod, or a group, stands."""
+    pod, group = without_kind(pod), without_kind(group)
     if bool(pod) is bool(group):
         raise click.UsageError("give either a pod or --group")
     if group:

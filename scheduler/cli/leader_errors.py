@@ -28,7 +28,8 @@ ACTS_AS: Final = (
 NO_API_SERVER: Final = "cannot reach the API server {server}: {text}"
 NO_LEADER: Final = (
     "nobody holds the Lease {lease} now: no replica leads. A new one takes over within seconds;\n"
-    "otherwise look at its pods:  kubectl -n {namespace} get pods"
+    "otherwise look at its pods:  kubectl -n {namespace} get pods\n"
+    "A scheduler with --leader-elect=false holds no Lease: give --server URL."
 )
 NO_ADDRESS: Final = (
     "{holder}, which holds the Lease {lease}, does not publish how to reach it: it serves no "
@@ -55,7 +56,9 @@ BAD_ADDRESS: Final = (
 )
 NO_LEASE: Final = (
     "there is no Lease {lease}: the scheduler was never started there, or its configuration has "
-    "another\nleaderElection.resourceNamespace or resourceName. Give --lease NAMESPACE/NAME."
+    "another\nleaderElection.resourceNamespace or resourceName. Give --lease NAMESPACE/NAME.\n"
+    "A scheduler with --leader-elect=false has none: give --server URL, such as "
+    "https://localhost:10259."
 )
 BROKEN: Final = (
     "{name} cannot be reached: {text}\n"

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.import_without import import_without
 from scheduler.cli.kubectl_plugin import COMPLETION, PLUGIN, PROGRAM_NAME, completions
 from scheduler.cli.reporting import (
@@ -97,7 +98,7 @@ COMMANDS: Final = {
 """In the order of the help."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """The group of `COMMANDS`, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

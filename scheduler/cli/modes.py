@@ -19,6 +19,8 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from scheduler.cli.pod_names import without_kind
+
 Given = Mapping[str, Any]
 """The values of the options by the names of their parameters."""
 
@@ -156,7 +158,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
         (
             Mode(
                 "a name with its namespace",
-                lambda given: "/" in (given["group"] or given["pod"] or ""),
+                lambda given: "/" in without_kind(given["group"] or given["pod"] or ""),
             ),
             Mode("a name alone", _otherwise, ("namespace",)),
         ),
@@ -179,7 +181,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
         (
             Mode(
                 "a pod with its namespace",
-                lambda given: "/" in (given["pod"] or "") and not given["add"],
+                lambda given: "/" in without_kind(given["pod"] or "") and not given["add"],
             ),
             Mode("other names", _otherwise, ("namespace",)),
         ),

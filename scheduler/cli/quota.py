@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from scheduler.cli.cluster import Cluster, JsonObject, cluster_options
+from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
@@ -76,7 +77,9 @@ _FLAGS: Final = (
 )
 
 
-@click.group("quota", help=HELP, short_help="Quotas enforced when pods are scheduled.")
+@click.group(
+    "quota", cls=SuggestingGroup, help=HELP, short_help="Quotas enforced when pods are scheduled."
+)
 def command() -> None:
     """Hold the commands below."""
 

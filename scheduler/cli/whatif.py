@@ -13,6 +13,7 @@ from scheduler.cli.exit_codes import DOES_NOT_FIT
 from scheduler.cli.manifests import STDIN, documents, shown
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
+from scheduler.cli.pod_names import without_kind
 from scheduler.cli.tables import say, wide_console
 from scheduler.text.escaping import escaped_json
 
@@ -99,6 +100,7 @@ def command(
 
     from scheduler.pages import WhatIfResult
 
+    pod = without_kind(pod)
     if bool(pod) == (filename is not None):
         raise click.UsageError("give either a pod or -f FILE")
     key = "" if not pod else pod if "/" in pod else f"{namespace}/{pod}"

@@ -148,6 +148,8 @@ class LeaderElector:
         self._observed = clock.monotonic()
         self._leading = False
         self._last_error = ""
+        #: Status of the error of the last round, 0 without a response; None: there was no error.
+        self._last_status: int | None = None
         self._call_timeout = max(1.0, options.renew_deadline / 2)
 
     @property
@@ -169,11 +171,39 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Wait until this process leads."""
+        started, told = self._clock.monotonic(), False
         while not await self._try_acquire_or_renew():
+            waited = self._clock.monotonic() - started
+            failing = self._last_status is not None
+            if failing and not told and waited >= self._options.lease_duration:
+                told = True
+                _log.error(
+                    f"does not lead after {waited:.0f} s: {self._last_error}; {self._advice()}",
+                    lease=self._name,
+                )
             await self._clock.sleep(self._until_next_read())
         self._leading = True
         self._metrics.leader(self._options.name, True)
         _log.info("leading", lease=self._name, identity=self.identity)
+
+    def _advice(self) -> str:
+        """Return what may be missing, and how to get it."""
+        namespace = self._options.namespace
+        match self._last_status:
+            case 404:
+                return (
+                    f"create the namespace with kubectl create namespace {namespace}, or give "
+                    "--leader-elect-resource-namespace, or --leader-elect=false if no other "
+                    "replica will run"
+                )
+            case 401 | 403:
+                return (
+                    "the user may not write the Lease: kubestow config rbac prints the roles, and "
+                    "kubestow check what else is missing"
+                )
+            case 0:
+                return "does the API server answer? kubestow check asks it"
+        return "see the log of the API server"
 
     def _until_next_read(self) -> float:
         period = self._options.retry_period
@@ -271,13 +301,16 @@ class LeaderElector:
     async def _try_acquire_or_renew(self) -> bool:
         """Do one round; return True if the Lease is ours and was written just now."""
         try:
-            return await self._round()
+            done = await self._round()
         except (RequestError, ValueError) as error:
             self._last_error = str(error)
+            self._last_status = error.status if isinstance(error, ApiError) else 0
             # The known state may be outdated: the next round reads first.
             self._lease = None
             _log.warning("lease not acquired or renewed", lease=self._name, error=str(error))
             return False
+        self._last_status = None
+        return done
 
     async def _round(self) -> bool:
         if self._leading and self._lease is not None:

@@ -6,7 +6,7 @@ plugin decides which pods may preempt, and evicts the victims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,6 +77,10 @@ class PreemptionSearch(Protocol):
 
     def own(self, pod: Pod) -> bool:
         """Whether a pod's scheduler is one of this process's profiles."""
+        ...
+
+    def others_below(self, pod: Pod) -> Mapping[str, int]:
+        """Count the placed pods of lower priority that are not `own`, by their schedulerName."""
         ...
 
     def observe(self, victims: int) -> None:

@@ -21,13 +21,16 @@ KNOWN_WORDS: Final = _words(
     """
     A-Za-z absent Accept-Encoding access accommodate ActionType active Add add AddNode AddPod
     admin admitted affinity affinity/selector after again ago ahead alias aliases All all
-    allocatable allocate allocated allocation allowed alphanumeric already AlreadyQueuedError
+    allocatable allocate allocated allocation allow allowed alphanumeric already
+    AlreadyQueuedError
     among amounts An an and annotation annotations announce another answer answered
     anti-affinity any anything API Api apiVersion ApiWriter appears application apply applying
-    apps architectures are args arguments arrays as aside asked asks assigned AssignedPod
+    apps architectures are args argument arguments arrays as aside asked asks assigned
+    AssignedPod
     assumed async asynchronous at attached Attempt attempt AttemptError AttemptOutcome attribute
     Available available Awaitable Awaited AwaitingCriteria AWS aws aws-ebs azure-disk azure-file
-    back backoff BackoffComplete basic be before began begin begins begun behind being belong
+    back backoff BackoffComplete basic be because before began begin begins begun behind being
+    belong
     belongs below best BestEffort between big Bind bind bind-completed Binding binding
     bindingTimeout BindPlugin BindTimeoutSeconds bindTimeoutSeconds block blocks bool BoolColumn
     Both both bound bound-by-controller breaks budget budgets built BuiltInQuotaConflict but by
@@ -58,7 +61,8 @@ KNOWN_WORDS: Final = _words(
     EventResource Events events every everything Evicted evicted Evicting evictions EvictPods
     Examination examples exceed exceeded exceeds exist existing ExistingPodTerm exists expected
     expensive explain Explainer ExplainingPlugin ExplainPage explanation expression extended
-    Extender extender extenders extension ExtensionPoint Failed failed FailedAndUnresolvableNodes
+    Extender extender extenders extension ExtensionPoint Failed failed
+    FailedAndUnresolvableNodes
     FailedNodes FailedScheduling failing Failure failure failures fairness fallback
     fallbackCriteria FallbackPodTopologySpread fallbackStrategy falls False false feature
     features few fewer field fields file files Filesystem Filter filter filtered FilterPlugin
@@ -121,7 +125,8 @@ KNOWN_WORDS: Final = _words(
     QueuePage QueueProfiles QueueSkip QueueSort queueSort QueueSortPlugin QueueState
     QueueStatistics quick Quota quota quota-deferred QuotaDeferred quotaMode quotas raise raised
     RaiseMaxSkew RaiseQuota RaiseVolumeLimit random range Rates reads ReadWriteOncePod reason
-    reasons recently Recheck Reduce refuses regex region regions registered Registry reject
+    reasons recently Recheck Reduce refers refuses regex region regions registered Registry
+    reject
     rejected rejectedBy RejectedNodes rejecting Rejection rejection RejectionCount rejections
     Relax relax RelaxedPodTopologySpread RelaxingPlugin released Remedies Remedy RemedySearch
     remembered rememberedPods remembering remove removed RemovePod removes RemoveTaint removing
@@ -139,9 +144,10 @@ KNOWN_WORDS: Final = _words(
     schedulers Scheduling scheduling scheduling.k8s.io scheduling.x-k8s.io SchedulingAlgorithm
     SchedulingGated SchedulingGates SchedulingQueue Score score scored ScorePlugin scores
     scoring ScoringStrategy scoringStrategy search second seconds see selected selected-node
-    selectedNode selector selectors sent Sequence sequence serve server services set
+    selectedNode selector selectors sent Sequence sequence serve server serves services set
     SetSchedulerName settle several shape Shared shared short should show shown shows signatures
-    simultaneously since size skew SKIP Skip skipped slack slice slow so soft some something sorted
+    simultaneously since size skew SKIP Skip skipped slack slice slow so soft some something
+    sorted
     sorting
     sorts source sparse spec spec.priority spec.resourceClaim spec.schedulingGroup
     spec.schedulingPolicy specified specifying spent spread SpreadAnyway stable stamps stands
@@ -167,7 +173,8 @@ KNOWN_WORDS: Final = _words(
     UpdatePodGeneratedResourceClaim UpdatePodLabel UpdatePodScaleDown
     UpdatePodSchedulingGatesEliminated UpdatePodSchedulingStatus UpdatePodToleration URL
     urlPrefix urls usage Use use used uses utilization valid validation value values vanished
-    verbs version victim victims vol volume VolumeAttachment volumeattachments VolumeBinding
+    verbs version victim victims victimSchedulers vol volume VolumeAttachment volumeattachments
+    VolumeBinding
     VolumeBindingMode VolumeLimitScaling VolumeRestrictions volumes VolumeZone vsphere-volume
     wait waited WaitForFirstConsumer waiting waiting-at-permit WaitingPod WaitingPods waits wake
     want wants Warning was watch watched way weight well went were what what-ifs WhatIf

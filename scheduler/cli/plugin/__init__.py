@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.plugin.scaffold import POINTS, Scaffold, ScaffoldError
 from scheduler.cli.reporting import EXIT_FAILED
 from scheduler.files import read_file, reason
@@ -56,7 +57,7 @@ Examples:
 """
 
 
-@click.group("plugin", short_help="Begin, check and try plugins.")
+@click.group("plugin", cls=SuggestingGroup, short_help="Begin, check and try plugins.")
 def command() -> None:
     """Begin, check and try plugins of your own. docs/plugins.md describes how to write one."""
 

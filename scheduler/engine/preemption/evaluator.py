@@ -114,6 +114,10 @@ class Evaluator:
         """Whether a pod's scheduler is one of this process's profiles."""
         return pod.spec.scheduler_name in self._own
 
+    def others_below(self, pod: Pod) -> dict[str, int]:
+        """Count placed pods of lower priority that other schedulers placed, by their name."""
+        return self._table.priorities.others_below(pod.priority, self._own)
+
     def find(
         self,
         state: CycleState,

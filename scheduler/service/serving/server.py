@@ -13,6 +13,7 @@ connection each time anyway.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,6 +38,12 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 CLIENT_SHARE: Final = 2
 """One client may have half of all connections: several may stand behind one address."""
 
+_ADVICE: Final = {
+    errno.EADDRINUSE: "; another scheduler may run here: choose another --secure-port",
+    errno.EACCES: "; choose a --secure-port above 1023",
+    errno.EADDRNOTAVAIL: "; give --bind-address an address of this machine",
+}
+"""What to do about an error of listening."""
 STOP_SECONDS: Final = 5.0
 """For requests in progress when the process ends, as upstream."""
 
@@ -100,7 +107,8 @@ class HttpsServer:
         except OSError as error:
             where = f"{options.bind_address}:{options.secure_port}"
             text = error.strerror or str(error)
-            raise ServingError(f"cannot listen on {where}: {text}") from error
+            advice = _ADVICE.get(error.errno or 0, "")
+            raise ServingError(f"cannot listen on {where}: {text}{advice}") from error
         self.port = listeners[0].getsockname()[1]
         self._acceptors = [Acceptor(each, self._accept, self._make_room) for each in listeners]
         for acceptor in self._acceptors:

@@ -133,7 +133,7 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
         await waiting(site, "web")
         short = await site.output("explain", "default/web")
         shown = await site.output("explain", "default/web", "--examples", "2", "-v")
-        again = await site.output("explain", "web", "-o", "json")
+        again = await site.output("explain", "pod/web", "-o", "json")
     lines = short.splitlines()
     assert lines[0] == "default/web  queued, profile kubestow, priority 0"
     assert re.fullmatch(r"It is unschedulable, after 1 attempt, the last \d+s ago.", lines[1])

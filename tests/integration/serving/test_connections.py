@@ -143,7 +143,9 @@ async def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options = ServingOptions(bind_address="127.0.0.1", secure_port=port)
-        with pytest.raises(ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*in use"):
+        with pytest.raises(
+            ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*in use.*; .*--secure-port"
+        ):
             await HttpsServer(nothing, options, None).start()
 
 

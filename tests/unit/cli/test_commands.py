@@ -280,3 +280,25 @@ def test_config_schema_describes_plugins_of_ones_own(
     ended = shell("config", "schema", "--plugin", "Nonsense")
     assert ended.code == 2
     assert 'there is no plugin "Nonsense"' in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("explian a/b", "No such command 'explian'. Did you mean explain?"),
+        ("Queue", "Did you mean queue?"),
+        ("plan", "Did you mean simulate?"),
+        ("validate x.yaml", "Did you mean config validate?"),
+        ("pods", "Did you mean queue?"),
+        ("config validat x.yaml", "No such command 'validat'. Did you mean validate?"),
+        ("quota shw", "Did you mean show?"),
+        ("plugin xyzzy", "There are: "),
+        ("xyzzy", "There are: run, demo, config, "),
+    ],
+)
+def test_a_command_that_does_not_exist_gets_a_suggestion(
+    shell: Shell, line: str, hint: str
+) -> None:
+    ended = shell(*line.split())
+    assert ended.code == 2
+    assert hint in ended.err

@@ -65,6 +65,8 @@ class FakeLock:
         await asyncio.sleep(0)
         if self.fault == "refuse":
             raise ConnectionFailed(verb, "/lease", "connection refused", sent=False, refused=True)
+        if self.fault.isdigit():
+            raise ApiError(verb, "/lease", status=int(self.fault), body=StatusBody())
         if self.fault == "hang":
             await self._clock.sleep(within)
             raise RequestTimeout(verb, "/lease", "timed out", sent=True)

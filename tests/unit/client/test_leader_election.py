@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from scheduler.client.fence import LeaderFence
 from scheduler.client.leader_election import (
@@ -294,3 +295,32 @@ def test_timing_is_checked(
 
 def test_identities_differ() -> None:
     assert new_identity() != new_identity()
+
+
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        ("refuse", "does the API server answer? kubestow check asks it"),
+        (
+            "404",
+            "kubectl create namespace kubestow-system, or give --leader-elect-resource-namespace",
+        ),
+        ("403", "kubestow config rbac prints the roles"),
+    ],
+)
+async def test_what_keeps_it_from_leading_is_said_after_the_time_of_a_lease(
+    clock: ManualClock, store: LeaseStore, fault: str, advice: str
+) -> None:
+    a = Candidate("a", store, clock)
+    a.lock.fault = fault
+    with capture_logs() as logs:
+        async with running(a):
+            await clock.advance(14)
+            assert [each for each in logs if each["log_level"] == "error"] == []
+            await clock.advance(60)
+            (said,) = [each for each in logs if each["log_level"] == "error"]
+            assert said["event"].startswith("does not lead after 1")
+            assert advice in said["event"]
+            a.lock.fault = ""
+            await clock.advance(5)
+            assert a.elector.leading

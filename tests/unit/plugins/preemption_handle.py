@@ -98,6 +98,9 @@ class PreemptionHandle:
         self.rules = rules
         return self.finding
 
+    def others_below(self, _pod: Pod) -> dict[str, int]:
+        return {}
+
     def own(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name != "other"
 
