@@ -57,9 +57,6 @@ class Template:
     skipped: frozenset[str]
     #: Row of the template in the arrays.
     index: int
-    #: The sum over all nodes, and whether part of it is only an estimate.
-    total: int = 0
-    loose: bool = True
     #: Number of waiting groups with such pods.
     groups: int = 0
 
@@ -109,10 +106,16 @@ class TemplateCapacities:
             if callable(getattr(slot.plugin, "capacity_matrix", None))
         ]
         self._templates: dict[Hashable, Template] = {}
-        #: The pod of each template, in the order of the arrays.
+        #: The templates, and a pod of each, in the order of the arrays.
+        self._in_order: tuple[Template, ...] = ()
         self._pods: tuple[Pod, ...] = ()
         self._most: NDArray[np.int32] = np.zeros((0, table.capacity), dtype=np.int32)
         self._loose: NDArray[np.bool_] = np.zeros((0, table.capacity), dtype=np.bool_)
+        #: By template: the sum over all nodes, and whether part of it is only an estimate.
+        self._totals: Int64Column = np.zeros(0, dtype=np.int64)
+        self._is_loose: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        #: By template: the lowest total with which a waiting group may fit.
+        self._lowest: Int64Column = np.zeros(0, dtype=np.int64)
         #: By label key, for groups that must be in one domain.
         self._by_label: dict[str, DomainSums] = {}
         #: Change log position up to which changes are included, and the named versions of filters.
@@ -152,7 +155,7 @@ class TemplateCapacities:
         if room is not None:
             self._most[template.index] = room
             self._loose[template.index] = False
-            template.total, template.loose = int(room.sum()), False
+            self._totals[template.index], self._is_loose[template.index] = room.sum(), False
         return template
 
     def _drop_unused(self) -> None:
@@ -175,18 +178,14 @@ class TemplateCapacities:
                 most[place, self._table.rows] = _NO_LIMIT
                 loose[place, self._table.rows] = True
         self._most, self._loose = most, loose
+        known = np.array(order, dtype=np.intp)
+        self._lowest = np.append(self._lowest, _NO_LIMIT)[known]
         for each in self._by_label.values():
             each.forget()
-        self._pods = tuple(each.pod for each in self._templates.values())
-        self._add(most.sum(axis=1, dtype=np.int64), anew=True)
-
-    def _add(self, totals: Int64Column, *, anew: bool = False) -> None:
-        """Add to the totals of all templates, after an estimate."""
-        templates = self._templates.values()
-        for template, total in zip(templates, totals.tolist(), strict=True):
-            if total or anew:
-                template.total = total if anew else template.total + total
-            template.loose = True
+        self._in_order = tuple(self._templates.values())
+        self._pods = tuple(each.pod for each in self._in_order)
+        self._totals = most.sum(axis=1, dtype=np.int64)
+        self._is_loose = np.ones(len(order), dtype=np.bool_)
 
     # -- bounds ----------------------------------------------------------------------------------
 
@@ -195,9 +194,22 @@ class TemplateCapacities:
 
         Without `exact` it may be an estimate, which is higher than the filters' own bound.
         """
-        if exact and template.loose:
+        if exact and self._is_loose[template.index]:
             self._evaluate(template)
-        return template.total
+        return int(self._totals[template.index])
+
+    def set_lowest(self, template: Template, total: int | None) -> None:
+        """Set the lowest total of a template with which any waiting group may fit; None: none."""
+        self._lowest[template.index] = _NO_LIMIT if total is None else total
+
+    def at(self, index: int) -> Template:
+        """Return the template of an index."""
+        return self._in_order[index]
+
+    def enough(self) -> list[int]:
+        """Return the indexes of the templates whose totals are that high; after `refresh`."""
+        found: list[int] = np.flatnonzero(self._totals >= self._lowest).tolist()
+        return found
 
     def by_row(self, pod: Pod, state: CycleState | None) -> Int64Column | None:
         """Return int64[table capacity]: an upper bound of pods like `pod` on each row.
@@ -319,7 +331,8 @@ class TemplateCapacities:
     def _take_estimate(self, rows: Rows) -> None:
         estimate = self._estimate(rows)
         before = self._most[:, rows]
-        self._add((estimate - before).sum(axis=1, dtype=np.int64))
+        self._totals += (estimate - before).sum(axis=1, dtype=np.int64)
+        self._is_loose[:] = True
         for each in self._by_label.values():
             each.change(rows, before, estimate)
         self._most[:, rows] = estimate
@@ -335,7 +348,8 @@ class TemplateCapacities:
 
     def _evaluate(self, template: Template) -> None:
         """Run the filters of a template on the nodes for which only an estimate is known."""
-        index, template.loose = template.index, False
+        index = template.index
+        self._is_loose[index] = False
         rows = np.flatnonzero(self._loose[index])
         some = rows[self._most[index, rows] > 0]
         try:
@@ -346,7 +360,7 @@ class TemplateCapacities:
         self._most[index, rows] = 0
         self._most[index, some] = limit
         after = self._most[index, rows]
-        template.total += int((after - before).sum(dtype=np.int64))
+        self._totals[index] += (after - before).sum(dtype=np.int64)
         for each in self._by_label.values():
             each.change_one(index, rows, before, after)
         self._loose[index, rows] = False
@@ -406,6 +420,18 @@ class GroupBound:
     unlimited: int = 0
     #: Set if all members must be in one domain.
     within: OneDomain | None = None
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for bounds that are equal whatever the nodes are."""
+        parts = tuple((id(template), count) for _, template, count in self.parts)
+        within = None if self.within is None else (self.within.key, self.within.value)
+        return self.need, self.unlimited, within, parts
+
+    @property
+    def lowest(self) -> int:
+        """The lowest total with which the group may fit; some template must have as much."""
+        return -(-(self.need - self.unlimited) // max(len(self.parts), 1))
 
     def possible(self, *, exact: bool, promised: Mapping[Template, int] = _NOTHING) -> int:
         """Return an upper bound of the members that fit, besides pods that were `promised` room.

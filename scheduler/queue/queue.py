@@ -28,6 +28,7 @@ from scheduler.framework.events import (
     UNSCHEDULED_POD_UPDATE,
     ActionType,
     ClusterEvent,
+    EventResource,
 )
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.pages import QueueState
@@ -47,6 +48,11 @@ RECHECK: Final = "Recheck"
 
 class AlreadyQueuedError(ValueError):
     """A pod whose attempt failed is already in a sub-queue."""
+
+
+def _takes_room(event: ClusterEvent) -> bool:
+    """Whether an event cannot leave more room on any node: a pod was added to one."""
+    return event.resource is EventResource.ASSIGNED_POD and event.action_type is ActionType.ADD
 
 
 class SchedulingQueue(QueueSnapshots):
@@ -281,8 +287,8 @@ class SchedulingQueue(QueueSnapshots):
         of pods moved; work beyond a time slice is left to `run_due`.
         """
         self._events += 1
-        if self.signals.on_event is not None:
-            self.signals.on_event()
+        if self.signals.on_room is not None and not _takes_room(event):
+            self.signals.on_room()
         subscription = self._hints.subscription(event)
         if not subscription.plugins and not event.wildcard:
             self._events_ignored += 1

@@ -25,8 +25,9 @@ class Signals:
     on_ready: Callable[[], None] | None = None
     #: Called when the result of `next_wakeup` has become earlier than it was: call it again.
     on_timer: Callable[[], None] | None = None
-    #: Called at every event, whether or not a plugin registered it; None if there is no listener.
-    on_event: Callable[[], None] | None = None
+    #: Called at every event after which there may be more room, whether or not a plugin registered
+    #: it; None if there is no listener.
+    on_room: Callable[[], None] | None = None
     #: Called with a pod's record and the rejection whenever a PreEnqueue plugin gates the pod, or
     #: gates it again, so that a pod condition can be written. Must not call the queue.
     on_gated: GateListener | None = None

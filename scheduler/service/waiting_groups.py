@@ -2,8 +2,9 @@
 
 If all nodes together have too little room for a group, it does not wait for events of plugins.
 Instead, the bound of its templates is compared with its need after events (`TemplateCapacities`).
-As long as the bound is too low, no hint is evaluated, no member is moved, and no cycle runs. For
-any number of waiting groups an event costs one operation on the changed nodes.
+As long as the bound is too low, no hint is evaluated, no member is moved, and no cycle runs. An
+event costs one operation on the changed nodes, and one comparison of all bounds with the lowest
+needs, however many groups wait. Only if that succeeds are groups looked at, equal ones once.
 
 One member represents the group among the unschedulable pods. Invariant: a group is kept here only
 while that member waits there; if anything else moves the member, the group is tried anyway.
@@ -12,8 +13,9 @@ while that member waits there; if anything else moves the member, the group is t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from scheduler.engine.template_capacity import GroupBound, Template, TemplateCapacities
@@ -27,6 +29,13 @@ FIRST_LOOK_THROUGH: Final = 64
 """Number of waiting groups at which deleted ones are pruned for the first time; then at twice the
 number that was left."""
 
+CHECK_SECONDS: Final = 0.2
+"""Minimum seconds between two checks, so that their cost does not grow with the rate of events. The
+first event after a pause of that length is followed by a check at once."""
+
+CHECKS_PER_LOOK_THROUGH: Final = 256
+"""Number of checks after which deleted groups are pruned, too."""
+
 LOOK_AGAIN_SECONDS: Final = 1.0
 """Seconds after which a group that waits for the cycle of a woken group is checked again, in case
 the latter was deleted before its cycle."""
@@ -38,11 +47,21 @@ class _Waiting:
     #: The plugin that groups its members.
     plugin: str
     bound: GroupBound
+    #: Place in the order of first failures.
+    number: int
 
     @property
     def templates(self) -> list[Template]:
         """The templates of its members."""
         return [template for _, template, _ in self.bound.parts]
+
+
+@dataclass(slots=True, eq=False)
+class _Kind:
+    """Waiting groups whose bounds are equal, by UID of the member that represents the group."""
+
+    bound: GroupBound
+    groups: dict[str, _Waiting] = field(default_factory=dict)
 
 
 class WaitingGroups:
@@ -56,8 +75,10 @@ class WaitingGroups:
         self._clock = clock
         #: Waiting groups by UID of the member that represents the group.
         self._waiting: dict[str, _Waiting] = {}
-        #: The same in order; None if it must be sorted again.
-        self._ordered: list[tuple[str, _Waiting]] | None = None
+        #: The same by kind, and the kinds by template.
+        self._kinds: dict[Hashable, _Kind] = {}
+        self._of_template: dict[Template, dict[Hashable, _Kind]] = {}
+        self._numbers = count()
         #: Number of groups at which deleted ones are pruned.
         self._look_through_at = FIRST_LOOK_THROUGH
         #: The capacities that the groups use, with the number of uses.
@@ -65,6 +86,7 @@ class WaitingGroups:
         #: Groups that were woken and not tried yet, to which room is promised.
         self._awake: dict[str, _Waiting] = {}
         self._changed = False
+        self._not_before = 0.0
         #: Time of a check without an event; None: no group waits for a woken one.
         self._look_again: float | None = None
         #: Since the start: checks of all bounds, groups woken, and groups kept waiting by a check.
@@ -79,9 +101,12 @@ class WaitingGroups:
         """Keep a group waiting until its bound is high enough; `info` represents it."""
         if len(self._waiting) >= self._look_through_at:
             self._forget_gone()
-        self._waiting[info.uid] = waiting = _Waiting(info, plugin, bound)
-        self._hold(waiting, 1)
-        self._queue.signals.on_event = self._note_event
+        if info.uid in self._waiting:
+            self._drop(info.uid)
+        waiting = _Waiting(info, plugin, bound, next(self._numbers))
+        self._waiting[info.uid] = waiting
+        self._hold(waiting)
+        self._queue.signals.on_room = self._note_event
 
     def _forget_gone(self) -> None:
         """Drop groups that disappeared without an event, because all their pods were deleted."""
@@ -114,33 +139,66 @@ class WaitingGroups:
     # -- TimedWork -------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return a time in the past if there was an event since the last check."""
-        return self._clock.monotonic() if self._changed else self._look_again
+        """Return when to check; a time in the past means now."""
+        return self._not_before if self._changed else self._look_again
 
     def run_due(self) -> None:
         """Wake the groups that may fit since the last events.
 
         Groups of different templates are woken one at a time, since the first may take all room.
         """
+        now = self._clock.monotonic()
+        if self._changed and now < self._not_before:
+            return
         self._changed, self._look_again = False, None
+        self._not_before = now + CHECK_SECONDS
+        if self.checks % CHECKS_PER_LOOK_THROUGH == 0:
+            self._forget_gone()
         if not self._waiting:
-            self._queue.signals.on_event = None
+            self._queue.signals.on_room = None
             return
         self.checks += 1
         self.on_look()
+        self.kept += len(self._waiting)
+        kinds = self._kinds_with_room()
+        if kinds:
+            self._wake_those_that_fit(kinds)
+
+    def _kinds_with_room(self) -> dict[Hashable, _Kind]:
+        """Return the kinds of groups of which one may fit."""
+        kinds: dict[Hashable, _Kind] = {}
         for capacities in list(self._capacities):
             capacities.refresh()
+        for capacities in self._capacities:
+            for template in map(capacities.at, capacities.enough()):
+                kinds.update(self._of_template.get(template, {}))
+        return {name: kind for name, kind in kinds.items() if not kind.bound.too_low()}
+
+    def _wake_those_that_fit(self, kinds: dict[Hashable, _Kind]) -> None:
+        """Wake groups in the order of their priorities, then of the times of first failures."""
         promised, state = self._promised(), self._queue.state
-        for uid, waiting in self._in_order():
+        full: set[Hashable] = set()
+        groups = [
+            (-each.info.pod.priority, each.number, uid, name)
+            for name, kind in kinds.items()
+            for uid, each in kind.groups.items()
+        ]
+        for _, _, uid, name in sorted(groups):
+            waiting = self._waiting[uid]
+            if name in full:
+                continue
             if state(uid) is not QueueState.UNSCHEDULABLE:
                 self._drop(uid)
             elif waiting.bound.too_low(promised):
-                self.kept += 1
+                # Room is only promised to further groups from here on.
+                full.add(name)
+                continue
             elif self._goes_after_awake(waiting):
                 self._look_again = self._clock.monotonic() + LOOK_AGAIN_SECONDS
             else:
                 self._drop(uid)
                 self._wake(waiting, promised)
+            self.kept -= 1
 
     def _goes_after_awake(self, waiting: _Waiting) -> bool:
         templates, priority = waiting.templates, waiting.info.pod.priority
@@ -149,13 +207,6 @@ class WaitingGroups:
             for each in self._awake.values()
         )
 
-    def _in_order(self) -> list[tuple[str, _Waiting]]:
-        """Return the groups by priority, then by the time of their first failure."""
-        if self._ordered is None:
-            waiting = self._waiting.items()
-            self._ordered = sorted(waiting, key=lambda item: -item[1].info.pod.priority)
-        return self._ordered
-
     def _wake(self, waiting: _Waiting, promised: dict[Template, int]) -> None:
         uid = waiting.info.uid
         self.woken += self._queue.wake((uid,), waiting.plugin, CAPACITY_CHANGE)
@@ -163,17 +214,40 @@ class WaitingGroups:
             self._awake[uid] = waiting
             _promise(waiting.bound, promised)
 
-    def _drop(self, uid: str) -> None:
-        self._hold(self._waiting.pop(uid), -1)
-
-    def _hold(self, waiting: _Waiting, count: int) -> None:
-        """Count one more (or with -1 one less) group that uses these templates."""
-        self._ordered = None
+    def _hold(self, waiting: _Waiting) -> None:
+        """Count a group by its templates and its kind."""
         for capacities, template, _ in waiting.bound.parts:
-            template.groups += count
-            self._capacities[capacities] += count
+            template.groups += 1
+            self._capacities[capacities] += 1
+        name = waiting.bound.kind
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = _Kind(waiting.bound)
+            for capacities, template, _ in kind.bound.parts:
+                self._of_template.setdefault(template, {})[name] = kind
+                self._set_lowest(capacities, template)
+        kind.groups[waiting.info.uid] = waiting
+
+    def _drop(self, uid: str) -> None:
+        waiting = self._waiting.pop(uid)
+        name = waiting.bound.kind
+        kind = self._kinds[name]
+        del kind.groups[uid]
+        for capacities, template, _ in waiting.bound.parts:
+            if not kind.groups and self._of_template[template].pop(name, None) is not None:
+                self._set_lowest(capacities, template)
+            template.groups -= 1
+            if not template.groups:
+                del self._of_template[template]
+            self._capacities[capacities] -= 1
             if not self._capacities[capacities]:
                 del self._capacities[capacities]
+        if not kind.groups:
+            del self._kinds[name]
+
+    def _set_lowest(self, capacities: TemplateCapacities, template: Template) -> None:
+        kinds = self._of_template[template]
+        capacities.set_lowest(template, min((k.bound.lowest for k in kinds.values()), default=None))
 
     def _promised(self) -> dict[Template, int]:
         """Return the room promised to woken groups, by template."""

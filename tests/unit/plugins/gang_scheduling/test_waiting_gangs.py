@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
@@ -127,6 +130,50 @@ def test_g12_a_change_of_a_member_is_tried(cluster: GangCluster, cycles: list[bo
     assert cycles[-1] is True
 
 
+def test_equal_gangs_are_asked_once_and_not_at_all_without_room_for_any(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    too_low = GroupBound.too_low
+
+    def counted(self: GroupBound, *args: Any) -> bool:
+        asked.append(self.need)
+        return too_low(self, *args)
+
+    for number in range(10):
+        cluster.add_group(6, f"g{number}")
+        cluster.add_members(6, f"g{number}")
+    cluster.add_group(5, "wide")
+    cluster.add_members(5, "wide", cpu=1.9, spec={"nodeSelector": {"disk": "ssd"}})
+    cluster.tick(5)
+    waiting = cluster.world.scheduler.scheduling.loop.groups.waiting
+    monkeypatch.setattr(GroupBound, "too_low", counted)
+    kept = waiting.kept
+    for number in range(20):
+        cluster.add(pod(f"small-{number}", cpu=0.1))
+        cluster.tick(1)
+        cluster.world.remove("Pod", f"small-{number}", "default")
+        cluster.tick(1)
+    assert asked == [], "no template has room for the lowest need"
+    assert waiting.kept - kept == 20 * 11, "once for each pod that ended"
+    cluster.add_node(node("n2", cpu=4))
+    cluster.tick(1)
+    assert len(cluster.bound()) == 6
+    assert 1 <= asked.count(6) <= 6, "one of ten equal groups is asked, then the one with the room"
+
+
+def test_bounds_are_compared_a_few_times_per_second(cluster: GangCluster) -> None:
+    cluster.add_group(6)
+    cluster.add_members(6)
+    cluster.tick(5)
+    waiting = cluster.world.scheduler.scheduling.loop.groups.waiting
+    checks = waiting.checks
+    for number in range(200):
+        cluster.world.add(node("n1", cpu=4, labels={"number": str(number)}))
+        cluster.tick(0.01)
+    assert 5 <= waiting.checks - checks <= 12, "in two seconds"
+
+
 def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -> None:
     cluster.add_group(5)
     cluster.add_members(5)
@@ -143,4 +190,4 @@ def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -
     queue = cluster.world.scheduler.scheduling.queue
     queue.move_all_to_active_or_backoff(event, None, None)
     cluster.tick(1)
-    assert queue.signals.on_event is None, "an event costs nothing where nobody waits"
+    assert queue.signals.on_room is None, "an event costs nothing where nobody waits"
