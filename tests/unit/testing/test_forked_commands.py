@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -51,8 +52,12 @@ def test_a_call_has_its_environment_and_leaves_nothing_to_the_next(
 
 
 def wait_for_a_signal() -> None:
+    # A read, because a signal that comes just before `signal.pause()` does not end that.
+    waiting, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
     print("begun", flush=True)
-    signal.pause()
+    os.read(waiting, 1)
 
 
 @pytest.fixture(scope="module")
