@@ -35,6 +35,10 @@ _FORMS: Final = tuple(
             rb"\A\s*(?:Warning: |[IWEF]\d{4} \d\d:\d\d)",
             "it begins with messages of kubectl: write only its standard output into the file",
         ),
+        (
+            rb"\A\s*NAME: \S+\nLAST DEPLOYED:",
+            "it is the answer of helm install: let helm get manifest print the objects",
+        ),
         (rb"\A[^\n]{0,200}\0", "it is no text"),
     )
 )

@@ -126,19 +126,23 @@ class _Reader:
             if head.startswith(ZIP_MAGIC):
                 if not file.seekable():
                     raise WorldError(f"{path}: zip in a pipe: write it into a file, and name that")
-                yield from self._members(path, zip_members(file, _is_read_in_archive))
+                wanted = _Wanted()
+                yield from self._members(path, zip_members(file, wanted), wanted)
                 return
             stream = _Stream(path, _pieces(path, head, file))
             start = stream.read(BLOCK)
             whole = _Stream(path, chain((start,), stream.rest()))
             if is_tar(start):
-                yield from self._members(path, tar_members(whole, _is_read_in_archive))
+                wanted = _Wanted()
+                yield from self._members(path, tar_members(whole, wanted), wanted)
                 return
             data = as_utf8(_joined(path, whole.rest(), self._left))
         self._left -= len(data)
         yield DumpFile(path, data, named=True)
 
-    def _members(self, archive: Path, members: Iterator[Member]) -> Iterator[DumpFile]:
+    def _members(
+        self, archive: Path, members: Iterator[Member], wanted: _Wanted
+    ) -> Iterator[DumpFile]:
         count, links = 0, []
         for member in members:
             path, count = archive / member.name.lstrip("/")[-_MAX_NAME:], count + 1
@@ -156,6 +160,7 @@ class _Reader:
             self._left -= len(data)
             yield DumpFile(path, data, named=False)
         self._note_unread("links", links)
+        self._note_unread("archives", [archive / each for each in wanted.archives])
         if not count:
             raise WorldError(f"{archive}: the archive has no file ending in {', '.join(SUFFIXES)}")
 
@@ -208,8 +213,19 @@ def _errors(path: Path) -> Iterator[None]:
         raise WorldError(f"{path}: byte {error.start} is no {error.encoding}") from error
 
 
-def _is_read_in_archive(name: str) -> bool:
-    return _is_read(name.rpartition("/")[2]) and not _HIDDEN_FOLDER.search(name)
+class _Wanted:
+    """Says which files of an archive are read; keeps the names of archives in it."""
+
+    def __init__(self) -> None:
+        #: The first ones.
+        self.archives: list[str] = []
+
+    def __call__(self, name: str) -> bool:
+        if _HIDDEN_FOLDER.search(name):
+            return False
+        if _ARCHIVE.search(name) and len(self.archives) < MAX_DEPTH:
+            self.archives.append(name.lstrip("/")[-_MAX_NAME:])
+        return _is_read(name.rpartition("/")[2])
 
 
 def _is_read(name: str) -> bool:

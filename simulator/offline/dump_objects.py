@@ -36,6 +36,18 @@ _EXPECTED: Final = "give Kubernetes objects, one, several in a row, or a List"
 _KAI_OBJECTS: Final = "rawObjects"
 """Where the objects are in a snapshot of the KAI scheduler."""
 
+_NO_DUMPS: Final = {
+    ("v1", "Status"): "this is an error of an API server: dump it again",
+    ("meta.k8s.io/v1", "Table"): "this is a table: let kubectl print -o json",
+}
+"""What to do about kinds that stand for other objects, or for none."""
+_SOURCES: Final = {
+    "kustomization.yaml": "a kustomization: render it first, with kubectl kustomize",
+    "kustomization.yml": "a kustomization: render it first, with kubectl kustomize",
+    "Chart.yaml": "the chart of Helm: render it first, with helm template",
+}
+"""Files beside which manifests stand that are not what a cluster would have."""
+
 _BUILT_IN: Final = Kinds()
 _EXPORTED: Final = {
     **{each.plural: each for each in RESOURCES.values()},
@@ -156,6 +168,8 @@ class _FileReader:
             raise WorldError(
                 f"{file.path}: the file is empty: the command that was to write it may have failed"
             )
+        if (advice := _SOURCES.get(file.path.name)) is not None:
+            raise WorldError(f"{file.path}: {advice}")
         if file.named and ".csv" in file.path.suffixes:
             self._read_node_list()
         elif not self._read_json():
@@ -265,7 +279,9 @@ class _FileReader:
                 return
             # The API leaves these out in the items of a PodList.
             version, kind = (head.api_version, head.kind) if head.kind else (version, kind)
-        if not kind:
+        if (version, kind) in _NO_DUMPS:
+            self._note_stray(_NO_DUMPS[version, kind], place)
+        elif not kind:
             self._note_stray(f"{version or 'no apiVersion'} no kind: {_EXPECTED}", place)
         elif not (kind.endswith("List") and self._add_list(text, place, depth)):
             self._count += 1

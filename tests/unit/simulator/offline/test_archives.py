@@ -122,6 +122,14 @@ def test_archives_in_a_folder_are_noted(tmp_path: Path) -> None:
         assert f"archives are not read here: {tmp_path}/more.tar.gz" in world.notes
 
 
+@pytest.mark.parametrize("packed", [zipped, tarred])
+def test_archives_in_an_archive_are_noted(tmp_path: Path, packed: Callable[[Files], bytes]) -> None:
+    path = tmp_path / "dump"
+    path.write_bytes(packed({"a/more.tar.gz": b"x", "nodes.json": NODE}))
+    with offline.World.load(path) as world:
+        assert f"archives are not read here: {path}/a/more.tar.gz" in world.notes
+
+
 def encrypted() -> bytes:
     data = bytearray(zipped({"a.json": NODE}))
     data[data.index(b"PK\x01\x02") + 8] |= 1

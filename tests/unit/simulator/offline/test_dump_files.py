@@ -279,9 +279,43 @@ def test_a_list_of_many_kinds_does_not_say_what_was_asked_for(tmp_path: Path) ->
         ("Error from server (Forbidden): nodes is forbidden: x\n", "an error of kubectl"),
         ('Warning: v1 is deprecated\n{"kind": "List", "items": []}\n', "messages of kubectl"),
         ("SQLite format 3\0\1\2", "it is no text"),
+        ("NAME: web\nLAST DEPLOYED: Sat\nMANIFEST:\n---\nkind: Node\n", "let helm get manifest"),
+        ('{"kind": "Status", "apiVersion": "v1", "code": 403}', "an error of an API server"),
+        ('{"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}', "print -o json"),
     ],
 )
 def test_a_text_that_is_no_dump_is_recognized(tmp_path: Path, content: str, text: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(content)
     assert text in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("kustomization.yaml", "a kustomization: render it first, with kubectl kustomize"),
+        ("Chart.yaml", "the chart of Helm: render it first, with helm template"),
+    ],
+)
+def test_sources_of_manifests_are_no_dump(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "node.yaml").write_text(yaml.safe_dump(NODE))
+    (tmp_path / name).write_text("name: x\n")
+    assert f"{name}: {text}" in refusal(tmp_path)
+
+
+def test_a_must_gather_is_read_once(tmp_path: Path) -> None:
+    """It has each pod in a file of its own as well, and much that is no object."""
+    pod = {**RUNNING, "metadata": {**RUNNING["metadata"], "uid": "u", "resourceVersion": "7"}}
+    for name, content in (
+        ("cluster-scoped-resources/core/nodes/n1.yaml", "---\n" + yaml.safe_dump(NODE)),
+        ("namespaces/shop/core/pods.yaml", "---\n" + yaml.safe_dump(listed("Pod", pod))),
+        ("namespaces/shop/pods/a/a.yaml", "---\n" + yaml.safe_dump(pod)),
+        ("namespaces/shop/pods/a/c/c/logs/current.log", "{"),
+        ("monitoring/alerts.json", '{"status": "success"}'),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "audit.log.gz").write_bytes(b"\x1f\x8b")
+    assert free(tmp_path) == 1
+    with offline.World.load(tmp_path) as world:
+        assert not any("of the same name" in each for each in world.notes)
