@@ -86,7 +86,10 @@ class GroupScheduling:
 
     def schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
         """Try the group of a popped pod; return the attempts whose binding cycles are next."""
-        return self.settle(info, group, run_synchronously(self.cycle(info, group).run()))
+        return run_synchronously(self._schedule(info, group))
+
+    async def _schedule(self, info: QueuedPodInfo, group: GroupToSchedule) -> list[Attempt]:
+        return await self.settle(info, group, await self.cycle(info, group).run())
 
     def cycle(
         self,
@@ -114,10 +117,18 @@ class GroupScheduling:
             may_preempt=may_preempt,
         )
 
-    def settle(
-        self, info: QueuedPodInfo, group: GroupToSchedule, result: GroupResult
+    async def settle(
+        self,
+        info: QueuedPodInfo,
+        group: GroupToSchedule,
+        result: GroupResult,
+        pause: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Attempt]:
-        """Handle the result; return the attempts whose binding cycles are next."""
+        """Handle the result; return the attempts whose binding cycles are next.
+
+        `pause` is awaited after each member of a failed group, and may suspend this; the caller
+        defers all changes of state meanwhile.
+        """
         if self.journal is not None:
             self.journal.group_ended(result, self._tried)
         grouping = self._grouping(info)
@@ -126,7 +137,8 @@ class GroupScheduling:
         if group.share < 1:
             self._queue.defer_groups(result.outcome.seconds * (1 / group.share - 1))
         if not result.outcome.scheduled:
-            self._failed(result, nominated=self.evictions.under_way(_preemptor(info, group)))
+            nominated = self.evictions.under_way(_preemptor(info, group))
+            await self._failed(result, pause, nominated=nominated)
             if result.plan is not None:
                 self.evictions.start(_preemptor(info, group), group.name, result.plan)
             if result.bound is not None:
@@ -189,7 +201,7 @@ class GroupScheduling:
     ) -> list[Attempt]:
         if not self._engine.suspends(info.pod):
             result = run_synchronously(self.cycle(info, group).run())
-            placed = self.settle(info, group, result)
+            placed = run_synchronously(self.settle(info, group, result))
             kind = identity(info.pod)
             if kind is not None and result.failed and result.plan is None:
                 why = result.failed[0].failure
@@ -242,7 +254,13 @@ class GroupScheduling:
                 return first.uid
         return None
 
-    def _failed(self, result: GroupResult, *, nominated: bool) -> None:
+    async def _failed(
+        self,
+        result: GroupResult,
+        pause: Callable[[], Awaitable[bool]] | None,
+        *,
+        nominated: bool,
+    ) -> None:
         """Handle the failures; members keep nominations of an earlier plan while `nominated`."""
         decisions, why = self._decisions, result.untried_failure
         nodes: Mapping[str, str] = {} if result.plan is None else result.plan.nodes
@@ -265,6 +283,8 @@ class GroupScheduling:
             else:
                 decisions.failed(attempt, attempt.failure)
             self._outcome(attempt)
+            if pause is not None:
+                await pause()
         for info in result.untried:
             waits = self._queue.state(info.uid) is QueueState.UNSCHEDULABLE
             if why is None or (waits and info.uid not in nodes):
@@ -272,6 +292,8 @@ class GroupScheduling:
                 continue
             self._take(info)
             self._refuse(info, reserved(why, info))
+            if pause is not None:
+                await pause()
 
     def _take(self, info: QueuedPodInfo) -> None:
         """Mark a member as in flight, unless it is the popped one, which already is."""

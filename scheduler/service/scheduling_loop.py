@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
 import structlog
@@ -31,6 +31,9 @@ from scheduler.service.inbox import Inbox
 from scheduler.service.recording.journal import LEADER, RELIST, Journal
 
 _log = structlog.get_logger(__name__)
+
+Pause = Callable[[], Awaitable[bool]]
+"""Suspends long work once per time slice; returns whether it did."""
 
 MAX_SLEEP: Final = 60.0
 """Seconds. See `SchedulingLoop.max_sleep`."""
@@ -271,7 +274,7 @@ class SchedulingLoop:
         try:
             result: GroupResult = await self._deciding
             await self._steady.wait()
-            return self._groups.settle(info, group, result)
+            return await self._groups.settle(info, group, result, self._slices(nullcontext))
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -285,10 +288,16 @@ class SchedulingLoop:
     async def _decide_group(self, info: QueuedPodInfo, group: GroupToSchedule) -> GroupResult:
         return await self._groups.cycle(info, group, self._pauses_of_a_cycle()).run()
 
-    def _pauses_of_a_cycle(self) -> Callable[[], Awaitable[bool]]:
-        """Return a function for a long cycle to await often; it suspends the cycle once per slice.
+    def _pauses_of_a_cycle(self) -> Pause:
+        """Return a function for a long cycle to await often."""
+        return self._slices(
+            lambda: nullcontext() if self.journal is None else self.journal.cycle_paused()
+        )
 
-        The function returns whether it suspended the cycle.
+    def _slices(self, around: Callable[[], AbstractContextManager[Any]]) -> Pause:
+        """Return a function for long work to await often; it suspends the work once per slice.
+
+        The function returns whether it did; a suspension takes place in the context of `around`.
         """
         monotonic, seconds = self._clock.monotonic, self._slice
         end = monotonic() + seconds
@@ -297,8 +306,7 @@ class SchedulingLoop:
             nonlocal end
             if monotonic() < end:
                 return False
-            resumes = nullcontext() if self.journal is None else self.journal.cycle_paused()
-            with resumes:
+            with around():
                 await asyncio.sleep(0)
             end = monotonic() + seconds
             return True

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scheduler.service.scheduling_loop import SchedulingLoop
-from scheduler.testing import pod
+from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 from tests.unit.plugins.gang_scheduling.test_gang_topology import RACK, add_gang, racks, racks_of
 from tests.unit.plugins.gang_scheduling.test_repeated_members import term
@@ -100,4 +100,41 @@ def test_a_member_that_is_deleted_during_a_pause_binds_nobody(
         cluster.add_members(1)
         cluster.tick(30)
         assert len(cluster.bound()) == 4
+        cluster.validate()
+
+
+@pytest.mark.parametrize("deleted", ["g-pod-1", "g-pod-199"], ids=["handled", "not yet handled"])
+def test_a_large_gang_that_fails_is_handled_in_slices(
+    monkeypatch: pytest.MonkeyPatch, deleted: str
+) -> None:
+    monkeypatch.setattr("simulator.offline.assembly.suits", lambda _engine: False)
+    with GangCluster() as cluster:
+        world, handled = cluster.world, list[int]()
+
+        def pause_always(_loop: SchedulingLoop, around: object) -> Callable[[], Awaitable[bool]]:
+            async def pause() -> bool:
+                handled.append(0)
+                if len(handled) == 100:
+                    world.remove("Pod", deleted, "default")
+                await asyncio.sleep(0)
+                return True
+
+            return pause
+
+        monkeypatch.setattr(SchedulingLoop, "_slices", pause_always)
+        cluster.add_group(200)
+        cluster.add_members(200)
+        cluster.tick(0.1)
+        assert len(handled) >= 200, "once for each member"
+        cluster.tick(2)
+        cluster.validate()
+        waiting = world.waiting()
+        assert {each.pod for each in waiting} == {
+            f"default/g-pod-{number}" for number in range(200)
+        } - {f"default/{deleted}"}
+        cluster.add_members(1)
+        for number in range(100):
+            cluster.add_node(node(f"m{number}", cpu=4))
+        cluster.tick(30)
+        assert len(cluster.bound()) == 200
         cluster.validate()
