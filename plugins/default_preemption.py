@@ -72,7 +72,10 @@ CONDITION_MESSAGE: Final = "{scheduler}: preempting to accommodate a higher prio
 EVENT_REASON: Final = "Preempted"
 EVENT_ACTION: Final = "Preempting"
 EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
-GROUP_EVENT_NOTE: Final = "Preempted by {group} on node {node}"
+GROUP_EVENT_NOTE: Final = (
+    "Preempted by {group} on node {node}: its priority is {priority}, its scheduler {scheduler}"
+)
+PREEMPTED_BY: Final = "preempted by {group}"
 
 NOT_EVICTED: Final = (
     "pods of lower priority that other schedulers placed are not evicted for it: {pods}; the "
@@ -422,7 +425,7 @@ class DefaultPreemption:
         """
         to_delete = []
         for each in victims:
-            if self._rejected_before_bind(each):
+            if self._rejected_before_bind(each, group):
                 self._record_event(pod, each.spec.node_name or node_name, each, group)
             else:
                 to_delete.append(each)
@@ -435,18 +438,24 @@ class DefaultPreemption:
         errors = [result for result in results if isinstance(result, BaseException)]
         return any(result is False for result in results), errors
 
-    def _rejected_before_bind(self, victim: Pod) -> bool:
+    def _rejected_before_bind(self, victim: Pod, group: str) -> bool:
         """Whether the victim was stopped before binding; it returns to the queue undeleted."""
+        by_group = PREEMPTED_BY.format(group=group) if group else ""
         uid = victim.metadata.uid
         waiting = self._handle.waiting_pod(uid)
-        if waiting is not None and waiting.preempt(self.name, PREEMPTED):
+        if waiting is not None and waiting.preempt(self.name, by_group or PREEMPTED):
             return True
-        return self._handle.preempt_binding(uid, PREEMPTED_IN_PRE_BIND)
+        return self._handle.preempt_binding(uid, by_group or PREEMPTED_IN_PRE_BIND)
 
     def _record_event(self, pod: Pod, node_name: str, victim: Pod, group: str) -> None:
         note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
         if group:
-            note = GROUP_EVENT_NOTE.format(group=group, node=node_name)
+            note = GROUP_EVENT_NOTE.format(
+                group=group,
+                node=node_name,
+                priority=pod.priority,
+                scheduler=pod.spec.scheduler_name,
+            )
         self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
 
 

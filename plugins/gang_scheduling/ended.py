@@ -21,6 +21,7 @@ from scheduler.groups import Group, GroupKey, PodGroups, group_of
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
 SELECTOR: Final = f"status.phase={SUCCEEDED}"
 
 MAX_LISTED: Final = 20_000
@@ -122,10 +123,10 @@ class EndedMembers:
                 return
             if pod is None or pod.metadata.uid != uid:
                 continue
-            if pod.status.phase == SUCCEEDED:
+            if _succeeded(pod):
                 group.succeed(uid)
                 self._changed(group)
-            elif pod.status.phase == FAILED:
+            elif pod.status.phase in (SUCCEEDED, FAILED):
                 self._failed(key)
 
     async def _list(self, namespace: str) -> None:
@@ -139,7 +140,12 @@ class EndedMembers:
         ended: dict[GroupKey, list[str]] = {}
         for pod in found:
             key = group_of(pod)
-            if key is not None and key in self._older and _began_after(pod, self._older[key]):
+            if (
+                key is not None
+                and key in self._older
+                and _succeeded(pod)
+                and _began_after(pod, self._older[key])
+            ):
                 ended.setdefault(key, []).append(pod.metadata.uid)
         for key in keys:
             self._older.pop(key, None)
@@ -148,6 +154,14 @@ class EndedMembers:
                 group.start()
                 group.name_succeeded(ended[key])
                 self._changed(group)
+
+
+def _succeeded(pod: Pod) -> bool:
+    """Whether a pod has done its work; one that was evicted may exit with status 0 without that."""
+    disrupted = any(
+        each.type == DISRUPTION_TARGET and each.status == "True" for each in pod.status.conditions
+    )
+    return pod.status.phase == SUCCEEDED and not disrupted and not pod.terminating
 
 
 def _began_after(pod: Pod, created: str) -> bool:

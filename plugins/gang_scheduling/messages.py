@@ -13,6 +13,7 @@ GANG_SCHEDULED: Final = "GangScheduled"
 GANG_RESERVED: Final = "GangReserved"
 GANG_PARTIAL: Final = "GangPartial"
 PREEMPTING: Final = "Preempting"
+GANG_PREEMPTED: Final = "GangPreempted"
 FAILED_SCHEDULING: Final = "FailedScheduling"
 TOPOLOGY_SPLIT: Final = "TopologySplit"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
@@ -45,6 +46,10 @@ IS_BOUND: Final = "1 pod is bound"
 ARE_BOUND: Final = "{count} pods are bound together"
 NONE_BOUND: Final = "there is room, but no member was bound, because {pod} could not be: {why}"
 NOT_BOUND: Final = "{pod} could not be bound: {why}"
+EVICTED: Final = (
+    "all {victims} evicted for {group}, whose priority is {priority}: fewer than {minimum} members "
+    "would be left; the annotation {annotation}: Pod lets members be evicted one by one"
+)
 IGNORED: Final = "{fault}; the annotation is ignored"
 REFUSED: Final = "pod group {key}: {why}"
 TWO_PROFILES: Final = (

@@ -17,9 +17,11 @@ from plugins.arguments import require_valid
 from plugins.gang_scheduling.arguments import GangSchedulingArgs, argument_problems
 from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import (
+    EVICTED,
     EVICTING,
     FAILED_SCHEDULING,
     GANG_PARTIAL,
+    GANG_PREEMPTED,
     GANG_RESERVED,
     PREEMPTING,
     TOPOLOGY_SPLIT,
@@ -55,6 +57,7 @@ from scheduler.framework.grouping import (
     GroupToSchedule,
 )
 from scheduler.groups import PRIORITY_CLASS, Group, GroupKey, MemberState, Source, group_of
+from scheduler.groups.terms import DISRUPTION
 from scheduler.pages import GroupAttempt, GroupView
 from scheduler.pages.wording import counted
 
@@ -291,6 +294,29 @@ class GangScheduling:
         if outcome.victims:
             note = EVICTING.format(victims=counted(len(outcome.victims), "pod"))
             self.gangs.record(known, "Normal", PREEMPTING, note)
+            self._report_evicted(pod, group, frozenset(outcome.victims))
+
+    def _report_evicted(
+        self, pod: Pod, preemptor: GroupToSchedule, victims: AbstractSet[str]
+    ) -> None:
+        """Record an Event on each group that is evicted as a whole."""
+        found: dict[GroupKey, list[str]] = {}
+        for uid in victims:
+            group = self.gangs.groups.of(uid)
+            if group is not None and self._kind(uid, victims) == "group":
+                found.setdefault(group.key, []).append(uid)
+        for key, uids in sorted(found.items(), key=str):
+            group = self.gangs.groups.get(key)
+            if group is None or group.terms is None:
+                continue
+            note = EVICTED.format(
+                victims=counted(len(uids), "pod"),
+                group=preemptor.name,
+                priority=pod.priority if preemptor.priority is None else preemptor.priority,
+                minimum=group.terms.minimum,
+                annotation=DISRUPTION,
+            )
+            self.gangs.record(group, "Warning", GANG_PREEMPTED, note)
 
     def group_not_bound(self, pod: Pod, message: str, *, undone: bool) -> None:
         """Record in metrics, and in an Event on the PodGroup, that its members were not bound."""

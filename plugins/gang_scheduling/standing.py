@@ -44,6 +44,10 @@ UNSCHEDULABLE: Final = (
 )
 
 BOUND_OF: Final = "{bound} of {minimum} pods have a node"
+BOUND_AND_ENDED: Final = (
+    "{bound} pods have a node and {succeeded} have succeeded, {minimum} are needed"
+)
+MORE_BOUND: Final = "{bound} pods have a node, {minimum} are needed"
 BEING_BOUND: Final = "{text}, {reserved} are being bound"
 
 
@@ -67,7 +71,10 @@ def standing(group: Group, failed: str, kept: str = "", *, over_quota: bool = Fa
     if terms.minimum and counts.succeeded >= terms.minimum:
         return Standing(Stage.FINISHED, f"{counts.succeeded} pods have ended well")
     placed = counts.bound + counts.succeeded
-    text = BOUND_OF.format(bound=placed, minimum=terms.minimum)
+    text = BOUND_OF if counts.bound <= terms.minimum else MORE_BOUND
+    text = (BOUND_AND_ENDED if counts.succeeded else text).format(
+        bound=counts.bound, succeeded=counts.succeeded, minimum=terms.minimum
+    )
     waiting = counts.pending + counts.gated + counts.reserved
     if placed and placed >= terms.minimum:
         if not waiting:

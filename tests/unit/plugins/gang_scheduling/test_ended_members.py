@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.api.meta import Condition, ObjectMeta
@@ -158,3 +159,39 @@ def test_a_success_that_is_both_counted_and_listed_counts_once(
     group = next(iter(cluster.plugin("GangScheduling").gangs.groups))
     assert group.succeeded == 2
     assert not cluster.bound()
+
+
+def test_evicted_members_that_exit_with_status_0_have_not_succeeded(
+    cluster: GangCluster, finished: FinishedPods
+) -> None:
+    finished.add(3)
+    evicted = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    finished.pods[0] = msgspec.structs.replace(
+        finished.pods[0], status=PodStatus(phase="Succeeded", conditions=(evicted,))
+    )
+    leaving = msgspec.structs.replace(finished.pods[1].metadata, deletion_timestamp=CREATED)
+    finished.pods[1] = msgspec.structs.replace(finished.pods[1], metadata=leaving)
+    cluster.add_group(4, creationTimestamp=CREATED)
+    (first,) = cluster.add_members(1)
+    assert cluster.message(first) == "pod group default/g: 2 of 4 pods exist"
+
+
+@pytest.mark.parametrize(
+    ("bound", "succeeded", "text"),
+    [
+        (2, 0, "2 of 2 pods have a node"),
+        (4, 0, "4 pods have a node, 2 are needed"),
+        (3, 1, "3 pods have a node and 1 have succeeded, 2 are needed"),
+    ],
+)
+def test_succeeded_members_are_not_said_to_have_a_node(
+    cluster: GangCluster, bound: int, succeeded: int, text: str
+) -> None:
+    cluster.add_group(2)
+    cluster.add_members(bound)
+    assert len(cluster.bound()) == bound
+    gangs = cluster.plugin("GangScheduling").gangs
+    (group,) = gangs.groups
+    for number in range(succeeded):
+        group.succeed(f"done-{number}")
+    assert gangs.standing(group).text == text

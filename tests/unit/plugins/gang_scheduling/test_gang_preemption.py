@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.testing import node, pod
-from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
+from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -302,3 +302,22 @@ def test_g35_a_gang_with_a_member_of_the_same_priority_is_no_victim(cluster: Gan
     cluster.add_pods(pod("single", cpu=2, priority=100))
     cluster.tick(60)
     assert not gone(cluster, old)
+
+
+def test_an_event_says_for_whom_a_gang_was_evicted_as_a_whole(cluster: GangCluster) -> None:
+    cluster.add_group(4, "low")
+    cluster.add_members(4, "low", priority=1)
+    cluster.tick(1)
+    cluster.add_group(2, "high")
+    cluster.add_members(2, "high", priority=7)
+    cluster.tick(60)
+    assert len(cluster.bound("high")) == 2
+    (note,) = notes(cluster, "GangPreempted")
+    assert note == (
+        "all 4 pods evicted for pod group default/high, whose priority is 7: fewer than 4 members "
+        "would be left; the annotation kubestow.io/disruption: Pod lets members be evicted one by "
+        "one"
+    )
+    texts = {each.partition(" on node ")[0] for each in notes(cluster, "Preempted")}
+    assert texts == {"Preempted by pod group default/high"}
+    assert all("its priority is 7, its scheduler" in each for each in notes(cluster, "Preempted"))
