@@ -11,11 +11,13 @@ import io
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from http.client import HTTPConnection, HTTPMessage, HTTPResponse
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from scheduler.client.socks import CLOSED, SocksError, SocksProxy
 
 RECEIVE_BYTES: Final = 64 * 1024
 
@@ -48,9 +50,9 @@ class SocketStream:
         """See `Stream`."""
         self._socket.sendall(data)
 
-    def receive(self) -> bytes:
-        """See `Stream`."""
-        return self._socket.recv(RECEIVE_BYTES)
+    def receive(self, most: int = RECEIVE_BYTES) -> bytes:
+        """See `Stream`; at most so many bytes."""
+        return self._socket.recv(most)
 
     def close(self) -> None:
         """See `Stream`."""
@@ -196,14 +198,41 @@ def connect(
     """
     parts = urlsplit(server)
     host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
-    stream: Stream = SocketStream(host, port, timeout) if not proxy else _to_proxy(proxy, timeout)
+    socks = SocksProxy.of(proxy or "")
+    stream: Stream
+    if socks is not None:
+        stream = _through(socks, host, port, timeout)
+    else:
+        stream = _to_proxy(proxy, timeout) if proxy else SocketStream(host, port, timeout)
     try:
-        if proxy:
+        if proxy and socks is None:
             _ask_proxy(
                 stream, urlsplit(proxy), f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             )
         if parts.scheme == "https":
             stream = TlsStream(stream, tls or ssl.create_default_context(), name or host)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def _through(socks: SocksProxy, host: str, port: int, timeout: float) -> SocketStream:
+    """Connect to a server through a SOCKS5 proxy."""
+    stream = SocketStream(socks.host, socks.port, timeout)
+    opening = socks.opening(host, port)
+    try:
+        sent, size = next(opening)
+        with suppress(StopIteration):
+            while True:
+                stream.send(sent)
+                received = b""
+                while len(received) < size:
+                    piece = stream.receive(size - len(received))
+                    if not piece:
+                        raise SocksError(CLOSED)
+                    received += piece
+                sent, size = opening.send(received)
     except BaseException:
         stream.close()
         raise

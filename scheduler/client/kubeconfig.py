@@ -31,7 +31,7 @@ _SLIP: Final = 0.8
 """Likeness to a known key from which an unknown one counts as a slip."""
 _IN_HEADER: Final = "!#$&'*+-.^_`|~"
 """Characters, besides letters and digits, that the name of a header may have, without %."""
-_PROXIES: Final = ("http", "https")
+_PROXIES: Final = ("http", "https", "socks5")
 
 
 def _kebab(name: str) -> str:

@@ -22,6 +22,7 @@ from scheduler.client.http.response import Response
 from scheduler.client.http.stream import ResponseStream
 from scheduler.client.http.tls import ClientTls
 from scheduler.client.proxy_transport import ProxyTransport
+from scheduler.client.socks import SocksProxy
 
 CONNECTION_LIMIT: Final = 256
 """Sockets to the server: 100 binds, some twenty watches, and spare ones. The dispatcher bounds the
@@ -68,8 +69,9 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         configuration = self.configuration
-        options = PoolOptions(CONNECTION_LIMIT, KEEPALIVE_SECONDS, self._connect_timeout)
-        if configuration.proxy is None:
+        socks = SocksProxy.of(configuration.proxy or "")
+        options = PoolOptions(CONNECTION_LIMIT, KEEPALIVE_SECONDS, self._connect_timeout, socks)
+        if configuration.proxy is None or socks is not None:
             self._transport = ConnectionPool(_address(self._server, configuration), options)
         else:
             self._transport = ProxyTransport(configuration, options)

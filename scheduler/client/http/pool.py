@@ -17,6 +17,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -29,6 +30,7 @@ from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.http.stream import ConnectionStream
 from scheduler.client.http.tls import ClientTls, ResumingContext
+from scheduler.client.socks import CLOSED, Opening, SocksError, SocksProxy
 
 HAPPY_EYEBALLS_DELAY: Final = 0.25
 """Seconds to wait for one address before the next is tried in parallel (RFC 8305, section 5)."""
@@ -62,6 +64,8 @@ class PoolOptions:
     """Maximum idle time of a connection that is reused."""
     connect_timeout: float
     """Timeout for connecting, TLS included."""
+    socks: SocksProxy | None = None
+    """A proxy through which each connection is opened."""
 
 
 class ConnectionPool:
@@ -240,8 +244,34 @@ class ConnectionPool:
         return connection
 
     async def _connected_socket(self) -> socket.socket:
-        """Connect to the first of the server's addresses that accepts."""
-        host, port = self._address.host, self._address.port
+        """Connect to the server, if necessary through the proxy."""
+        address, socks = self._address, self._options.socks
+        if socks is None:
+            return await self._connected_to(address.host, address.port)
+        connected = await self._connected_to(socks.host, socks.port)
+        try:
+            await self._opened(connected, socks.opening(address.host, address.port))
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    async def _opened(self, connected: socket.socket, opening: Opening) -> None:
+        """Let a proxy open the connection."""
+        sent, size = next(opening)
+        with suppress(StopIteration):
+            while True:
+                await self._loop.sock_sendall(connected, sent)
+                received = b""
+                while len(received) < size:
+                    piece = await self._loop.sock_recv(connected, size - len(received))
+                    if not piece:
+                        raise SocksError(CLOSED)
+                    received += piece
+                sent, size = opening.send(received)
+
+    async def _connected_to(self, host: str, port: int) -> socket.socket:
+        """Connect to the first of a host's addresses that accepts."""
         addresses: Sequence[AddrInfoType]
         try:
             ip_address(host)
