@@ -13,6 +13,7 @@ from simulator import errors
 from simulator.api import APPLY_PATCH, PATCH_TYPES
 from simulator.errors import ApiError
 from simulator.objects import JsonObject, decode_json, encode_json
+from simulator.protobuf import PROTOBUF_TYPE, ProtobufError, decode
 from simulator.routing import Query, is_true
 
 JSON_TYPE: Final = "application/json"
@@ -39,6 +40,11 @@ async def read_body(request: web.BaseRequest) -> Any:
         message = f"Request entity too large: limit is {_MAX_BODY}"
         raise ApiError(413, "RequestEntityTooLarge", message)
     media_type = content_type(request)
+    if media_type == PROTOBUF_TYPE:
+        try:
+            return decode(raw)
+        except ProtobufError as error:
+            raise ApiError(415, "UnsupportedMediaType", str(error)) from error
     if not media_type.endswith("json") and media_type not in _YAML:
         raise errors.unsupported_media_type([JSON_TYPE, "application/yaml", *PATCH_TYPES])
     try:

@@ -80,7 +80,8 @@ def command(**values: Any) -> None:
     It imitates kube-apiserver v1.36 as far as schedulers, kubectl and tests look, with a kubelet
     that runs what is bound. It speaks plain HTTP, lets everybody do everything and forgets all when
     it ends: for experiments only. GET /_kubestow/ on it explains how to inject faults, turn the
-    clock and switch controllers. It reads no protobuf: give kubectl files (`create -f`, `apply`).
+    clock and switch controllers. Of protobuf it reads what `kubectl create NAME` sends; give
+    kubectl files (`create -f`, `apply`) for anything else.
 
     \b
     Example, in three terminals:

@@ -141,3 +141,25 @@ async def test_kubectl_applies_a_definition_and_what_it_defines(tmp_path: Path) 
         listed = await kubectl("get", "pg")
         assert listed.split()[:3] == ["NAME", "PHASE", "MINMEMBER"]
         assert "train" in listed
+
+
+async def test_kubectl_creates_without_files(tmp_path: Path) -> None:
+    async with EmbeddedCluster(controllers=()) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        kubectl = _Kubectl(tmp_path)
+        create = ("create", "deployment", "web", "--image=nginx", "--replicas=0", "--port=80")
+        assert await kubectl(*create, "--", "sleep", "5") == "deployment.apps/web created\n"
+        spec = cluster.get("apps/v1", "Deployment", "web")["spec"]
+        assert (spec["replicas"], spec["selector"]) == (0, {"matchLabels": {"app": "web"}})
+        container = spec["template"]["spec"]["containers"][0]
+        assert (container["image"], container["command"]) == ("nginx", ["sleep", "5"])
+        assert container["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+        await kubectl("create", "quota", "q", "--hard=cpu=1,pods=2")
+        assert cluster.get("v1", "ResourceQuota", "q")["spec"]["hard"] == {"cpu": "1", "pods": "2"}
+        await kubectl("create", "pdb", "p", "--selector=a=b", "--min-available=50%")
+        budget = cluster.get("policy/v1", "PodDisruptionBudget", "p")["spec"]
+        assert budget["minAvailable"] == "50%"
+        await kubectl("create", "priorityclass", "low", "--value=-5")
+        assert cluster.get("scheduling.k8s.io/v1", "PriorityClass", "low")["value"] == -5
+        await kubectl("create", "secret", "generic", "s", "--from-literal=a=b")
+        assert cluster.get("v1", "Secret", "s")["data"] == {"a": "Yg=="}
