@@ -22,12 +22,16 @@ from plugins.gang_scheduling.messages import (
     ASSEMBLING,
     CONFLICT,
     GROUP_CONFLICT,
+    GROUP_NOT_UNDERSTOOD,
     IGNORED,
     INVALID_ANNOTATION,
     INVALID_GROUP,
     MAY_NOT_LIST,
     NOT_SERVED,
     OF_GROUP,
+    ONLY_RESOURCES,
+    OTHER_GROUP,
+    other_group,
     why_held,
 )
 from plugins.gang_scheduling.priority_class import PRIORITY_CLASSES, GroupPriorities
@@ -39,6 +43,7 @@ from plugins.gang_scheduling.unfinished import UnfinishedGroups
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import (
     NATIVE_POD_GROUPS,
+    OLD_POD_GROUP_LABEL,
     POD_GROUP_LABEL,
     POD_GROUPS,
     NativePodGroup,
@@ -57,6 +62,7 @@ from scheduler.groups import (
     key_of,
 )
 from scheduler.pages import GroupAttempt
+from scheduler.text.escaping import escaped
 
 MAX_ASSEMBLING: Final = 4
 """Maximum wait for the first attempt, as a multiple of `assemble_seconds`."""
@@ -69,6 +75,12 @@ MEMBERS_PER_SECOND: Final = 1_000
 
 REPLACEMENT_SECONDS: Final = 30.0
 """Seconds that a started group waits for replacements after its last change."""
+
+MAX_TOLD: Final = 1_000
+"""Maximum number of groups of other systems to remember."""
+
+MAX_SHOWN: Final = 100
+"""Maximum characters of the name of such a group in an Event."""
 
 UNSERVED_SECONDS: Final = 30.0
 """Seconds between checks whether the resource is served, for groups without an object."""
@@ -97,6 +109,8 @@ class Gangs:
         self._is_asking = False
         #: UIDs of pods that are single pods, because it does not, by an answer newer than the pod.
         self._single: set[str] = set()
+        #: Groups of other systems that an Event was recorded for.
+        self._told: set[tuple[str, str, str]] = set()
         #: Groups whose last cycle failed, with the message.
         self.failed: dict[GroupKey, str] = {}
         #: Those of `failed` that failed because of quota.
@@ -235,8 +249,11 @@ class Gangs:
             new is not None
             and new.spec.scheduling_group is None
             and POD_GROUP_LABEL not in new.metadata.labels
+            and OLD_POD_GROUP_LABEL not in new.metadata.labels
             and self._group_of_uid(new.metadata.uid) is None
         ):
+            if old is None and not new.spec.node_name:
+                self._report_other_group(new)
             return
         groups = self.groups
         pod = old if new is None else new
@@ -307,6 +324,8 @@ class Gangs:
         assert terms is not None
         if terms.refused and (before is None or before.refused != terms.refused):
             self.record(group, "Warning", INVALID_GROUP, terms.refused)
+        if terms.only_resources and (before is None or not before.only_resources):
+            self.record(group, "Warning", GROUP_NOT_UNDERSTOOD, ONLY_RESOURCES)
         for fault in terms.ignored:
             if before is None or fault not in before.ignored:
                 self.record(group, "Warning", INVALID_ANNOTATION, IGNORED.format(fault=fault))
@@ -336,6 +355,19 @@ class Gangs:
             if new is None:
                 self._report_class(group)
             self._try_again(group)
+
+    def _report_other_group(self, pod: Pod) -> None:
+        """Record an Event on the first pod of a group of another scheduler or admission system."""
+        if pod.spec.scheduler_name not in self.profiles:
+            return
+        found = other_group(pod)
+        if found is None or (told := (pod.metadata.namespace, *found)) in self._told:
+            return
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told.add(told)
+        note = OTHER_GROUP.format(key=found[0], value=escaped(found[1][:MAX_SHOWN]))
+        self._handle.events.record(pod, "Warning", GROUP_NOT_UNDERSTOOD, "Scheduling", note)
 
     def _report_conflict(self, pod: Pod, group: Group) -> None:
         """Record an Event on a pod whose field and label name different groups."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from scheduler.api.pod import Pod
 from scheduler.groups import Group, Source
 
 WAITING: Final = "WaitingForGang"
@@ -23,6 +24,28 @@ INVALID_GROUP: Final = "InvalidPodGroup"
 GROUP_CONFLICT: Final = "GroupConflict"
 """Reason of an Event on a pod."""
 
+GROUP_NOT_UNDERSTOOD: Final = "GroupNotUnderstood"
+"""Reason of an Event on a pod that another system would treat as a member of a group."""
+
+OTHER_GROUPS: Final = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "gang.scheduling.koordinator.sh/name",
+    "yunikorn.apache.org/task-group-name",
+    "kueue.x-k8s.io/pod-group-name",
+    "pod-group.scheduling.sigs.k8s.io/name",
+)
+"""Annotations and labels by which others join pods: of Volcano, Koordinator, YuniKorn, Kueue, and
+the first releases of Coscheduling."""
+
+OTHER_GROUP: Final = (
+    "{key}={value} does not make a gang here, and the pod is scheduled alone: a gang needs a "
+    "PodGroup and the label scheduling.x-k8s.io/pod-group"
+)
+ONLY_RESOURCES: Final = (
+    "spec.minResources is not read, and spec.minMember asks for one pod, so the pods start one by "
+    "one; set spec.minMember to the number of pods that must start together"
+)
 NO_OBJECT: Final = "pod group {key}: there is no such PodGroup{of}"
 OF_GROUP: Final = {
     Source.CRD: " of scheduling.x-k8s.io",
@@ -59,6 +82,15 @@ TOO_FEW: Final = "pod group {key}: {exist} of {minimum} pods exist"
 ASSEMBLING: Final = "pod group {key}: waits a moment for further pods before its domain is chosen"
 GATED: Final = "{count} of them with scheduling gates"
 FOREIGN: Final = "{count} more belong to other schedulers and have no node yet"
+
+
+def other_group(pod: Pod) -> tuple[str, str] | None:
+    """Return the annotation or label that makes a pod a member of a group elsewhere, or None."""
+    for names in (pod.metadata.annotations, pod.metadata.labels):
+        for key in OTHER_GROUPS if names else ():
+            if value := names.get(key):
+                return key, value
+    return None
 
 
 def why_held(group: Group) -> str:

@@ -36,6 +36,7 @@ from scheduler.api.meta import Named
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import (
     NATIVE_POD_GROUPS,
+    OLD_POD_GROUP_LABEL,
     POD_GROUP_LABEL,
     POD_GROUPS,
     NativePodGroup,
@@ -126,6 +127,7 @@ class GangScheduling:
         if (
             pod.spec.scheduling_group is None
             and POD_GROUP_LABEL not in pod.metadata.labels
+            and OLD_POD_GROUP_LABEL not in pod.metadata.labels
             and self._group_of_uid(pod.metadata.uid) is None
         ):
             return None

@@ -8,7 +8,7 @@ fields for scheduling differ in `disruptionMode` only.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,11 +27,17 @@ POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 """Label of a pod with the name of its group, which is in the same namespace."""
 
 
+OLD_POD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+"""The former name of that label, which Koordinator and older releases of scheduler-plugins use."""
+
+
 class PodGroupSpec(Object):
     """`spec`. Every field may change at any time."""
 
     #: Number of pods that start together or not at all.
     min_member: int = 0
+    #: Amounts that the members request together, by resource. Only its presence is read.
+    min_resources: Any = None
 
 
 class ManagedFields(Value, frozen=True):
@@ -57,7 +63,7 @@ class PodGroupStatus(Object):
 
 
 class PodGroup(Named):
-    """A group of pods. `minResources` and `scheduleTimeoutSeconds` have no use here."""
+    """A group of pods. `scheduleTimeoutSeconds` has no use here."""
 
     metadata: ManagedObjectMeta = msgspec.field(default_factory=ManagedObjectMeta)
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)

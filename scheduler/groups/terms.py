@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import (
     NATIVE_POD_GROUPS,
+    OLD_POD_GROUP_LABEL,
     POD_GROUP_LABEL,
     POD_GROUPS,
     DisruptionMode,
@@ -96,6 +97,8 @@ class GroupTerms:
     preferred_keys: tuple[str, ...] = ()
     #: Whether evicting one member means evicting all of them.
     whole: bool = True
+    #: Whether `minResources` is the only demand of the object, which is not read.
+    only_resources: bool = False
     #: Errors of annotations that are ignored.
     ignored: tuple[str, ...] = ()
 
@@ -121,6 +124,7 @@ def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Gr
             required_key=required,
             preferred_keys=preferred,
             whole=True if whole is None else whole,
+            only_resources=bool(group.spec.min_resources) and group.spec.min_member <= 1,
             ignored=tuple(read.faults),
         )
     spec = group.spec
@@ -225,11 +229,12 @@ def _shown(value: str) -> str:
 
 
 def group_of(pod: Pod) -> GroupKey | None:
-    """Return the group that a pod refers to; the field takes precedence over the label."""
+    """Return the group of a pod; the field takes precedence over the label, under both names."""
     field = pod.spec.scheduling_group
     if field is not None and field.pod_group_name:
         return GroupKey(pod.metadata.namespace, field.pod_group_name, Source.NATIVE)
-    name = pod.metadata.labels.get(POD_GROUP_LABEL, "")
+    labels = pod.metadata.labels
+    name = labels.get(POD_GROUP_LABEL) or labels.get(OLD_POD_GROUP_LABEL)
     return GroupKey(pod.metadata.namespace, name) if name else None
 
 
