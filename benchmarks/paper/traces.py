@@ -180,9 +180,9 @@ def published(folder: Path) -> Published:
 def _curves(path: Path) -> dict[tuple[str, str, int], list[float]]:
     """Read curves: the columns `trace,policy,seed`, and one for each point from 0 on."""
     keys = ("trace", "policy", "seed")
-    rows = Rows(path, keys, keys)
-    header = [each.strip() for each in rows.columns]
+    header = [each.strip() for each in Rows(path, keys, keys).columns]
     columns = [str(each) for each in range(max(len(header) - len(keys), 0))]
+    rows = Rows(path, keys, (*keys, *columns))
     found: dict[tuple[str, str, int], list[float]] = {}
     for row in rows:
         if header[len(keys) :] != columns:

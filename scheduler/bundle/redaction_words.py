@@ -22,10 +22,11 @@ def _words(text: str) -> frozenset[str]:
 KEPT_NAMES: Final = _words(
     """
     kube-system kube-public kube-node-lease default 0.0.0.0 :: true false linux windows amd64 arm64
-    arm ppc64le s390x deviceclass.resource.kubernetes.io
+    arm ppc64le s390x deviceclass.resource.kubernetes.io Infeasible Deferred
     """
 ) | {""}
-"""Names that every cluster has, and the domain of the extended resources of device classes."""
+"""Names that every cluster has, the domain of the extended resources of device classes, and the
+reasons of a resize that waits, which decide what the pod requests."""
 
 KEPT_KEYS: Final = _words(
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Final
@@ -57,8 +58,21 @@ def _replaced(found: list[lark.Token], number: int, renamed: Callable[[str], str
     value = literals.read(token.type, str(token), token.start_pos or 0).value
     if isinstance(value, bytes):
         return f"b{json.dumps(renamed(value.decode(errors='replace')))}"
+    after = [each.value for each in found[number + 1 : number + 3]]
+    if after == [".", "format"]:
+        # The clauses must still fit the arguments.
+        pieces = enumerate(_CLAUSE.split(str(value)))
+        return json.dumps("".join(_piece(text, at, renamed) for at, text in pieces))
     # Every escape of JSON is one of CEL.
     return json.dumps(renamed(str(value)))
+
+
+_CLAUSE: Final = re.compile(r"(%%|%(?:\.[0-9]+)?[a-zA-Z])")
+
+
+def _piece(text: str, position: int, renamed: Callable[[str], str]) -> str:
+    # Every other piece is a clause.
+    return renamed(text) if text and position % 2 == 0 else text
 
 
 def _is_kept(found: list[lark.Token], number: int) -> bool:

@@ -19,6 +19,12 @@ def _words(text: str) -> frozenset[str]:
 
 KNOWN_WORDS: Final = _words(
     """
+    read succeeded
+    adding accounted alone lets minimum minMember minResources spec.minMember spec.minResources
+    device's placements fault
+    using represented arithmetic its DeviceTaintRules taints are may does scheduled here needs
+    chaining consider Deferred derived exceeds expression fields followed guarding has Infeasible
+    optional orValue placement potential Insufficient next past rechecking representable rounding
     A-Za-z absent Accept-Encoding access accommodate ActionType active Add add AddNode AddPod
     admin admitted affinity affinity/selector after again ago ahead alias aliases All all
     allocatable allocate allocated allocation allow allowed alphanumeric already

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from testing.hostile.case import SCHEDULER_NAME, JsonObject
@@ -240,6 +240,37 @@ def priority_class(name: str, value: int = 0) -> JsonObject:
     }
 
 
+def limit_range(name: str, limits: Sequence[Any] = ()) -> JsonObject:
+    """A LimitRange."""
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": _meta(name),
+        "spec": {"limits": list(limits)},
+    }
+
+
+def runtime_class(name: str, **more: Any) -> JsonObject:
+    """A runtime class."""
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": _meta(name, namespaced=False),
+        "handler": "h",
+        **more,
+    }
+
+
+def device_taint_rule(name: str, **spec: Any) -> JsonObject:
+    """A rule for devices of a driver that does not exist."""
+    rule = {
+        "deviceSelector": {"driver": "none.example"},
+        "taint": {"key": "k", "effect": "NoSchedule"},
+        **spec,
+    }
+    return _devices("DeviceTaintRule", name, namespaced=False, spec=rule)
+
+
 def resource_quota(name: str, hard: Mapping[str, Any] | None = None) -> JsonObject:
     """A quota."""
     return {
@@ -294,11 +325,14 @@ TEMPLATES: Final[Mapping[str, Callable[[str], JsonObject]]] = {
     "resourceclaims": resource_claim,
     "resourceclaimtemplates": resource_claim_template,
     "deviceclasses": device_class,
+    "devicetaintrules": device_taint_rule,
     "resourceslices": resource_slice,
     "poddisruptionbudgets": disruption_budget,
     "priorityclasses": priority_class,
     "resourcequotas": resource_quota,
     "leases": lease,
+    "limitranges": limit_range,
+    "runtimeclasses": runtime_class,
     "events": event,
 }
 """The smallest object of each kind, by plural."""

@@ -117,7 +117,7 @@ async def test_b51_set_gives_a_long_name_an_alias(stock: Server, run: Run) -> No
 
 async def test_a_dry_run_prints_a_manifest_and_sends_no_request() -> None:
     line = ["set", "-n", "team-a", "--cpu", "1.5", "--dry-run", "-o", "yaml"]
-    result = CliRunner().invoke(command, [*line, "--kubeconfig", "/nowhere"])
+    result = CliRunner().invoke(command, line, env={"KUBECONFIG": "/nowhere"})
     assert yaml.safe_load(result.output) == {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
