@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.client import in_cluster_loader
 from scheduler.client.clock import Clock, SystemClock
 from scheduler.client.configuration_error import ConfigurationError
 from scheduler.client.credentials import (
@@ -119,29 +120,36 @@ def _existing(paths: Sequence[str]) -> list[Path]:
 def _in_cluster(
     environ: Mapping[str, str], service_account: Path, master: str, clock: Clock
 ) -> ClientConfiguration:
-    token, authority = service_account / "token", service_account / "ca.crt"
-    host = environ["KUBERNETES_SERVICE_HOST"]
-    host = f"[{host}]" if ":" in host or "%" in host else host
+    loaders = in_cluster_loader.load()
+    target = _Target()
     try:
-        port = environ.get("KUBERNETES_SERVICE_PORT")
-        if not port:
-            raise ConfigurationError("KUBERNETES_SERVICE_PORT is not set")
-        server = server_url(master or f"https://{host}:{port}")
-        for path in (token, authority):
-            if not read_file(path):
-                raise ConfigurationError(f"{path.name} is empty")
+        loaders.in_cluster_config_loader(
+            token_filename=str(service_account / "token"),
+            cert_filename=str(service_account / "ca.crt"),
+            try_refresh_token=False,
+            environ=dict(environ),
+        ).load_and_set(target)
+        server = server_url(master or target.host)
     except OSError as error:
         msg = f"in-cluster configuration ({error.filename}): {reason(error)}"
         raise ConfigurationError(msg) from error
-    except ConfigurationError as error:
+    except (loaders.config_exception, ConfigurationError) as error:
         msg = f"in-cluster configuration ({service_account}): {error}"
         raise ConfigurationError(msg) from error
     return ClientConfiguration(
         server=server,
-        tls=_tls(server, TlsSettings(authority), clock),
-        credentials=TokenFileCredentials(token, clock),
+        tls=_tls(server, TlsSettings(service_account / "ca.crt"), clock),
+        credentials=TokenFileCredentials(service_account / "token", clock),
         source="in-cluster",
     )
+
+
+@dataclass
+class _Target:
+    """The object that the loader fills: it sets attributes by name."""
+
+    host: str = ""
+    api_key: dict[str, str] = field(default_factory=dict)
 
 
 async def _from_kubeconfig(

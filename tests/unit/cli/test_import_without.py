@@ -15,6 +15,7 @@ from scheduler.cli.import_without import import_without
 NOT_FOR_RUN = (
     "cryptography",
     "rich",
+    "kubernetes_asyncio.client",
     "simulator",
     "numpy.testing",
 )
