@@ -57,15 +57,15 @@ __all__ = [
 _IN_TREE: Final[tuple[tuple[type[Any], int], ...]] = (
     (SchedulingGates, 0),
     (PrioritySort, 0),
-    (NodeName, 0),
     (NodeUnschedulable, 0),
+    (NodeName, 0),
     (TaintToleration, 3),
     (NodeAffinity, 2),
     (NodePorts, 0),
     (NodeResourcesFit, 1),
     (VolumeRestrictions, 0),
     (NodeVolumeLimits, 0),
-    (VolumeBinding, 1),
+    (VolumeBinding, 0),
     (VolumeZone, 0),
     (PodTopologySpread, 2),
     (InterPodAffinity, 2),
@@ -80,7 +80,7 @@ _IN_TREE: Final[tuple[tuple[type[Any], int], ...]] = (
 )
 """Plugin classes and their default score weights, 0 for plugins that do not score.
 
-Upstream's default plugins in MultiPoint order at v1.37's default feature gates
+Upstream's default plugins in MultiPoint order at v1.36's default feature gates
 (`default_plugins.go: getDefaultPlugins`), and ResourceQuota, which is ours and takes part only
 while its gate is on. The order decides which plugin's reason is reported for a node."""
 

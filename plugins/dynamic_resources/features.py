@@ -30,7 +30,7 @@ class Features:
     #: DRAExtendedResource; it affects the claims that the allocator gets.
     extended_resources: bool = True
     #: DRADeviceTaintRules; it affects the slices that the allocator gets.
-    taint_rules: bool = True
+    taint_rules: bool = False
     #: DRASchedulerFilterTimeout: whether the search of an attempt has a time limit.
     filter_timeout: bool = True
 
@@ -51,6 +51,6 @@ class Features:
             and on("DRAResourceClaimDeviceStatus"),
             # kube-scheduler does not pass DRAListTypeAttributes to the allocator either.
             extended_resources=on("DRAExtendedResource"),
-            taint_rules=on("DRADeviceTaintRules") and on("DRADeviceTaints"),
+            taint_rules=on("DRADeviceTaintRules", default=False) and on("DRADeviceTaints"),
             filter_timeout=on("DRASchedulerFilterTimeout"),
         )

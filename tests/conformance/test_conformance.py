@@ -34,16 +34,8 @@ COUNTS = {
     "volumes": 96,
     "preemption": 81,
     "nominated": 24,
-    "dra": 126,
+    "dra": 129,
     "mixed": 44,
-    "storagescore": 26,
-    "csidriver": 20,
-    "imagevolumes": 10,
-    "pdboverlap": 26,
-    "resizing": 26,
-    "gatednominated": 10,
-    "negativens": 18,
-    "devices137": 58,
 }
 
 

@@ -155,15 +155,13 @@ COUNTED_IN_TROUBLE: Final = {
     "kubestow_missing_permissions",
     "kubestow_plugin_switched_off",
     "kubestow_queueing_hint_errors_total",
+    "kubestow_watch_terminations_total",
     'kubestow_watch_terminations_total{cause=~"disconnected|decode_error"}',
     'rest_client_requests_total{code=~"5..|429|403|<error>"}',
     "scheduler_resource_quota_held_pods",
     'scheduler_schedule_attempts_total{result="error"}',
 }
-"""Selectors that match nothing of a healthy scheduler without quota, gangs and extenders.
-
-A watch has ended with `not_found` on an API server before v1.37, which has no DeviceTaintRules.
-"""
+"""Selectors that match nothing of a healthy scheduler without quota, gangs and extenders."""
 
 
 def test_every_expression_parses_and_selects_what_a_leader_serves(of_leader: Story) -> None:

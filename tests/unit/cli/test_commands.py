@@ -174,7 +174,7 @@ def test_the_gates_are_listed_one_on_each_line(shell: Shell) -> None:
     lines = shell("config", "gates").out.splitlines()
     assert lines[0].split() == ["GATE", "STAGE", "DEFAULT", "NEEDS"]
     assert [line.split()[0] for line in lines[1:]] == sorted(GATES)
-    (gang,) = [line for line in lines if line.startswith("TopologyAwareWorkloadScheduling ")]
+    (gang,) = [line for line in lines if line.startswith("GangScheduling ")]
     assert gang.split()[1:] == ["Alpha", "false", "GenericWorkload"]
 
 

@@ -113,7 +113,7 @@ EXAMPLES: dict[str, str] = {
     "float": "2.5",
     "duration": "1m30s",
     "list": "a,b",
-    "repeated": "StorageCapacityScoring=false",
+    "repeated": "StorageCapacityScoring=true",
     "string": "text",
 }
 
@@ -361,7 +361,7 @@ def test_feature_gates_are_joined_over_repetitions(shell: Shell) -> None:
         (["--lock_object_name", "x"], 2, "--lock-object-name: use --leader-elect-resource-name"),
         (["--config"], 2, "requires an argument"),
         (["--feature-gates=Nope=true"], 1, "unrecognized feature gate: Nope"),
-        (["--feature-gates=DRAAdminAccess=false"], 1, "feature is locked to true"),
+        (["--feature-gates=SidecarContainers=false"], 1, "feature is locked to true"),
         (["--feature-gates=A,B=x"], 1, '"A" has no value'),
     ],
 )
@@ -373,7 +373,7 @@ def test_mistakes_are_named(shell: Shell, arguments: list[str], code: int, messa
 
 
 def test_all_problems_are_listed_at_once(shell: Shell) -> None:
-    ended = shell("run", "--feature-gates=Nope=true,A,DRAAdminAccess=false")
+    ended = shell("run", "--feature-gates=Nope=true,A,SidecarContainers=false")
     assert ended.err.splitlines()[0] == "Error: 3 problems with the configuration"
     assert all(line.startswith("  - ") for line in ended.err.splitlines()[1:])
 

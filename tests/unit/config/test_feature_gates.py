@@ -40,17 +40,17 @@ def test_our_own_gates() -> None:
     ("flags", "changes"),
     [
         ([""], {}),
-        (["StorageCapacityScoring=false"], {"StorageCapacityScoring": False}),
+        (["StorageCapacityScoring=true"], {"StorageCapacityScoring": True}),
         ([" OpportunisticBatching = F , "], {"OpportunisticBatching": False}),
         (
-            ["TaintTolerationComparisonOperators=1", "OpportunisticBatching=0"],
-            {"TaintTolerationComparisonOperators": True, "OpportunisticBatching": False},
+            ["StorageCapacityScoring=1", "NodeDeclaredFeatures=0"],
+            {"StorageCapacityScoring": True, "NodeDeclaredFeatures": False},
         ),
-        (["StorageCapacityScoring=false,StorageCapacityScoring=true"], {}),
-        (["NodeDeclaredFeatures=true"], {}),
+        (["StorageCapacityScoring=true,StorageCapacityScoring=false"], {}),
+        (["SidecarContainers=true"], {}),
         (
-            ["TopologyAwareWorkloadScheduling=true,GenericWorkload=true"],
-            {"TopologyAwareWorkloadScheduling": True, "GenericWorkload": True},
+            ["GangScheduling=true,GenericWorkload=true"],
+            {"GangScheduling": True, "GenericWorkload": True},
         ),
     ],
 )
@@ -60,17 +60,15 @@ def test_flag(flags: list[str], changes: Mapping[str, bool]) -> None:
 
 
 def test_groups_set_what_is_not_named() -> None:
-    gates = FeatureGates.parse(
-        "AllAlpha=true,AllBeta=false,GenericWorkload=true,NativeHistograms=false"
-    )
+    gates = FeatureGates.parse("AllAlpha=true,AllBeta=false,StorageCapacityScoring=false")
     for name, gate in GATES.items():
-        alpha = name != "NativeHistograms" and not gate.lacking
-        expected = {Stage.ALPHA: alpha, Stage.BETA: name == "GenericWorkload"}
+        alpha = name != "StorageCapacityScoring" and not gate.lacking
+        expected = {Stage.ALPHA: alpha, Stage.BETA: False}
         assert gates.enabled(name) is expected.get(gate.stage, gate.default), name
 
 
 def test_every_mistake_is_reported() -> None:
-    assert refusal("StorageScoring=true,DRAAdminAccess=false,NodeDeclaredFeatures,A=maybe") == (
+    assert refusal("StorageScoring=true,SidecarContainers=false,NodeDeclaredFeatures,A=maybe") == (
         '--feature-gates: "NodeDeclaredFeatures" has no value; write NodeDeclaredFeatures=true',
         '--feature-gates: "A=maybe": the value must be true or false',
         (
@@ -78,7 +76,7 @@ def test_every_mistake_is_reported() -> None:
             'did you mean "StorageCapacityScoring"?'
         ),
         (
-            "--feature-gates: cannot set feature gate DRAAdminAccess to false, "
+            "--feature-gates: cannot set feature gate SidecarContainers to false, "
             "feature is locked to true"
         ),
     )
@@ -87,17 +85,12 @@ def test_every_mistake_is_reported() -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        (
-            "TopologyAwareWorkloadScheduling=true",
-            "TopologyAwareWorkloadScheduling needs GenericWorkload, which is off",
-        ),
-        ("GangScheduling=true", "unrecognized feature gate: GangScheduling"),
-        ("SidecarContainers=true", "unrecognized feature gate: SidecarContainers"),
+        ("GangScheduling=true", "GangScheduling needs GenericWorkload, which is off"),
         (
             "DRADeviceTaints=false,DRADeviceTaintRules=true",
             "DRADeviceTaintRules needs DRADeviceTaints, which is off",
         ),
-        ("AllAlpha=true", "TopologyAwareWorkloadScheduling needs GenericWorkload"),
+        ("AllAlpha=true,GenericWorkload=false", "GangScheduling needs GenericWorkload"),
         (
             "DRAListTypeAttributes=true",
             (

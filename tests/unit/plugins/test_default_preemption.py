@@ -31,7 +31,6 @@ from scheduler.framework import (
     PostFilterResult,
     QueuedPodInfo,
     QueueingHint,
-    Status,
     unresolvable,
     unschedulable,
 )
@@ -65,22 +64,18 @@ def test_nothing_is_preempted_without_permission(needed: tuple[str, str]) -> Non
     assert result == PostFilterResult(unschedulable(reason))
     assert handle.log == []
     handle.forbidden.clear()
-    status = run(handle, preemptor(handle)).status
-    assert status is not None
-    assert status.success
+    assert run(handle, preemptor(handle)).status is None
 
 
 # -- results -------------------------------------------------------------------------------------
 
 
-def test_success_nominates_and_says_where() -> None:
+def test_success_nominates_and_says_nothing() -> None:
     handle = PreemptionHandle()
     choose(handle, pod("v"))
     result = run(handle, preemptor(handle))
     nominating, outcome = NominatingInfo("n1"), PostFilterOutcome.NOMINATED
-    text = "preemption: found a potential placement for pod on node n1, preempting 1 victims"
-    status = Status(Code.SUCCESS, (text,))
-    assert result == PostFilterResult(status, nominating, outcome, victims=("default/v",))
+    assert result == PostFilterResult(None, nominating, outcome, victims=("default/v",))
     assert handle.log == ["evict v", "event v"]
     assert handle.observed == [1]
 
