@@ -49,7 +49,7 @@ use; 8 the bundle cannot be used.
 
 \b
 Examples:
-  kubectl get nodes,namespaces,pods,pvc,pv,sc,csinodes,pdb -A -o json > cluster.json
+  kubectl get nodes,ns,pods,pvc,pv,sc,csinodes,pdb,limits,pc,runtimeclass -A -o json > cluster.json
   kubestow simulate cluster.json
   kubestow simulate cluster.json --drop-node zone=a --assert 'waiting == 0'
   kubestow simulate cluster.json --config old.yaml --compare new.yaml

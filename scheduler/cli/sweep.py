@@ -42,6 +42,8 @@ def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json:
         plan = read_plan(file, asked["seeds"] and simulation.seeds_of(asked))
     except sweeps.SweepError as error:
         raise CommandError(_lines(error), BAD_INPUT) from error
+    for text in plan.notes:
+        click.echo(one_line(text), err=True)
     try:
         summary = sweeps.sweep(
             simulated,

@@ -28,7 +28,7 @@ from scheduler.files import read_file, reason
 from scheduler.text.yaml_limits import Loader, check_limits
 from simulator.offline import WorldError
 from simulator.offline.experiment import Scenario, Simulation, seeds_of
-from simulator.offline.workload_files import Workload, read_templates, read_workload
+from simulator.offline.workload_files import read_templates, read_workload
 from simulator.sweeps.runs import Run, SweepError, digest, listed
 
 MAX_BYTES: Final = 1 << 20
@@ -56,6 +56,8 @@ class Plan:
 
     runs: tuple[Run, ...]
     version: str
+    notes: tuple[str, ...]
+    """What is missing in the dumps, and what was filled in for objects of dumps and templates."""
 
 
 def read_plan(path: str | Path, seeds: Sequence[int] | None = None) -> Plan:
@@ -82,29 +84,37 @@ def read_plan(path: str | Path, seeds: Sequence[int] | None = None) -> Plan:
     missing = [f"{each}: no such file or folder" for each in files if not each.exists()]
     if missing:
         raise SweepError(listed(missing))
-    _check_input(where.parent, found)
-    return Plan(tuple(_runs(where.parent, found, seeds)), digest(*files))
+    notes = _check_input(where.parent, found)
+    return Plan(tuple(_runs(where.parent, found, seeds)), digest(*files), notes)
 
 
-def _check_input(folder: Path, found: _File) -> None:
-    """Raise SweepError with the faults of dumps and workloads, before the first of many runs."""
+def _check_input(folder: Path, found: _File) -> tuple[str, ...]:
+    """Read dumps and workloads once, before the first of many runs; return what is to be said.
+
+    Raises:
+        SweepError: with the faults of all of them.
+    """
     faults: list[str] = []
+    templates: list[Mapping[str, Any]] = []
     for each in found.workloads.values():
         try:
-            _read(folder / each.file, [folder / template for template in each.templates])
+            own = read_templates([folder / template for template in each.templates])
+            templates += (new for new in own.values() if new not in templates)
+            read_workload(folder / each.file, own)
         except WorldError as error:
             faults += str(error).splitlines()
+    notes: tuple[str, ...] = ()
     try:
         scenario = Scenario(tuple(str(folder / each) for each in found.dumps), adopt=True)
-        Simulation(scenario).world().close()
+        with Simulation(scenario).world() as world:
+            for template in templates:
+                world.decoded(template)
+            notes = tuple(filter(None, (*world.notes, world.filled)))
     except (WorldError, BundleError, RecursionError) as error:
         faults += str(error).splitlines()
     if faults:
         raise SweepError(listed(faults))
-
-
-def _read(file: str | Path, templates: Sequence[str | Path]) -> Workload:
-    return read_workload(file, read_templates(templates))
+    return notes
 
 
 def _seeds(given: int | str | list[int]) -> Sequence[int]:
@@ -159,7 +169,7 @@ def simulated(parameters: Mapping[str, Any]) -> dict[str, float]:
     """
     workload = None
     if "file" in parameters:
-        workload = _read(parameters["file"], parameters["templates"])
+        workload = read_workload(parameters["file"], read_templates(parameters["templates"]))
     scenario = Scenario(
         tuple(parameters["dumps"]),
         plugin_dirs=tuple(parameters["pluginDirs"]),

@@ -39,6 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     (tmp_path / "deployment.json").write_text(json.dumps(deployment))
     (tmp_path / "node.yaml").write_text(json.dumps(offline.node("more", cpu=6)))
+    unseen: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "more"}}
+    unseen["status"] = {"capacity": {"cpu": "6", "memory": "8Gi", "pods": "110"}}
+    (tmp_path / "capacity.yaml").write_text(json.dumps(unseen))
     (tmp_path / "none.yaml").write_text("[")
     (tmp_path / "empty.yaml").write_text("---\n")
     one = json.dumps(owned("extra", 2))
@@ -68,6 +71,7 @@ def write(path: Path, *items: dict[str, Any]) -> None:
         (["dump.json", "--how-many-fit", "deployment.json"], 0, "4 copies fit", {"total": 4}),
         (["waiting.json", "--how-many-fit", "pod.json"], 3, "no copy fits", {"total": 0}),
         (["waiting.json", "--nodes-needed", "node.yaml"], 0, "1 more node: 5 pods", {"nodes": 1}),
+        (["waiting.json", "--nodes-needed", "capacity.yaml"], 0, "1 more node: 5", {"nodes": 1}),
         (["waiting.json", "--nodes-needed", "node-2"], 0, "2 more nodes: 5 pods", {"nodes": 2}),
         (["dump.json", "--nodes-needed", "node-2"], 0, "no node is needed", {"nodes": 0}),
         (["giant.json", "--nodes-needed", "node-2"], 3, "no number of such nodes helps 1 pod", {}),

@@ -51,6 +51,22 @@ def test_the_command_prints_figures_and_goes_on_where_it_was(folder: Path, shell
     assert "1 of them from" in shell(*command).out
 
 
+def test_what_was_filled_in_is_said_once(folder: Path, shell: Shell) -> None:
+    """For the dumps, and for the templates of workloads."""
+    job = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": job}
+    (folder / "a.yaml").write_text(json.dumps(manifest))
+    workload = {"file": "trace.csv", "templates": ["a.yaml"]}
+    file = sweep_file(folder, workloads={"one": workload, "two": workload}, seeds="0-1")
+    command = ["simulate", "--sweep", str(file), "--results", str(folder / "r"), "--processes", "0"]
+    ended = shell(*command, "-o", "json")
+    assert ended.code == 0, ended.err
+    said = [line for line in ended.err.splitlines() if "as an API server would" in line]
+    assert len(said) == 1
+    assert "requests from limits (1 object)" in said[0]
+    assert "LimitRanges" in said[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
