@@ -16,13 +16,13 @@ PreEnqueue does not hold the pod.
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
 from plugins.arguments import Arguments, require_valid
+from plugins.evictions import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Evictions, Preemptor
 from plugins.queueing_hints import queue_if
-from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     CLEAR_NOMINATION,
@@ -62,21 +62,6 @@ WAITING: Final = "waiting for the preemption for this pod to be finished"
 RECHECK_AFTER: Final = 1.0
 """Seconds after which the gate is looked at again; evictions take much less, as a rule."""
 
-PREEMPTED: Final = "preempted"
-PREEMPTED_IN_PRE_BIND: Final = f"preempted by {plugin_names.DEFAULT_PREEMPTION}"
-
-DISRUPTION_TARGET: Final = "DisruptionTarget"
-PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
-CONDITION_MESSAGE: Final = "{scheduler}: preempting to accommodate a higher priority pod"
-
-EVENT_REASON: Final = "Preempted"
-EVENT_ACTION: Final = "Preempting"
-EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
-GROUP_EVENT_NOTE: Final = (
-    "Preempted by {group} on node {node}: its priority is {priority}, its scheduler {scheduler}"
-)
-PREEMPTED_BY: Final = "preempted by {group}"
-
 NOT_EVICTED: Final = (
     "pods of lower priority that other schedulers placed are not evicted for it: {pods}; the "
     "argument victimSchedulers: All would allow that"
@@ -103,7 +88,7 @@ class DefaultPreemptionArgs(Arguments):
     """`Own`: only pods whose schedulerName is a profile of this process. `All`: as upstream."""
 
 
-class _Evictions:
+class _UnderWay:
     """Evictions under way, of all profiles."""
 
     def __init__(self) -> None:
@@ -144,11 +129,12 @@ class DefaultPreemption:
             args.min_candidate_nodes_absolute,
             own_victims_only=args.victim_schedulers == "Own",
         )
+        self._evictions = Evictions(handle)
         # Shared, because evictions go on when another instance replaces this one.
-        evictions = handle.shared(self.name, _Evictions)
-        self._held = evictions.held
-        self._last_victims = evictions.last_victims
-        self._pods_by_last_victim = evictions.pods_by_last_victim
+        under_way = handle.shared(self.name, _UnderWay)
+        self._held = under_way.held
+        self._last_victims = under_way.last_victims
+        self._pods_by_last_victim = under_way.pods_by_last_victim
 
     @staticmethod
     def validate_args(args: DefaultPreemptionArgs) -> Iterator[tuple[str, str]]:
@@ -307,22 +293,29 @@ class DefaultPreemption:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def evict_for_group(self, members: Sequence[Pod], group: str, victims: Sequence[Pod]) -> None:
+    def evict_for_group(
+        self,
+        members: Sequence[Pod],
+        group: str,
+        victims: Sequence[Pod],
+        needed: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Start the evictions of the victims, all at once (`GroupPreemptionPlugin`)."""
         leaving = [each for each in victims if not each.terminating]
         self._handle.preemption.observe(len(victims))
         if leaving:
+            preemptor = Preemptor(members[0], needed, group)
             self._handle.run_in_background(
-                self._preempt_for_group(members[0], group, leaving), f"preempt for {group}"
+                self._preempt_for_group(preemptor, leaving), f"preempt for {group}"
             )
 
-    async def _preempt_for_group(self, member: Pod, group: str, victims: Sequence[Pod]) -> None:
+    async def _preempt_for_group(self, preemptor: Preemptor, victims: Sequence[Pod]) -> None:
         errors: list[BaseException] = []
         for node_name in dict.fromkeys(each.spec.node_name for each in victims):
-            errors += await self._clear_lower_nominations(member, node_name)
-        errors += (await self._evict(member, "", victims, group))[1]
+            errors += await self._evictions.clear_lower_nominations(preemptor, node_name)
+        errors += (await self._evictions.evict(preemptor, "", victims))[1]
         if errors:
-            raise BaseExceptionGroup(f"preempting pods for {group}", errors)
+            raise BaseExceptionGroup(f"preempting pods for {preemptor.group}", errors)
 
     # -- eligibility -----------------------------------------------------------------------------
 
@@ -375,17 +368,27 @@ class DefaultPreemption:
         """
         uid, retry = pod.metadata.uid, True
         attempts = 0 if info is None else info.attempts
+
+        def needed() -> bool:
+            latest = self._latest(pod)
+            if latest is None or latest.terminating or latest.spec.node_name:
+                return False
+            # A later attempt may have found another node, if PreEnqueue does not hold the pod.
+            tried_again = info is not None and info.attempts != attempts
+            return not tried_again or self._handle.nominator.node_of(uid) == node_name
+
+        preemptor = Preemptor(pod, needed)
         failures: list[BaseException] = []
         errors: list[BaseException] = []
         try:
-            errors += await self._clear_lower_nominations(pod, node_name)
+            errors += await self._evictions.clear_lower_nominations(preemptor, node_name)
             *others, last = victims
-            _, failures = await self._evict(pod, node_name, others)
+            _, failures = await self._evictions.evict(preemptor, node_name, others)
             errors += failures
             if not failures:
                 if self._asynchronous:
                     self._wait_for_last_victim(uid, last)
-                already_gone, failures = await self._evict(pod, node_name, (last,))
+                already_gone, failures = await self._evictions.evict(preemptor, node_name, (last,))
                 errors += failures
                 retry = already_gone or bool(errors)
         finally:
@@ -397,66 +400,6 @@ class DefaultPreemption:
         if errors:
             msg = f"preempting pods on node {node_name} for {pod.key}"
             raise BaseExceptionGroup(msg, errors)
-
-    async def _clear_lower_nominations(self, pod: Pod, node_name: str) -> list[BaseException]:
-        """Clear the nominations of this scheduler's pods of lower priority for the node."""
-        errors: list[BaseException] = []
-        for other in self._handle.nominator.nominated_pods_for_node(node_name):
-            if other.priority >= pod.priority or not other.status.nominated_node_name:
-                continue
-            if not self._handle.preemption.own(other):
-                continue
-            metadata = other.metadata
-            body = {"metadata": {"uid": metadata.uid}, "status": {"nominatedNodeName": None}}
-            try:
-                await self._handle.api.patch(
-                    "pods", metadata.name, metadata.namespace, body, "status"
-                )
-            except Exception as error:  # noqa: BLE001 - write boundary: the evictions go on
-                errors.append(error)
-        return errors
-
-    async def _evict(
-        self, pod: Pod, node_name: str, victims: Sequence[Pod], group: str = ""
-    ) -> tuple[bool, list[BaseException]]:
-        """Return whether a victim did not exist any more, and the errors.
-
-        Victims of a `group` are on several nodes; `node_name` is empty then.
-        """
-        to_delete = []
-        for each in victims:
-            if self._rejected_before_bind(each, group):
-                self._record_event(pod, each.spec.node_name or node_name, each, group)
-            else:
-                to_delete.append(each)
-        if not to_delete:
-            return False, []
-        results = await self._handle.api.evict(to_delete, _condition(pod))
-        for each, result in zip(to_delete, results, strict=True):
-            if result is True:
-                self._record_event(pod, each.spec.node_name or node_name, each, group)
-        errors = [result for result in results if isinstance(result, BaseException)]
-        return any(result is False for result in results), errors
-
-    def _rejected_before_bind(self, victim: Pod, group: str) -> bool:
-        """Whether the victim was stopped before binding; it returns to the queue undeleted."""
-        by_group = PREEMPTED_BY.format(group=group) if group else ""
-        uid = victim.metadata.uid
-        waiting = self._handle.waiting_pod(uid)
-        if waiting is not None and waiting.preempt(self.name, by_group or PREEMPTED):
-            return True
-        return self._handle.preempt_binding(uid, by_group or PREEMPTED_IN_PRE_BIND)
-
-    def _record_event(self, pod: Pod, node_name: str, victim: Pod, group: str) -> None:
-        note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
-        if group:
-            note = GROUP_EVENT_NOTE.format(
-                group=group,
-                node=node_name,
-                priority=pod.priority,
-                scheduler=pod.spec.scheduler_name,
-            )
-        self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
 
 
 def _no_candidate(finding: PreemptionFinding) -> PostFilterResult:
@@ -474,13 +417,4 @@ def _is_being_preempted(pod: Pod) -> bool:
         and each.status == "True"
         and each.reason == PREEMPTION_BY_SCHEDULER
         for each in pod.status.conditions
-    )
-
-
-def _condition(pod: Pod) -> Condition:
-    return Condition(
-        type=DISRUPTION_TARGET,
-        status="True",
-        reason=PREEMPTION_BY_SCHEDULER,
-        message=CONDITION_MESSAGE.format(scheduler=pod.spec.scheduler_name),
     )

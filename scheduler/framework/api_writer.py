@@ -133,11 +133,18 @@ class ApiWriter(Protocol):
         ...
 
     async def evict(
-        self, pods: Sequence[Pod], condition: Condition
+        self,
+        pods: Sequence[Pod],
+        condition: Condition,
+        needed: Callable[[], bool] = lambda: True,
     ) -> Sequence[bool | BaseException]:
         """Add `condition` to each pod, then delete the pod by UID; all pods concurrently.
 
+        `needed` is called right before each of these requests, which may have waited; if it returns
+        False, the pod stays, and a condition that was added becomes False.
+
         Returns one result per pod: True if the API server accepted the deletion, False if the pod
-        no longer existed, or the error. A pod that already has the condition is not patched.
+        stays or no longer existed, or the error. A pod that already has the condition is not
+        patched.
         """
         ...

@@ -6,7 +6,7 @@ has ended for all of them. Not upstream, where GangScheduling waits at Permit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
@@ -212,10 +212,17 @@ class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
         """Return a node and its victims for one member; candidates with the least `harm` win."""
         ...
 
-    def evict_for_group(self, members: Sequence[Pod], group: str, victims: Sequence[Pod]) -> None:
+    def evict_for_group(
+        self,
+        members: Sequence[Pod],
+        group: str,
+        victims: Sequence[Pod],
+        needed: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Start the eviction of all `victims`, after which `members` fit together.
 
         `group` is the group's name in messages. Victims that are already terminating are skipped.
+        Once `needed` returns False, pods that are not deleted yet stay.
         """
         ...
 

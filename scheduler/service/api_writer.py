@@ -66,8 +66,9 @@ class ServiceApiWriter:
         self._metrics = metrics
         self._random = random
         self._precondition = precondition
-        #: Evictions under way, by UID.
+        #: Evictions under way, by UID, and whether each of their preemptors still needs them.
         self._evictions: dict[str, asyncio.Task[bool]] = {}
+        self._needed: dict[str, list[Callable[[], bool]]] = {}
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
@@ -165,47 +166,75 @@ class ServiceApiWriter:
             await self._dispatcher.status_written(uid)
 
     async def evict(
-        self, pods: Sequence[Pod], condition: Condition
+        self,
+        pods: Sequence[Pod],
+        condition: Condition,
+        needed: Callable[[], bool] = lambda: True,
     ) -> Sequence[bool | BaseException]:
-        """Write each pod's condition, then delete it; return True, False (not found) or the error.
+        """Write each pod's condition, then delete it; return True, False (it stays) or the error.
 
         All pods run concurrently. A pod whose eviction is under way is not evicted twice, since a
         burst of preemptors chooses mostly the same victims, which would cause thousands of
-        requests.
+        requests. Such an eviction goes on while any of its preemptors needs it.
         """
-        tasks = [self._eviction(pod, condition) for pod in pods]
+        tasks = [self._eviction(pod, condition, needed) for pod in pods]
         return await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)
 
-    def _eviction(self, pod: Pod, condition: Condition) -> asyncio.Task[bool]:
+    def _eviction(
+        self, pod: Pod, condition: Condition, needed: Callable[[], bool]
+    ) -> asyncio.Task[bool]:
         uid = pod.metadata.uid
+        self._needed.setdefault(uid, []).append(needed)
         task = self._evictions.get(uid)
         if task is None:
             task = self._evictions[uid] = asyncio.create_task(self._evict(pod, condition))
-            task.add_done_callback(lambda _: self._evictions.pop(uid, None))
+            task.add_done_callback(lambda _: self._evicted(uid))
         return task
 
+    def _evicted(self, uid: str) -> None:
+        del self._evictions[uid], self._needed[uid]
+
     async def _evict(self, pod: Pod, condition: Condition) -> bool:
-        metadata = pod.metadata
-        own = msgspec.structs.replace(condition, observed_generation=metadata.generation or None)
-        patch = plan_status_patch(pod, own, None, second_time(self._client.clock.now()))
+        metadata, needed = pod.metadata, self._needed[pod.metadata.uid]
+
+        async def if_needed(send: Callable[[], Awaitable[object]]) -> bool:
+            # Checked here, since the request may have waited for its slot.
+            if not any(each() for each in needed):
+                return False
+            await send()
+            return True
+
+        def mark() -> Awaitable[bool]:
+            return if_needed(lambda: self._send_condition(pod, condition))
+
+        def delete() -> Awaitable[bool]:
+            name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
+            return if_needed(lambda: self._client.delete(PODS, name, namespace, uid=uid))
+
+        call = self._dispatcher.call
         try:
-            if patch is not None:
-                await self._dispatcher.call(
-                    Lane.BIND, lambda: send_status_patch(self._client, patch, self._random)
-                )
-            await self._dispatcher.call(
-                Lane.BIND,
-                lambda: self._client.delete(
-                    PODS, metadata.name, metadata.namespace, uid=metadata.uid
-                ),
-            )
+            if not await call(Lane.BIND, mark):
+                return False
+            if await call(Lane.BIND, delete):
+                return True
+            spared = msgspec.structs.replace(condition, status="False")
+            await call(Lane.BIND, lambda: self._send_condition(pod, spared))
         except ApiError as error:
             # Neither write names a resourceVersion, so a conflict is about the UID: the name is
             # another pod's now.
             if error.status == HTTPStatus.CONFLICT or concerns_another_pod(error):
                 return False
             raise
-        return True
+        return False
+
+    async def _send_condition(self, pod: Pod, condition: Condition) -> None:
+        """Write a condition of a pod, unless the pod has it already."""
+        own = msgspec.structs.replace(
+            condition, observed_generation=pod.metadata.generation or None
+        )
+        patch = plan_status_patch(pod, own, None, second_time(self._client.clock.now()))
+        if patch is not None:
+            await send_status_patch(self._client, patch, self._random)
 
 
 class ProfileEvents:

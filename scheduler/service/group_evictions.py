@@ -1,11 +1,13 @@
 """GroupEvictions: evictions for groups that are under way.
 
-No further pods are evicted for a group until its victims are gone, or a timeout has passed.
+No further pods are evicted for a group until its victims are gone, or a timeout has passed. If the
+group is placed elsewhere before that, or none of its pods waits any more, the victims that are not
+deleted yet stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,8 +35,10 @@ class _UnderWay:
 class GroupEvictions:
     """Starts the evictions that a cycle has planned, and tracks their victims."""
 
-    def __init__(self, cache: Cache, clock: Clock) -> None:
+    def __init__(self, cache: Cache, clock: Clock, waits: Callable[[str], bool]) -> None:
+        """`waits` is whether the pod with a UID waits for a node."""
         self._cache = cache
+        self._waits = waits
         self._clock = clock
         self._under_way: dict[str, _UnderWay] = {}
 
@@ -45,10 +49,18 @@ class GroupEvictions:
         )
         until = self._clock.monotonic() + max(PATIENCE_SECONDS, GRACE_FACTOR * longest)
         self._forget_ended()
-        self._under_way[preemptor] = _UnderWay(
-            tuple(each.metadata.uid for each in plan.victims), until
-        )
-        plan.plugin.evict_for_group(plan.members, group, plan.victims)
+        known = _UnderWay(tuple(each.metadata.uid for each in plan.victims), until)
+        self._under_way[preemptor] = known
+
+        def needed() -> bool:
+            current = self._under_way.get(preemptor) is known
+            return current and any(self._waits(each.uid) for each in plan.members)
+
+        plan.plugin.evict_for_group(plan.members, group, plan.victims, needed)
+
+    def forget(self, preemptor: str) -> None:
+        """Drop a group, or one pod of it, that was placed."""
+        self._under_way.pop(preemptor, None)
 
     def under_way(self, preemptor: str) -> bool:
         """Whether victims of a group, or of one pod of it, are still terminating."""

@@ -68,7 +68,9 @@ class GroupScheduling:
         #: Groups that wait for their capacity bound to rise.
         self.waiting = WaitingGroups(queue, clock)
         #: Evictions for groups that are under way.
-        self.evictions = GroupEvictions(engine.cache, clock)
+        self.evictions = GroupEvictions(
+            engine.cache, clock, lambda uid: queue.state(uid) is not None
+        )
         #: Nodes that are reserved for groups.
         self.reservations = GroupReservations(engine, queue, clock)
         self.waiting.on_look = self.reservations.note_event
@@ -150,6 +152,7 @@ class GroupScheduling:
             evicting = self.evictions.under_way(_preemptor(info, group))
             self.reservations.failed(info, group, evicting=evicting)
             return []
+        self.evictions.forget(_preemptor(info, group))
         self.reservations.forget(info, group)
         placed = [attempt for attempt in result.placed if self._outcome(attempt) is not None]
         if group.alone:

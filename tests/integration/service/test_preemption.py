@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.api import Pod
 from scheduler.api.meta import Condition
+from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.client.errors import ApiError
 from scheduler.framework import (
     ActionType,
@@ -23,9 +24,11 @@ from scheduler.framework import (
 )
 from scheduler.service.background import BackgroundTasks
 from simulator import EmbeddedCluster, FaultRule
+from simulator.demos.gang.objects import POD_GROUPS
 from testing.embedded_service import (
     bound_to,
     condition,
+    delete,
     event_notes,
     find,
     node,
@@ -179,6 +182,71 @@ async def test_evictions_that_fail_are_retried(cluster: EmbeddedCluster) -> None
         assert sample(scheduler, "scheduler_preemption_attempts_total") >= 2
         await until(lambda: event_notes(cluster, "Preempted"), "the event")
         assert len(event_notes(cluster, "Preempted")) == 1
+
+
+def status(cluster: EmbeddedCluster, name: str) -> dict[str, Any]:
+    found = find(cluster, name)
+    assert found is not None
+    return dict(found["status"])
+
+
+def nominated(cluster: EmbeddedCluster, name: str) -> str:
+    return str(status(cluster, name).get("nominatedNodeName", ""))
+
+
+def disruption(cluster: EmbeddedCluster, name: str) -> str:
+    """Return the status of a pod's condition DisruptionTarget, empty if it has none."""
+    conditions = status(cluster, name).get("conditions", ())
+    return next((each["status"] for each in conditions if each["type"] == "DisruptionTarget"), "")
+
+
+async def test_victims_stay_if_the_preemptor_is_deleted_before_their_deletion(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1", cpu="2"))
+    async with scheduling(cluster, **QUICK) as scheduler:
+        for name in ("a", "b"):
+            cluster.create(victim(name))
+        await until(lambda: bound_to(cluster, "a") and bound_to(cluster, "b"), "victims bound")
+        rule = FaultRule(action="delay", verb="patch", resource="pods/status", name="a", seconds=9)
+        cluster.faults.add(rule)
+        cluster.create(preemptor("2"))
+        await until(lambda: nominated(cluster, "p"), "nominated")
+        delete(cluster, "p")
+        await until(lambda: disruption(cluster, "a") == "False", "the condition is taken back")
+        await settled(scheduler)
+        assert (bound_to(cluster, "a"), bound_to(cluster, "b")) == ("n1", "n1")
+        assert (disruption(cluster, "b"), event_notes(cluster, "Preempted")) == ("", [])
+
+
+async def test_victims_stay_if_their_gang_finds_room_elsewhere(cluster: EmbeddedCluster) -> None:
+    cluster.resources.add(POD_GROUPS)
+    for name in ("n1", "n2"):
+        cluster.create(node(name, cpu="1"))
+    gangs = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+    async with scheduling(cluster, points=gangs, **QUICK) as scheduler:
+        low, members = ("low-1", "low-2"), ("m-1", "m-2")
+        for name in low:
+            cluster.create(victim(name))
+        await until(lambda: all(bound_to(cluster, each) for each in low), "victims bound")
+        rule = FaultRule(
+            action="delay", verb="patch", resource="pods/status", name="low-*", seconds=20
+        )
+        cluster.faults.add(rule)
+        kind = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+        cluster.create({**kind, "metadata": {"name": "g"}, "spec": {"minMember": 2}})
+        for name in members:
+            made = pod(name, priorityClassName="high")
+            made["metadata"]["labels"] = {POD_GROUP_LABEL: "g"}
+            cluster.create(made)
+        await until(lambda: nominated(cluster, "m-1"), "nominated")
+        for name in ("n3", "n4"):
+            cluster.create(node(name, cpu="1"))
+        await until(lambda: all(bound_to(cluster, each) for each in members), "members bound")
+        await until(lambda: all(disruption(cluster, each) == "False" for each in low), "stay")
+        await settled(scheduler)
+        assert {bound_to(cluster, each) for each in low} == {"n1", "n2"}
+        assert event_notes(cluster, "Preempted") == []
 
 
 async def test_a_pod_that_took_over_the_name_is_not_evicted(cluster: EmbeddedCluster) -> None:

@@ -109,10 +109,20 @@ class PreemptionHandle:
 
     # -- writing ---------------------------------------------------------------------------------
 
+    def node_of(self, uid: str) -> str:
+        return next(
+            (node for node, pods in self.nominated.items() for each in pods if each.uid == uid), ""
+        )
+
     async def evict(
-        self, pods: Sequence[Pod], condition: Condition
+        self,
+        pods: Sequence[Pod],
+        condition: Condition,
+        needed: Callable[[], bool] = lambda: True,
     ) -> Sequence[bool | BaseException]:
         self.meanwhile()
+        if not needed():
+            return [False for _ in pods]
         self.conditions.append(condition)
         self.log.append("evict " + " ".join(each.metadata.name for each in pods))
         return [self.results.get(each.metadata.name, True) for each in pods]

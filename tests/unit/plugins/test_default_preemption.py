@@ -253,6 +253,59 @@ def test_a_victim_that_is_gone_is_no_failure() -> None:
     assert handle.errors == []
 
 
+@pytest.mark.parametrize("moment", ["before the first", "before the last"])
+@pytest.mark.parametrize(
+    ("latest", "attempts", "nominated", "stay"),
+    [
+        (pod("p", 100), 1, {}, False),
+        (None, 1, {}, True),
+        (pod("p", 100, metadata={"uid": "another"}), 1, {}, True),
+        (pod("p", 100, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), 1, {}, True),
+        (pod("p", 100, spec={"nodeName": "n2"}), 1, {}, True),
+        (pod("p", 100), 2, {"n1": [pod("p", 100)]}, False),
+        (pod("p", 100), 2, {"n2": [pod("p", 100)]}, True),
+        (pod("p", 100), 2, {}, True),
+    ],
+)
+def test_victims_stay_if_the_preemptor_no_longer_needs_them(
+    moment: str,
+    latest: Pod | None,
+    attempts: int,
+    nominated: Mapping[str, list[Pod]],
+    *,
+    stay: bool,
+) -> None:
+    handle = PreemptionHandle()
+    handle.held = []
+    choose(handle, pod("a"), pod("b"))
+    incoming, state = preemptor(handle), CycleState()
+    state.info = QueuedPodInfo(incoming, 0.0, attempts=1)
+    build(handle).post_filter(state, incoming, NodeToStatus())
+
+    def change() -> None:
+        if moment == "before the first" or handle.log:
+            assert state.info is not None
+            state.info.attempts = attempts
+            handle.pods.pop("p", None)
+            if latest is not None:
+                handle.pods["p"] = latest
+            handle.nominated.update(nominated)
+
+    handle.meanwhile = change
+    handle.go()
+    evicted = [each for each in handle.log if each.startswith("evict")]
+    first = ["evict a"] if moment == "before the last" or not stay else []
+    assert evicted == first if stay else ["evict a", "evict b"]
+    assert handle.errors == []
+
+
+def test_victims_of_a_group_stay_once_it_needs_no_room() -> None:
+    handle = PreemptionHandle()
+    handle.in_pre_bind = {"binding"}
+    build(handle).evict_for_group([pod("m")], "pod group g", [pod("v"), pod("binding")], bool)
+    assert handle.log == []
+
+
 def test_victims_that_are_not_bound_yet_are_stopped_in_memory() -> None:
     handle = PreemptionHandle()
     choose(handle, pod("waiting"), pod("late"), pod("binding"))
