@@ -95,14 +95,14 @@ class Manifests:
         self,
         existing: Existing,
         scheduler_name: str = "",
-        check: Callable[[Resource[Any], Any], None] = lambda _resource, _item: None,
+        check: Callable[[Resource[Any], Any, bytes], None] = lambda *_: None,
     ) -> None:
         """Complete objects by those of `existing`.
 
         Args:
             existing: the objects that decide about others.
             scheduler_name: that of pods that name none; an API server's default if empty.
-            check: raises ValueError for an object that is refused as it was given.
+            check: raises ValueError for an object, of this JSON, that is refused as it was given.
         """
         self._existing, self._scheduler_name, self._check = existing, scheduler_name, check
         self.fillings = Fillings()
@@ -117,7 +117,7 @@ class Manifests:
             if item is not None:
                 return item
         item = resource.decode(data)
-        self._check(resource, item)
+        self._check(resource, item, data)
         if was_stored(item.metadata) or not is_completed(resource.api_version, resource.kind):
             return item
         if resource is NODES and item.status.allocatable:
@@ -138,7 +138,7 @@ class Manifests:
         known = self._specs.get(key)
         if known is None:
             item: Pod = PODS.decode(data)
-            self._check(PODS, item)
+            self._check(PODS, item, data)
             item, stored = self._stored(PODS, data)
             if len(self._specs) >= MAX_SPECS:
                 self._specs.clear()
@@ -148,7 +148,7 @@ class Manifests:
         # A copy, since interning replaces parts of a spec by equal ones.
         item = Pod(metadata=metadata, spec=copy(own), status=parts.status)
         if parts.status != _NO_STATUS:
-            self._check(PODS, item)
+            self._check(PODS, item, data)
         return item
 
     def complete(self, resource: Resource[Any], data: bytes | msgspec.Raw) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -25,6 +26,9 @@ from scheduler.service.pod_intake import check_node
 from simulator.offline.builders import JsonObject, renamed
 from simulator.offline.local_storage import keeps_data_on_its_node
 from simulator.offline.tables import Tables
+
+_MINUS: Final = re.compile(rb'"(?:-|\\u002[dD])|:\s*-')
+"""Found in the JSON of every object with a negative amount: a number, or a string."""
 
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that count no more."""
@@ -304,11 +308,13 @@ def checked(resource: Resource[Any], item: Any) -> None:
         check_node(item)
 
 
-def refuse_negative_amounts(resource: Resource[Any], item: Any) -> None:
+def refuse_negative_amounts(resource: Resource[Any], item: Any, data: bytes) -> None:
     """Refuse a pod or node with a negative amount, as an API server does. Raises QuantityError.
 
-    An amount that cannot be parsed is left to those who use it.
+    An amount that cannot be parsed is left to those who use it. `data` is the JSON of the item.
     """
+    if _MINUS.search(data) is None:
+        return
     if resource is PODS:
         amounts = pod_amounts(item)
     elif resource is NODES:
