@@ -8,6 +8,7 @@ from typing import Final
 
 from plugins.arguments import Arguments
 from plugins.pod_topology_spread.fallback_annotation import CRITERIA
+from scheduler.api.node import HOSTNAME
 from scheduler.api.pod import TopologySpreadConstraint
 from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
 from scheduler.text.names import is_qualified_name
@@ -21,7 +22,6 @@ STRICT_FIRST: Final = "StrictFirst"
 STRATEGIES: Final = (REPLACE, STRICT_FIRST)
 HONOR: Final = "Honor"
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 
 SYSTEM_CONSTRAINTS: Final = (

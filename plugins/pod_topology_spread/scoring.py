@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plugins.pod_topology_spread.arguments import HOSTNAME
 from plugins.pod_topology_spread.constraints import Constraint
 from plugins.pod_topology_spread.filtering import domain_counts, matching
 from plugins.pod_topology_spread.inclusion import Inclusion
 from plugins.row_selection import selector
+from scheduler.api.node import HOSTNAME
 from scheduler.api.pod import Pod
 from scheduler.framework import (
     MAX_NODE_SCORE,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from scheduler.api.meta import Condition, Named, Object, ResourceList, Value
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""The label that a kubelet gives its node."""
 
 
 class Taint(Value, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.manifests import documents
+from scheduler.cli.manifests import STDIN, documents, named, shown
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
 from scheduler.cli.whatif import pod_manifest
@@ -77,22 +77,23 @@ def answer(question: str, world: World, asked: dict[str, Any], *, as_json: bool)
 
 def _pod(file: str) -> dict[str, Any]:
     option = "--how-many-fit"
-    found = pod_manifest(_manifest(file, option), "default", Path(file).name, option)
-    return {**found, "apiVersion": "v1", "kind": "Pod"}
+    return pod_manifest(_manifest(file, option), "default", named(file), option)
 
 
 def _kind(world: World, node: str) -> NodeKind:
     from simulator.offline import NodeKind, node_like
 
-    if "\0" in node or not Path(node).is_file():
+    if node != STDIN and ("\0" in node or not Path(node).is_file()):
         if Path(node).suffix in (".yaml", ".yml", ".json"):
             raise click.BadParameter(f"{node}: no such file", param_hint="'--nodes-needed'")
         return node_like(world, node)
     manifest = _manifest(node, "--nodes-needed")
     if not isinstance(manifest, dict) or manifest.get("kind") != "Node":
-        raise click.BadParameter(f"{node} has no manifest of a Node", param_hint="'--nodes-needed'")
+        raise click.BadParameter(
+            f"{shown(node)} has no manifest of a Node", param_hint="'--nodes-needed'"
+        )
     if fault := _fault_of_node(manifest):
-        raise click.BadParameter(f"{node}: {fault}", param_hint="'--nodes-needed'")
+        raise click.BadParameter(f"{shown(node)}: {fault}", param_hint="'--nodes-needed'")
     return NodeKind(manifest)
 
 
@@ -125,7 +126,7 @@ def _manifest(file: str, option: str) -> Any:
     found = documents(file, option)
     if len(found) != 1:
         raise click.BadParameter(
-            f"{file} has {counted(len(found), 'document')}, and the question is about one: "
+            f"{shown(file)} has {counted(len(found), 'object')}, and the question is about one: "
             "give it in a file of its own",
             param_hint=f"'{option}'",
         )

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -22,7 +23,7 @@ class RepeatedKeyError(ValueError):
 
 
 def documents(file: str, option: str) -> list[Any]:
-    """Return the YAML or JSON values of a file, without empty ones.
+    """Return the objects of a file of YAML or JSON: its values, and the items of Lists.
 
     Raises:
         click.BadParameter: it cannot be read; the text names the file, the line and what to do.
@@ -41,9 +42,10 @@ def documents(file: str, option: str) -> list[Any]:
             data = as_utf8(read_file(file, MAX_BYTES, pipes=True))
         if data.lstrip()[:1] == b"{":
             with suppress(json.JSONDecodeError):  # YAML in braces looks the same
-                return [json.loads(data, object_pairs_hook=_unique)]
+                return _items(json.loads(data, object_pairs_hook=_unique))
         check_limits(data)
-        return [each for each in yaml.load_all(data, Loader=Loader) if each is not None]
+        found = [each for each in yaml.load_all(data, Loader=Loader) if each is not None]
+        return [item for each in found for item in _items(each)]
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         line, problem = located(error)
         problem = reason(error) if isinstance(error, OSError) else problem
@@ -51,6 +53,26 @@ def documents(file: str, option: str) -> list[Any]:
         hint = advice(data)
         text = f"{where}: {one_line(problem)}" + (hint and f"; {hint}")
         raise click.BadParameter(text, param_hint=f"'{option}'") from error
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the items of a List as kubectl prints them, or of one of a kind; else the value."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind.endswith("List"):
+        return [value]
+    items = value.get("items")
+    if not isinstance(items, list):
+        return [value]
+    # Items of a PodList have no kind of their own.
+    own = {} if kind == "List" else {"kind": kind.removesuffix("List")}
+    if own and "apiVersion" in value:
+        own["apiVersion"] = value["apiVersion"]
+    return [{**own, **each} if isinstance(each, dict) else each for each in items]
+
+
+def named(file: str) -> str:
+    """Return a file as messages name it that have no room for its folder."""
+    return shown(file) if file == STDIN else Path(file).name
 
 
 def shown(file: str) -> str:

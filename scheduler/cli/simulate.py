@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Simulate a copy of a cluster, in this process and in virtual time.
 
-DUMP is a file or folder of YAML or JSON, as `kubectl get -o json` prints it, or a bundle. Nothing
-is changed in any cluster. Without further options the pods that wait are scheduled, and the answer
-is who goes where, and who waits why. With --workload pods arrive, run and end. With --compare the
-same happens under another configuration, and the answer is what differs, and why.
+DUMP is a file or folder of YAML or JSON, as `kubectl get -o json` prints it, a bundle, or - for
+standard input. Nothing is changed in any cluster. Without further options the pods that wait are
+scheduled, and the answer is who goes where, and who waits why. With --workload pods arrive, run
+and end. With --compare the same happens under another configuration, and the answer is what
+differs, and why.
 
 Without --config every pod counts as one of the default profile, whatever its schedulerName; with
 it only the pods of its profiles are scheduled, unless --adopt is given. A bundle has a
@@ -59,6 +60,12 @@ Examples:
 """
 
 
+def _standard_input(
+    _ctx: click.Context, _parameter: click.Parameter, dumps: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple("/dev/stdin" if each == "-" else each for each in dumps)
+
+
 @click.command(
     "simulate",
     cls=ModalCommand,
@@ -66,7 +73,8 @@ Examples:
     short_help="Schedule a copy of a cluster, plan capacity.",
 )
 @click.argument("dumps", nargs=-1, metavar="DUMP...",
-                type=click.Path(exists=True))  # fmt: skip
+                type=click.Path(exists=True, allow_dash=True),
+                callback=_standard_input)  # fmt: skip
 @click.option("--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
               help="A KubeSchedulerConfiguration, in place of the default one.")  # fmt: skip
 @click.option("--plugin-dir", "plugin_dirs", multiple=True, metavar="DIR",
@@ -107,7 +115,8 @@ Examples:
 @click.option("--assert", "assertions", multiple=True, metavar="EXPR",
               help="Must hold, such as 'waiting == 0 and wait_p90 < 60'; may be repeated. See "
               "docs/simulate-reference.md for the figures.")  # fmt: skip
-@click.option("--how-many-fit", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+@click.option("--how-many-fit", metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, allow_dash=True),
               help="Count the copies of this pod, or of the pods of this controller, that fit. "
               "What waits is scheduled first.")  # fmt: skip
 @click.option("--nodes-needed", metavar="NODE",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.exit_codes import DOES_NOT_FIT
-from scheduler.cli.manifests import STDIN, documents, shown
+from scheduler.cli.manifests import documents, named
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.pod_names import without_kind
@@ -202,18 +201,14 @@ def _question(
 
 
 def _manifest(file: str, namespace: str) -> dict[str, Any]:
-    found, source = documents(file, "-f"), _name(file)
+    found, source = documents(file, "-f"), named(file)
     if len(found) != 1:
         raise click.BadParameter(f"{source} has {len(found)} objects; give one", param_hint="'-f'")
     return pod_manifest(found[0], namespace, source)
 
 
-def _name(file: str) -> str:
-    return shown(file) if file == STDIN else Path(file).name
-
-
 def _additions(file: str, namespace: str) -> list[Change]:
-    return additions(documents(file, "--add"), namespace, _name(file))
+    return additions(documents(file, "--add"), namespace, named(file))
 
 
 def additions(documents: list[Any], namespace: str, source: str) -> list[Change]:
@@ -244,28 +239,23 @@ def additions(documents: list[Any], namespace: str, source: str) -> list[Change]
 
 
 def pod_manifest(found: Any, namespace: str, source: str, option: str = "-f") -> dict[str, Any]:
-    """Return the pod of a manifest: a Pod, or the template of a controller.
+    """Return the pod of a manifest (`scheduler.api.pod_templates`); say what it does not have.
 
     >>> pod_manifest({"kind": "Pod", "metadata": {"name": "a"}}, "x", "f")["metadata"]
     {'name': 'a', 'namespace': 'x'}
     """
-    if not isinstance(found, dict) or not isinstance(found.get("spec", {}), dict):
-        raise click.BadParameter(f"{source} has no manifest of a pod", param_hint=f"'{option}'")
-    made, spec = dict(found), found.get("spec", {})
-    template = spec.get("template")
-    if isinstance(template, dict):
-        made = {"kind": "Pod", **template}
-        made["metadata"] = {
-            "name": (found.get("metadata") or {}).get("name", "pod"),
-            "namespace": (found.get("metadata") or {}).get("namespace"),
-            **(template.get("metadata") or {}),
-        }
-    elif made.get("kind", "Pod") != "Pod":
-        kind = one_line(str(made["kind"]))[:60]
-        raise click.BadParameter(f"{source} is a {kind}; give a Pod", param_hint=f"'{option}'")
-    metadata = dict(made.get("metadata") or {})
+    from scheduler.api.pod_templates import NoPodError, pod_of
+
+    try:
+        made = pod_of(found)
+    except NoPodError as error:
+        text = f"{source} {one_line(str(error))}"
+        raise click.BadParameter(text, param_hint=f"'{option}'") from error
+    if made.left_out:
+        click.echo(f"{source}: {made.left_out}", err=True)
+    metadata = made.pod["metadata"]
     metadata["namespace"] = metadata.get("namespace") or namespace
-    return {**made, "metadata": metadata}
+    return made.pod
 
 
 def field_of(text: str) -> tuple[str, Any]:

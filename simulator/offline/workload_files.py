@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from scheduler.api.pod_templates import NoPodError, pod_of
 from scheduler.text.yaml_limits import Loader, check_limits, located
 from simulator.offline import generator, openb
 from simulator.offline.dump_files import content
@@ -80,20 +81,14 @@ def read_templates(paths: Sequence[str | Path]) -> dict[str, Mapping[str, Any]]:
 
 
 def _template(path: str | Path, document: Any) -> Mapping[str, Any]:
-    spec = document.get("spec") if isinstance(document, dict) else None
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(spec, dict) or not isinstance(metadata, dict) or not isinstance(name, str):
+    try:
+        pod = pod_of(document).pod
+    except NoPodError as error:
+        raise WorldError(f"{path}: an object {error}") from error
+    if not isinstance(pod["metadata"].get("name"), str):
         raise WorldError(f"{path}: an object is no pod with metadata.name and spec")
-    template = spec.get("template")
-    if isinstance(template, dict):
-        inner = template.get("metadata")
-        own = {**(inner if isinstance(inner, dict) else {}), "name": name}
-        own.setdefault("namespace", metadata.get("namespace") or "default")
-        return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": own}
-    if document.get("kind", "Pod") != "Pod":
-        raise WorldError(f"{path}: {str(document['kind'])[:60]} {name:.80} has no pods")
-    return {"apiVersion": "v1", "kind": "Pod", **document}
+    pod["metadata"].setdefault("namespace", "default")
+    return pod
 
 
 def _documents(path: Path) -> list[Any]:

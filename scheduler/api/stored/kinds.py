@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.api.devices import EXACT_COUNT
+from scheduler.api.node import HOSTNAME
 from scheduler.api.storage import StorageClass
 from scheduler.api.stored.existing import Existing
 from scheduler.api.stored.notes import JsonObject, Notes, part
@@ -35,6 +36,8 @@ def node(obj: JsonObject, notes: Notes) -> None:
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
         notes.fill(ALLOCATABLE)
+    if HOSTNAME not in ((obj.get("metadata") or {}).get("labels") or {}):
+        notes.miss(f"label {HOSTNAME}, which kubelets set")
 
 
 def volume(obj: JsonObject, _notes: Notes) -> None:

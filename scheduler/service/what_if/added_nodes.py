@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.api.node import Node
+from scheduler.api.node import HOSTNAME, Node
 from scheduler.api.node_amounts import amount_fault, name_fault
 from scheduler.pages import NodeToAdd
 
@@ -14,7 +14,6 @@ JsonObject = dict[str, Any]
 
 DEFAULTS: Final = {"cpu": "4", "memory": "16Gi", "pods": "110"}
 """Amounts of a node that is like none that exists, where nothing else is asked for."""
-HOSTNAME: Final = "kubernetes.io/hostname"
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _OF_ONE_NODE: Final = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "spec": {"template": owned("", 2)},
     }
     (tmp_path / "deployment.json").write_text(json.dumps(deployment))
+    several = {"apiVersion": "v1", "kind": "DeploymentList", "items": [deployment]}
+    (tmp_path / "list.json").write_text(json.dumps(several))
+    cron: dict[str, Any] = {"kind": "CronJob", "metadata": {"name": "c"}}
+    cron["spec"] = {"jobTemplate": {"spec": deployment["spec"]}}
+    (tmp_path / "cron.json").write_text(json.dumps(cron))
+    (tmp_path / "compose.yaml").write_text("services: {web: {image: nginx}}\n")
     (tmp_path / "node.yaml").write_text(json.dumps(offline.node("more", cpu=6)))
     unseen: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "more"}}
     unseen["status"] = {"capacity": {"cpu": "6", "memory": "8Gi", "pods": "110"}}
@@ -69,6 +77,8 @@ def write(path: Path, *items: dict[str, Any]) -> None:
         (["waiting.json", "--no-adopt"], 0, "0 pods placed", {}),
         (["dump.json", "--how-many-fit", "pod.json"], 0, "4 copies fit", {"total": 4}),
         (["dump.json", "--how-many-fit", "deployment.json"], 0, "4 copies fit", {"total": 4}),
+        (["dump.json", "--how-many-fit", "list.json"], 0, "4 copies fit", {"total": 4}),
+        (["dump.json", "--how-many-fit", "cron.json"], 0, "4 copies fit", {"total": 4}),
         (["waiting.json", "--how-many-fit", "pod.json"], 3, "no copy fits", {"total": 0}),
         (["waiting.json", "--nodes-needed", "node.yaml"], 0, "1 more node: 5 pods", {"nodes": 1}),
         (["waiting.json", "--nodes-needed", "capacity.yaml"], 0, "1 more node: 5", {"nodes": 1}),
@@ -111,12 +121,13 @@ def test_a_question_is_answered(
         (["dump.json", "--nodes-needed", "nothing.yaml"], "nothing.yaml: no such file"),
         (["dump.json", "--nodes-needed", "pod.json"], "pod.json has no manifest of a Node"),
         (["dump.json", "--how-many-fit", "node.yaml"], "'--how-many-fit': node.yaml is a Node"),
+        (["dump.json", "--how-many-fit", "compose.yaml"], "compose.yaml has neither kind nor spec"),
         (["dump.json", "--how-many-fit", "none.yaml"], "none.yaml:2: did not find"),
         (
             ["dump.json", "--how-many-fit", "two.yaml"],
-            "two.yaml has 2 documents, and the question is about one: give it in a file of its own",
+            "two.yaml has 2 objects, and the question is about one: give it in a file of its own",
         ),
-        (["dump.json", "--nodes-needed", "empty.yaml"], "empty.yaml has 0 documents"),
+        (["dump.json", "--nodes-needed", "empty.yaml"], "empty.yaml has 0 objects"),
         (["dump.json", "--nodes-needed", ""], "there is no Node"),
         (["dump.json", "--nodes-needed", "none.yaml"], "none.yaml:2: did not find"),
         (["dump.json", "--consolidate", "--nodes-needed", "x"], "exclude each other"),
@@ -223,3 +234,19 @@ def test_a_manifest_that_cannot_be_read_says_what_to_do(
 def test_a_manifest_of_windows_is_read(shell: Shell, folder: Path) -> None:
     (folder / "pod.yaml").write_bytes(json.dumps(owned("extra", 2)).encode("utf-16"))
     assert "4 copies fit" in shell("simulate", "dump.json", "--how-many-fit", "pod.yaml").out
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ("dump.json", ["-", "--how-many-fit", "pod.json"]),
+        ("pod.json", ["dump.json", "--how-many-fit", "-"]),
+        ("node.yaml", ["dump.json", "--nodes-needed", "-"]),
+    ],
+)
+def test_a_dash_is_standard_input(folder: Path, given: str, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "scheduler", "simulate", *arguments]
+    with (folder / given).open("rb") as file:
+        ended = subprocess.run(command, cwd=folder, stdin=file, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert b"fit" in ended.stdout or b"no node is needed" in ended.stdout

@@ -11,10 +11,11 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from plugins import PodTopologySpread
-from plugins.pod_topology_spread.arguments import HOSTNAME, PodTopologySpreadArgs
+from plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
 from plugins.pod_topology_spread.constraints import Constraint, Constraints
 from plugins.pod_topology_spread.inclusion import Inclusion
 from scheduler.api import Pod
+from scheduler.api.node import HOSTNAME
 from scheduler.api.selectors import SelectorError
 from scheduler.cache import NodeOverlay
 from scheduler.framework import CycleState, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from scheduler.api.node import Node, Taint
+from scheduler.api.node import HOSTNAME, Node, Taint
 from scheduler.api.node_selectors import compile_node_selector_term
 from scheduler.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from scheduler.api.ports import conflicts
@@ -16,7 +16,6 @@ from scheduler.service.what_if.changes import JsonObject, pointer
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names, set_node
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
-HOSTNAME: Final = "kubernetes.io/hostname"
 _HARD: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
