@@ -79,6 +79,8 @@ TWO_PROFILES: Final = (
     "pod group {key}: its pods have the schedulerNames {names}; all of them need the same one"
 )
 TOO_FEW: Final = "pod group {key}: {exist} of {minimum} pods exist"
+NOT_READY: Final = "pod group {key}: {exist} pods exist, {minimum} are needed"
+ENDED: Final = "{count} of them succeeded"
 ASSEMBLING: Final = "pod group {key}: waits a moment for further pods before its domain is chosen"
 GATED: Final = "{count} of them with scheduling gates"
 FOREIGN: Final = "{count} more belong to other schedulers and have no node yet"
@@ -105,7 +107,10 @@ def why_held(group: Group) -> str:
     if len(group.profiles) > 1:
         return TWO_PROFILES.format(key=key, names=" and ".join(group.profiles))
     counts = group.counts
-    parts = [TOO_FEW.format(key=key, exist=counts.existing, minimum=terms.minimum)]
+    text = TOO_FEW if counts.existing <= terms.minimum else NOT_READY
+    parts = [text.format(key=key, exist=counts.existing, minimum=terms.minimum)]
+    if counts.succeeded:
+        parts.append(ENDED.format(count=counts.succeeded))
     if counts.gated:
         parts.append(GATED.format(count=counts.gated))
     if counts.foreign:

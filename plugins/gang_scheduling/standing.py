@@ -44,9 +44,7 @@ UNSCHEDULABLE: Final = (
 )
 
 BOUND_OF: Final = "{bound} of {minimum} pods have a node"
-BOUND_AND_ENDED: Final = (
-    "{bound} pods have a node and {succeeded} have succeeded, {minimum} are needed"
-)
+BOUND_AND_ENDED: Final = "needs {minimum} pods: {bound} with a node, {succeeded} succeeded"
 MORE_BOUND: Final = "{bound} pods have a node, {minimum} are needed"
 BEING_BOUND: Final = "{text}, {reserved} are being bound"
 

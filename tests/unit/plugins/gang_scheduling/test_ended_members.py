@@ -173,7 +173,7 @@ def test_evicted_members_that_exit_with_status_0_have_not_succeeded(
     finished.pods[1] = msgspec.structs.replace(finished.pods[1], metadata=leaving)
     cluster.add_group(4, creationTimestamp=CREATED)
     (first,) = cluster.add_members(1)
-    assert cluster.message(first) == "pod group default/g: 2 of 4 pods exist"
+    assert cluster.message(first) == "pod group default/g: 2 of 4 pods exist, 1 of them succeeded"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_evicted_members_that_exit_with_status_0_have_not_succeeded(
     [
         (2, 0, "2 of 2 pods have a node"),
         (4, 0, "4 pods have a node, 2 are needed"),
-        (3, 1, "3 pods have a node and 1 have succeeded, 2 are needed"),
+        (3, 1, "needs 2 pods: 3 with a node, 1 succeeded"),
     ],
 )
 def test_succeeded_members_are_not_said_to_have_a_node(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import pytest
 
+from plugins.gang_scheduling.messages import why_held
 from plugins.gang_scheduling.plugin import GangScheduling
+from plugins.gang_scheduling.standing import standing
+from scheduler.groups import PodGroups
 from scheduler.pages import GroupView
 from scheduler.testing import node, pod
+from tests.unit.groups.objects import member, pod_group
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes
 
 RACK = "example.com/rack"
@@ -167,3 +174,35 @@ def test_events_are_one_for_each_change_and_not_for_each_member() -> None:
     cluster.world.remove("Pod", "low", "default")
     cluster.tick(5)
     assert len(notes(cluster, "GangScheduled")) == 1
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_numbers_of_every_sentence_add_up(seed: int) -> None:
+    draw = random.Random(seed)
+    groups = PodGroups()
+    minimum = draw.randint(1, 8)
+    group = groups.set_object(pod_group(minimum))
+    for number in range(draw.randint(0, 10)):
+        gated, node = draw.random() < 0.3, draw.choice(("", "", "n1"))
+        made = member(f"p{number}", gated=gated and not node, node=node)
+        groups.observe(made, ours=draw.random() < 0.8)
+    for number in range(draw.choice((0, 0, 1, 5))):
+        group.succeed(f"done-{number}")
+    standing_text, held = standing(group, "").text, why_held(group)
+    for text in (standing_text, held):
+        for part, whole in re.findall(r"(\d+) of (\d+)", text):
+            assert int(part) <= int(whole), text
+        existing = re.search(r"(\d+) (?:of \d+ )?pods exist", text)
+        parts = sum(map(int, re.findall(r"(\d+) of them", text)))
+        assert existing is None or parts <= int(existing[1]), text
+    assert bool(held) is not group.ready
+
+
+def test_more_pods_than_needed_may_exist_without_being_enough(cluster: GangCluster) -> None:
+    cluster.add_group(4)
+    cluster.add_members(2)
+    gates = [{"name": "example.com/wait"}]
+    cluster.add_members(4, name="gated", spec={"schedulingGates": gates})
+    assert cluster.message("default/g-pod-0") == (
+        "pod group default/g: 6 pods exist, 4 are needed, 4 of them with scheduling gates"
+    )
