@@ -11,9 +11,9 @@ If they cannot be read, a group waits as if no member had succeeded; the list is
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
+from scheduler.api.meta import second_time
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import NativePodGroup, PodGroup
 from scheduler.framework import Handle
@@ -59,7 +59,7 @@ class EndedMembers:
         self._older: dict[GroupKey, str] = {}
         #: Namespaces whose list is under way or has failed, with the time of the next attempt.
         self._listing: dict[str, float] = {}
-        self._began = _second(handle.clock.now() + SKEW_SECONDS)
+        self._began = second_time(handle.clock.now() + SKEW_SECONDS)
         #: Number of requests for finished members.
         self.lookups = 0
 
@@ -170,7 +170,3 @@ def _began_after(pod: Pod, created: str) -> bool:
         if each.type == "PodScheduled" and each.last_transition_time:
             return each.last_transition_time >= created
     return True
-
-
-def _second(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -9,9 +9,11 @@ other. See docs/gang-scheduling.md for users.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
+
+import msgspec
 
 from plugins.arguments import require_valid
 from plugins.gang_scheduling.arguments import GangSchedulingArgs, argument_problems
@@ -28,7 +30,7 @@ from plugins.gang_scheduling.messages import (
     WAITING,
 )
 from plugins.gang_scheduling.priority_class import PRIORITY_CLASSES
-from plugins.gang_scheduling.reservations import note_of
+from plugins.gang_scheduling.reservations import KeptReservation, note_of
 from plugins.gang_scheduling.standing import Stage
 from plugins.gang_scheduling.tally import REJECTIONS, result_of
 from plugins.gang_scheduling.views import group_details, group_views, name_of, topology_of
@@ -239,6 +241,21 @@ class GangScheduling:
         self.gangs.touch(group.key)
         if begins and reservation is not None:
             self.gangs.record(group, "Normal", GANG_RESERVED, note_of(reservation))
+
+    def reservations(self, pod: Pod) -> Iterable[tuple[str, GroupReservation]]:
+        """Yield the reservations of other groups that restrict a pod, by the name of the group."""
+        gangs = self.gangs
+        for key, kept in gangs.reserved.others(pod, gangs.groups.of(pod.uid)):
+            yield f"pod group {key}", kept
+
+    def bundle_state(self) -> Iterator[Any]:
+        """Yield the reservations, which only this process knows."""
+        yield from map(msgspec.to_builtins, self.gangs.reserved.state())
+
+    def restore_bundle_state(self, pieces: Iterable[Any]) -> None:
+        """Restore what `bundle_state` yielded. Raises ValueError."""
+        states = msgspec.convert([*pieces], list[KeptReservation])
+        self.gangs.reserved.restore(states, self._handle.clock.monotonic())
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
         """Return at most `limit` groups of a namespace (empty: all), and how many there are."""

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
+from scheduler.api.meta import second_time
 from scheduler.api.pod import Pod
 from scheduler.framework.grouping import GroupReservation
-from scheduler.groups import Group, GroupKey
+from scheduler.groups import Group, GroupKey, Source
 
-KEPT: Final = "room for {members} of its pods is kept on {nodes}"
+KEPT: Final = "room for {members} of its pods is kept on {nodes} until {until} at the latest"
 KEPT_AWAY: Final = (
-    "room for {members} pods is kept on {nodes} for pod group {group}, which has waited for long: "
-    "pods of priority {priority} or lower may use there only what that leaves"
+    "room for {members} pods is kept on {nodes} for pod group {group}, until {until} at the "
+    "latest: pods of priority {priority} or lower may use there only what that leaves"
 )
 MAX_NODES: Final = 5
 """Maximum number of node names in a message."""
+
+
+class KeptReservation(msgspec.Struct, frozen=True):
+    """The reservation for one group, in a bundle."""
+
+    namespace: str
+    group: str
+    #: Whether it is a group of the built-in API.
+    native: bool
+    kept: GroupReservation
 
 
 class Reservations:
@@ -48,27 +61,54 @@ class Reservations:
         known = self._kept.get(key)
         return None if known is None else known[0]
 
+    def state(self) -> Iterator[KeptReservation]:
+        """Yield all reservations, for bundles."""
+        for key, (kept, _) in self._kept.items():
+            yield KeptReservation(key.namespace, key.name, key.source is Source.NATIVE, kept)
+
+    def restore(self, states: Iterable[KeptReservation], now: float) -> None:
+        """Let these be the reservations."""
+        self._kept = {
+            GroupKey(each.namespace, each.group, Source.NATIVE if each.native else Source.CRD): (
+                each.kept,
+                now,
+            )
+            for each in states
+        }
+
     def note(self, key: GroupKey) -> str:
         """Describe the reservation for a group; empty if there is none."""
         kept = self.of(key)
         return "" if kept is None else note_of(kept)
 
-    def lines(self, pod: Pod, group: Group | None) -> Sequence[str]:
-        """Describe the reservations of groups other than the pod's own that restrict a pod."""
+    def others(self, pod: Pod, group: Group | None) -> Iterator[tuple[GroupKey, GroupReservation]]:
+        """Yield the reservations of groups other than the pod's own that restrict a pod."""
         own = None if group is None else group.key
-        lines: list[str] = []
         for key, (kept, _) in self._kept.items():
             if key != own and pod.priority <= kept.priority:
-                text = KEPT_AWAY.format(
-                    members=kept.members, nodes=_named(kept), group=key, priority=kept.priority
-                )
-                lines.append(text)
-        return lines
+                yield key, kept
+
+    def lines(self, pod: Pod, group: Group | None) -> Sequence[str]:
+        """Describe the reservations of groups other than the pod's own that restrict a pod."""
+        return [
+            KEPT_AWAY.format(
+                members=kept.members,
+                nodes=_named(kept),
+                group=key,
+                until=second_time(kept.until),
+                priority=kept.priority,
+            )
+            for key, kept in self.others(pod, group)
+        ]
 
 
 def note_of(reservation: GroupReservation) -> str:
     """Describe a reservation."""
-    return KEPT.format(members=reservation.members, nodes=_named(reservation))
+    return KEPT.format(
+        members=reservation.members,
+        nodes=_named(reservation),
+        until=second_time(reservation.until),
+    )
 
 
 def _named(reservation: GroupReservation) -> str:

@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.standing import SATISFIED, UNSCHEDULABLE, Stage, Standing
-from scheduler.api.meta import Condition
+from scheduler.api.meta import Condition, second_time
 from scheduler.api.pod import Pod
 from scheduler.api.pod_groups import NATIVE_POD_GROUPS, NativePodGroup, PodGroup
 from scheduler.framework import Handle, WriteConflictError
@@ -266,8 +265,7 @@ class GroupStatuses:
         }
 
     def _now(self) -> str:
-        moment = datetime.fromtimestamp(self._handle.clock.now(), UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return second_time(self._handle.clock.now())
 
 
 def phase_of(minimum: int, existing: int, running: int, succeeded: int, failed: int) -> str:

@@ -105,3 +105,12 @@ def parse_time(text: str) -> float | None:
     except ValueError:
         return None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def second_time(epoch: float) -> str:
+    """Format wall time as Kubernetes' Time: RFC 3339 in UTC with whole seconds.
+
+    >>> second_time(1700000000.5)
+    '2023-11-14T22:13:20Z'
+    """
+    return f"{datetime.fromtimestamp(epoch, UTC).isoformat(timespec='seconds')[:-6]}Z"

@@ -49,9 +49,9 @@ _UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VERSION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9}){2})(?:([-+])(.+))?", re.DOTALL)
 """A semantic version, which attributes of devices may be."""
 _WORD: Final = re.compile(
-    r'"[a-z0-9](?:[a-z0-9./-]*[a-z0-9])?"|[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+'
+    r'"[a-z0-9](?:[a-z0-9./-]*[a-z0-9])?"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?|[^\x00-\x7f]+'
 )
-"""A quoted name, or a word."""
+"""A quoted name, a time, or a word."""
 _METRIC_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _COMPUTE_PREFIX: Final = re.compile(r"^(?:deferred\.kubestow\.io/)?(?:requests\.|limits\.)?")
 

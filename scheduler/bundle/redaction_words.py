@@ -174,7 +174,7 @@ LINE_FIELDS: Final = (
         position gauss words rotation evaluated feasible reason message rejectedBy pendingBy
         nominated victims postFilter unjudgeable step failure requeueAfter rejected note pause
         attempt gate_openings soft previously_soft latch latch_node since_wall since_monotonic
-        invalid warned applied group mayPreempt members learnt outcomes
+        invalid warned applied group mayPreempt members learnt outcomes reserved kept native
         """
     )
     | struct_fields(GroupToSchedule, GroupReservation)

@@ -89,12 +89,3 @@ def micro_time(epoch: float) -> str:
     """
     # A third of what strftime costs; the offset, +00:00, is cut off.
     return f"{datetime.fromtimestamp(epoch, UTC).isoformat(timespec='microseconds')[:-6]}Z"
-
-
-def second_time(epoch: float) -> str:
-    """Format wall time as Kubernetes' Time: RFC 3339 in UTC with whole seconds.
-
-    >>> second_time(1700000000.5)
-    '2023-11-14T22:13:20Z'
-    """
-    return f"{datetime.fromtimestamp(epoch, UTC).isoformat(timespec='seconds')[:-6]}Z"

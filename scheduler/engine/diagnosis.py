@@ -32,6 +32,8 @@ class RejectedRows:
     codes: Codes
     #: (filter index, code) to the status, attributed to its plugin.
     status_of: Callable[[int, int], Status]
+    #: Those of `rows` that only pods nominated to them keep the pod from.
+    beside_nominated: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     _groups: list[tuple[Status, int]] | None = field(default=None, init=False, repr=False)
 
     def groups(self) -> list[tuple[Status, int]]:

@@ -357,7 +357,7 @@ class GroupCycle:
         message = "" if complete else self._message(fit)
         if not scheduled and self._count >= self._group.need and self._error is None:
             self._undo()
-            message += self._prospects()
+            message += self._prospects(message)
         place, split = self._where(placed if scheduled else [])
         outcome = GroupOutcome(
             scheduled=scheduled,
@@ -454,14 +454,14 @@ class GroupCycle:
                 return f"{text}: {shortage}" if shortage else text
         return text
 
-    def _prospects(self) -> str:
+    def _prospects(self, said: str) -> str:
         """Return what would make the group fit, for people; called after all was undone."""
         group, runs = self._group, self._runs
         if group.alone or (self._placements is not None and self._placements.refused):
             return ""
         search = self._preemption()
         several = len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None
-        return prospects(search, group, orders=self._pass_orders if several else 1)
+        return prospects(search, group, said, orders=self._pass_orders if several else 1)
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
         """Undo all assumptions, and set the failure of each attempt.

@@ -14,7 +14,7 @@ at the end, victims that turn out to be unnecessary are dropped from the plan.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +30,7 @@ from scheduler.engine.placements import MAX_DOMAINS, GroupPlacements
 from scheduler.engine.plugin_slots import FilterSlot
 from scheduler.engine.preemption.candidates import importance
 from scheduler.engine.preemption.without_victims import WithoutPotentialVictims
+from scheduler.engine.reserved_room import ReservedRoom, reservations, reserved_among
 from scheduler.engine.runtime import Framework
 from scheduler.framework import Int64Column, PotentialVictims, QueuedPodInfo, Rows
 from scheduler.framework.grouping import GroupPreemptionPlugin, GroupToSchedule
@@ -198,22 +199,40 @@ class GroupPreemption:
         table = self._engine.cache.table
         if table.priorities.unbanded.any():
             return None
-        capacities = self._engine.algorithms[self._framework.profile_name].capacities
         without = WithoutPotentialVictims(table, PotentialVictims(_ABOVE_ALL, None))
         rooms: list[tuple[int, Int64Column]] = []
         for run in self._runs:
-            by_row, template = self._room(run[0].pod, without), capacities.of(run[0].pod)
+            by_row = self._room_on_allowed_nodes(run[0].pod, without)
             if by_row is None:
                 return None
-            if template is not None:
-                passing = np.zeros(table.capacity, dtype=np.bool_)
-                passing[capacities.passing(template, table.rows)] = True
-                by_row = np.where(passing, by_row, 0)
             rooms.append((len(run), by_row))
         required = None if self._placements is None else self._placements.required
         if required is not None:
             return int(possible(required, rooms, required.labelled).max(initial=0))
         return sum(min(count, int(by_row.sum())) for count, by_row in rooms)
+
+    def reserved_for_others(self) -> Iterator[ReservedRoom]:
+        """Yield the reservations of other groups for nodes where a member would have room."""
+        table = self._engine.cache.table
+        for run in self._runs:
+            pod = run[0].pod
+            if not any(reservations(self._framework, pod)):
+                continue
+            room = self._room_on_allowed_nodes(pod, table)
+            if room is not None:
+                names = {table.names[row] for row in np.flatnonzero(room > 0).tolist()}
+                yield from reserved_among(self._framework, pod, names)
+
+    def _room_on_allowed_nodes(self, pod: Pod, without: Any) -> Int64Column | None:
+        """Return `_room` with 0 for nodes that known filters exclude regardless of their pods."""
+        table = self._engine.cache.table
+        capacities = self._engine.algorithms[self._framework.profile_name].capacities
+        by_row, template = self._room(pod, without), capacities.of(pod)
+        if by_row is None or template is None:
+            return by_row
+        passing = np.zeros(table.capacity, dtype=np.bool_)
+        passing[capacities.passing(template, table.rows)] = True
+        return np.where(passing, by_row, 0)
 
     def kept_by_policy(self) -> int:
         """Return how many pods cannot be victims only because of a member's preemptionPolicy.

@@ -18,11 +18,16 @@ KEPT_BY_POLICY: Final = (
 )
 
 
-def prospects(search: GroupPreemption, group: GroupToSchedule, *, orders: int) -> str:
-    """Return the end of the failure message; `orders` is the number of orders of runs tried."""
+def prospects(search: GroupPreemption, group: GroupToSchedule, said: str, *, orders: int) -> str:
+    """Return the end of the failure message, of which `said` is the beginning.
+
+    `orders` is the number of orders of runs tried.
+    """
     most = search.most_when_empty() if group.minimum == group.need else None
     if most is not None and most < group.need:
         return EVEN_EMPTY.format(most=most)
-    text = NO_PROOF.format(orders=orders) if orders > 1 else ""
+    rooms = dict.fromkeys(map(str, search.reserved_for_others()))
+    text = "".join(f"; {each}" for each in rooms if each not in said)
+    text += NO_PROOF.format(orders=orders) if orders > 1 else ""
     victims = search.kept_by_policy()
     return text + KEPT_BY_POLICY.format(victims=counted(victims, "pod")) if victims else text

@@ -25,7 +25,15 @@ _STATUS_CODES: Final = NOMINATED_CODES + (1 << 29)
 class NodeStatuses:
     """Outcome of the candidate rows of one search; updated as more filters run."""
 
-    __slots__ = ("_codes", "_nominated", "_replaced", "_statuses", "rejected_by", "rows")
+    __slots__ = (
+        "_codes",
+        "_nominated",
+        "_replaced",
+        "_statuses",
+        "beside_nominated",
+        "rejected_by",
+        "rows",
+    )
 
     def __init__(
         self, rows: Rows, rejected_by: np.ndarray, codes: Mapping[int, NarrowCodes]
@@ -45,6 +53,8 @@ class NodeStatuses:
         #: int32[capacity]: a code that replaces that of the filter; 0 where nothing replaces it.
         self._replaced: Codes | None = None
         self._nominated: Sequence[Status] = ()
+        #: Rejected rows that only pods nominated to them keep the pod from; set by the search.
+        self.beside_nominated: Rows = np.zeros(0, dtype=np.intp)
         self._statuses: list[Status] = []
 
     @classmethod
@@ -112,7 +122,7 @@ class NodeStatuses:
                 result = cached[index, code] = status_of(index, code)
             return result
 
-        return RejectedRows(rows, rejected_by - 1, codes, status)
+        return RejectedRows(rows, rejected_by - 1, codes, status, self.beside_nominated)
 
     def _replacing(self) -> Codes:
         if self._replaced is None:

@@ -25,6 +25,7 @@ from scheduler.engine.errors import AttemptError
 from scheduler.engine.lookahead import Lookahead
 from scheduler.engine.metrics import EngineMetrics, Stopwatch
 from scheduler.engine.plugin_calls import POST_FILTER
+from scheduler.engine.reserved_room import reserved_room
 from scheduler.engine.result_cache import CachedResult
 from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.runtime import Framework
@@ -168,6 +169,9 @@ class SchedulingAlgorithm:
                 return self._select_host(state, pod, nodes)
             return await self._select_host_with_extenders(state, pod, nodes, extenders)
         except FitError as fit_error:
+            rejected = fit_error.diagnosis.rejected
+            for room in reserved_room(self.framework, self._table, pod, rejected):
+                state.note_failure(str(room))
             return await self._post_filter(state, pod, fit_error)
         finally:
             search.settle(pod)

@@ -260,8 +260,9 @@ class Search:
         others = nominated = nominated[rejected_by[nominated] != NOT_A_NODE]
         if len(nominated):
             otherwise_fit = rejected_by[nominated] == 0
-            others = nominated[~otherwise_fit]
-            self._filter_beside_nominated(state, pod, nominated[otherwise_fit], statuses)
+            others, fit = nominated[~otherwise_fit], nominated[otherwise_fit]
+            self._filter_beside_nominated(state, pod, fit, statuses)
+            statuses.beside_nominated = fit[rejected_by[fit] > 0]
         visited = statuses.rows
         if complete:
             rows = (rejected_by == 0).nonzero()[0]

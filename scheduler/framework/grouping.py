@@ -80,7 +80,7 @@ class GroupReservation:
     members: int
     #: Pods of at most this priority may only use what the plan leaves free on these nodes.
     priority: int
-    #: Monotonic time at which the reservation ends at the latest.
+    #: Time at which the reservation ends at the latest, in seconds since the epoch.
     until: float
 
 
@@ -169,6 +169,13 @@ class GroupingPlugin(Plugin, Protocol):
 
         Called again whenever the plan of the reservation is renewed.
         """
+
+    def reservations(self, pod: Pod) -> Iterable[tuple[str, GroupReservation]]:
+        """Yield the name and reservation of each group whose reserved room `pod` may not use.
+
+        Optional.
+        """
+        ...
 
     def group_views(self, namespace: str, limit: int) -> tuple[Sequence[GroupView], int]:
         """Return at most `limit` groups of a namespace (empty: all), and how many there are."""

@@ -39,6 +39,7 @@ class Code(StrEnum):
 
     #: Nothing has to be done: room is being made.
     AWAIT_END = "AwaitEnd"
+    AWAIT_RESERVATION = "AwaitReservation"
     UNGATE = "Ungate"
     SET_SCHEDULER_NAME = "SetSchedulerName"
     UNCORDON_NODE = "UncordonNode"

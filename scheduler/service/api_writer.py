@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.api.meta import Condition
+from scheduler.api.meta import Condition, second_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import ObjectReference
 from scheduler.client.binding import BindOutcome, PodMovedOnError
-from scheduler.client.clock import second_time
 from scheduler.client.custom_resources import resource_of
 from scheduler.client.dispatcher import Dispatcher, Lane
 from scheduler.client.errors import ApiError, RequestError

@@ -130,7 +130,7 @@ class GroupExplainer:
             nodes=len(nodes),
             examples=nodes[:EXAMPLES],
             priority=reservation.priority,
-            until=self._wall(reservation.until),
+            until=reservation.until,
         )
 
     def _wall(self, monotonic: float) -> float:

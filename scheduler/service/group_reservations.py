@@ -67,6 +67,8 @@ class _Profile:
     #: Name of the group with the reservation; empty: none.
     name: str = ""
     began: float = 0.0
+    #: End of the reservation at the latest, in seconds since the epoch, for people.
+    until: float = 0.0
     #: The members of that group with their nodes; they are nominated except during its cycles.
     plan: list[tuple[Pod, str]] = field(default_factory=list)
     #: Time of the next check.
@@ -213,6 +215,7 @@ class GroupReservations:
             plans += 1
             waiting.considered = now
             profile.name, profile.began = waiting.group.name, now
+            profile.until = self._clock.now() + waiting.group.reserve_for
             self._nominate(profile, waiting)
             if profile.name:
                 return
@@ -249,10 +252,9 @@ class GroupReservations:
         ended = self._clock.monotonic()
         profile.not_before = ended + (ended - began) * PLAN_COST
         self._let_in(freed)
-        until = profile.began + waiting.group.reserve_for
         priority = min(pod.priority for pod, _ in plan)
         nodes = tuple(dict.fromkeys(node for _, node in plan))
-        self._report(waiting.info, GroupReservation(nodes, len(plan), priority, until))
+        self._report(waiting.info, GroupReservation(nodes, len(plan), priority, profile.until))
 
     def _apply(self, profile: _Profile, plan: list[tuple[Pod, str]]) -> list[tuple[Pod, str]]:
         """Nominate members according to `plan`; return the nominations that were withdrawn.

@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.api.meta import Condition
+from scheduler.api.meta import Condition, second_time
 from scheduler.api.pod import Pod
-from scheduler.client.clock import second_time
 from scheduler.client.dispatcher import Dispatcher
 from scheduler.client.status_patch import plan_status_patch
 from scheduler.framework import Clock

@@ -28,6 +28,7 @@ from scheduler.client.deltas import DeltaType
 from scheduler.engine import Attempt, Failure
 from scheduler.engine.adoption import adopt
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, PostFilterOutcome
+from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.metrics import build_info
 from simulator.offline.bundles import (
@@ -62,6 +63,7 @@ class _Inputs(Times, kw_only=True, rename="camel"):
     random: _Random
     rotation: int
     nominations: list[tuple[str, str]] | None = None
+    reserved: list[tuple[str, list[Any]]] = []
 
 
 REDACTED: Final = (
@@ -121,6 +123,8 @@ class Replay:
     _words: tuple[int, ...] = ()
     #: Those of the recording at this moment: what was decided here may have made others.
     _nominations: Sequence[tuple[str, str]] = ()
+    #: The same of the state of grouping plugins, by profile.
+    _reserved: Sequence[tuple[str, list[Any]]] = ()
 
     @classmethod
     def of(cls, path: str | Path, plugin_dirs: Sequence[str] = ()) -> Replay:
@@ -320,8 +324,13 @@ class Replay:
         self._set_clock(recorded)
         self._set_random(recorded)
         if recorded.nominations is not None:
-            self._nominations = recorded.nominations
+            self._nominations, self._reserved = recorded.nominations, recorded.reserved
         restore_nominations(self.world.scheduler, self._nominations)
+        grouping = self.world.scheduler.scheduling.engine.grouping
+        for profile, state in self._reserved:
+            plugin = grouping.get(profile)
+            if isinstance(plugin, StateInBundle):
+                plugin.restore_bundle_state(state)
 
     def _settle(self, attempt: Attempt) -> None:
         """Do what the scheduling loop does after an attempt."""

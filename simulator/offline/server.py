@@ -14,10 +14,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.api.meta import Condition, ObjectMeta, second_time
 from scheduler.api.pod import Pod, PodStatus
 from scheduler.cache.cache import with_node
-from scheduler.client.clock import second_time
 from scheduler.client.custom_resources import resource_of
 from scheduler.client.errors import ApiError, StatusBody
 from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH

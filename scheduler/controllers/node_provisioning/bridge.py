@@ -16,11 +16,11 @@ from typing import Final
 
 import structlog
 
-from scheduler.api.meta import Named, parse_time
+from scheduler.api.meta import Named, parse_time, second_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.policy import CoreEvent
-from scheduler.client.clock import Clock, second_time
+from scheduler.client.clock import Clock
 from scheduler.client.deltas import Delta, DeltaType, ReflectorOptions, ReflectorStatistics
 from scheduler.client.dispatcher import Dispatcher, DispatcherClosedError, Lane
 from scheduler.client.errors import ApiError, RequestError, describe

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.client.clock import second_time
+from scheduler.api.meta import second_time
 
 ANNOTATION: Final = "kubestow.io/inflight"
 EXPIRY_SECONDS: Final = 60.0

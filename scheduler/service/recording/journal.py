@@ -30,6 +30,7 @@ from scheduler.client.deltas import Delta, DeltaType
 from scheduler.client.resources import Resource
 from scheduler.engine import Attempt, Engine, Failure, GroupResult
 from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.snapshots import kept_fields
@@ -228,6 +229,12 @@ class Journal:
         if nominator.version != self._nominations:
             self._nominations = nominator.version
             inputs["nominations"] = [[each.key, node] for each, node in nominator.nominations()]
+            # Reservations of groups are made of nominations, so they do not change alone.
+            inputs["reserved"] = [
+                [profile, [*grouping.bundle_state()]]
+                for profile, grouping in self._engine.grouping.items()
+                if isinstance(grouping, StateInBundle)
+            ]
         return inputs
 
     def _append(self, section: str, data: Any) -> None:

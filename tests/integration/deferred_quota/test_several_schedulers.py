@@ -12,7 +12,7 @@ import pytest
 from benchmarks.bound_sum import BoundSum
 from config import FeatureGates
 from plugins.resource_quota.plugin import GATE
-from scheduler.client.clock import second_time
+from scheduler.api.meta import second_time
 from scheduler.controllers.quota_usage.inflight import ANNOTATION, EXPIRY_SECONDS
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring

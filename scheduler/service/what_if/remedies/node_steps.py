@@ -226,7 +226,7 @@ def ports(situation: Situation) -> Iterator[Step]:
     wanted = situation.pod.signature.host_ports
     holders = [
         pod
-        for pod in situation.pods_on_node()
+        for pod in situation.evictable()
         if any(conflicts(pod.signature.host_ports, each) for each in wanted)
     ]
     if holders and situation.node is not None:

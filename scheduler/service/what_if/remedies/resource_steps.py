@@ -127,7 +127,9 @@ def resources(situation: Situation) -> Iterator[Step]:
 def lower_requests(
     situation: Situation, room: dict[str, int], share: float, node: str
 ) -> Iterator[Step]:
-    """Lower the requests of the pod to what there is room for."""
+    """Lower the requests of the pod to what there is room for, if there is any of each."""
+    if not all(room.values()):
+        return
     spec = situation.spec
     overhead = spec.get("overhead") or {}
     regular = spec.get("containers", [])
@@ -144,8 +146,7 @@ def lower_requests(
     if not changes:
         return
     text = " and ".join(f"{spoken(name, amount)} {name}" for name, amount in room.items())
-    # A pod that requests nothing is seldom what anybody wants.
-    cost = 3.0 + 4.0 * min(share, 1.0) + (3.0 if not all(room.values()) else 0.0)
+    cost = 3.0 + 4.0 * min(share, 1.0)
     yield Step(Code.LOWER_REQUEST, f"request at most {text}", tuple(changes), cost, node)
 
 
@@ -173,7 +174,7 @@ def _evict(situation: Situation, lacking: dict[str, int], *, crowded: bool) -> I
     """Evict the fewest pods of least priority that make enough room."""
     node = situation.node
     assert node is not None
-    pods = sorted(situation.pods_on_node(), key=lambda each: (each.priority, each.key))
+    pods = sorted(situation.evictable(), key=lambda each: (each.priority, each.key))
     chosen: list[Pod] = []
     left = dict(lacking)
     wants_one = crowded

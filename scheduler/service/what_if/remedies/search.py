@@ -13,9 +13,11 @@ from typing import Final
 
 import structlog
 
+from scheduler.api.meta import second_time
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.engine import TrialDecision, TrialDecisions
+from scheduler.engine.reserved_room import reserved_room
 from scheduler.framework import Code as StatusCode
 from scheduler.framework import Status
 from scheduler.pages import Change, Code, Remedies, Remedy, Step
@@ -115,6 +117,7 @@ class Search:
             return Remedies(fits=decision.node, tried=self._tried)
         if not self._may_mend(decision):
             return Remedies(tried=self._tried, complete=False, note=decision.error)
+        self._await_reservations(decision)
         yield from self._await_ends()
         note = decision.error if decision.diagnosis is None else ""
         resolvable = bool(decision.plugins) and not decision.preemption_node
@@ -171,6 +174,20 @@ class Search:
         if decision:
             self._found.append(remedy((*self._first, step), decision.node))
         yield
+
+    def _await_reservations(self, decision: TrialDecision) -> None:
+        """Add remedies where only room that is kept for a group is missing."""
+        pod = self._pod(self._parts.stores["pods"].by_key(self._key))
+        rejected = None if decision.diagnosis is None else decision.diagnosis.rejected
+        framework = self._parts.engine.frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            return
+        for room in reserved_room(framework, self._parts.cache.table, pod, rejected):
+            until = second_time(room.until)
+            text = f"wait until room is no longer kept for {room.group}, at {until} at the latest"
+            # No trial is needed: without the pods that are nominated there, the pod fits.
+            step = Step(Code.AWAIT_RESERVATION, text, (), 0.7, room.nodes[0])
+            self._found.append(remedy((*self._first, step), room.nodes[0]))
 
     def _raise_priority(self) -> Generator[None, None, None]:
         """Look for the lowest priority with which preemption makes room."""
@@ -259,8 +276,9 @@ class Search:
                 return decision, ()
             known = {each.text for each in steps}
             unseen: dict[str, Step] = {}
+            situation = self._situation(trial, pod, Status(StatusCode.SUCCESS), None)
             for each in options(trial, decision):
-                if each.text not in known:
+                if each.text not in known and not _breaks_own_group(each, situation):
                     unseen.setdefault(each.text, each)
             return decision, tuple(sorted(unseen.values(), key=lambda each: each.cost))
 
@@ -365,3 +383,10 @@ class Search:
             plugins = absent.plugin or ", ".join(sorted(diagnosis.unschedulable_plugins))
             rows = table.rows[:1].tolist() if seen == 0 else []
             yield absent.by(plugins), [table.nodes[row] for row in rows]
+
+
+def _breaks_own_group(step: Step, situation: Situation) -> bool:
+    """Whether a step removes a pod of the pod's own group."""
+    removes = (each.name for each in step.changes if (each.action, each.kind) == ("remove", "Pod"))
+    pods = (situation.trial.find("Pod", name) for name in removes)
+    return any(each is not None and situation.is_own_member(each) for each in pods)

@@ -45,6 +45,18 @@ class Situation:
         row = None if self.node is None else self.table.row_of(self.node.name)
         return [] if row is None else list(self.table.pods[row].values())
 
+    def evictable(self) -> list[Pod]:
+        """Return the pods of the node that are not in the pod's own group."""
+        return [each for each in self.pods_on_node() if not self.is_own_member(each)]
+
+    def is_own_member(self, other: Pod) -> bool:
+        """Whether another pod is in the pod's own group, which it would be no help to break."""
+        grouping = self.framework.grouping
+        if grouping is None:
+            return False
+        own = grouping.group_name(self.pod)
+        return own is not None and grouping.group_name(other) == own
+
     def set_pod(self, path: str, value: Any) -> Change:
         """Return a change of one field of the pod; None removes it."""
         return Change("set", "Pod", self.pod.key, path, value)

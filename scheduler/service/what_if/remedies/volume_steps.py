@@ -104,7 +104,7 @@ def _limits(situation: Situation, node: Node) -> Iterator[Step]:
         change = Change("set", "CSINode", node.name, pointer("spec", "drivers"), drivers)
         text = f"raise the limit of volumes of node {node.name}"
         yield Step(Code.RAISE_VOLUME_LIMIT, text, (change,), 6.5, node.name)
-    holders = [each for each in situation.pods_on_node() if each.signature.volumes]
+    holders = [each for each in situation.evictable() if each.signature.volumes]
     yield from _evicted(holders, node)
 
 
@@ -114,7 +114,7 @@ def _rivals(situation: Situation, node: Node) -> Iterator[Step]:
     if "no available disk" in reasons:
         holders = [
             pod
-            for pod in situation.pods_on_node()
+            for pod in situation.evictable()
             if any(set(_DISKS) & set(each) for each in _volumes_of(pod))
         ]
         yield from _evicted(holders, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.client.clock import second_time
+from scheduler.api.meta import second_time
 from scheduler.controllers.quota_usage.inflight import (
     ANNOTATION,
     EXPIRY_SECONDS,

@@ -182,8 +182,9 @@ def test_a_pod_that_is_kept_away_is_told_for_whom(cluster: GangCluster) -> None:
     lines = cluster.plugin("GangScheduling").explain(cluster.world.pod("default/small"))
     (line,) = lines
     assert line == (
-        "room for 8 pods is kept on n0, n1, n2, n3 for pod group default/g, which has waited for "
-        "long: pods of priority 0 or lower may use there only what that leaves"
+        "room for 8 pods is kept on n0, n1, n2, n3 for pod group default/g, until "
+        "2026-01-01T00:20:00Z at the latest: pods of priority 0 or lower may use there only what "
+        "that leaves"
     )
     view = cluster.plugin("GangScheduling").group_views("", 10)[0][0]
     assert view.stage == "Reserved"
@@ -238,3 +239,88 @@ def test_room_that_becomes_free_elsewhere_is_kept_at_once(cluster: GangCluster) 
     after = Counter(reserved(cluster).values())
     assert after["n3"] == 1
     assert sum(after.values()) == 6
+
+
+UNTIL = "2026-01-01T00:20:00Z"
+
+
+def starve(cluster: GangCluster) -> None:
+    """Let a gang get a reservation for all of the four nodes, of which it lacks a piece."""
+    cluster.add(pod("long", cpu=2, node="n0"))
+    cluster.add_group(8)
+    cluster.add_members(8)
+    cluster.tick(310)
+    assert len(reserved(cluster)) == 8
+
+
+def test_the_reason_of_a_pod_that_is_kept_away_names_the_group(cluster: GangCluster) -> None:
+    starve(cluster)
+    cluster.add(pod("small", cpu=1, spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}}))
+    note = f"room on 1 node is kept for pod group default/g until {UNTIL} at the latest"
+    assert cluster.message("default/small").endswith(f" ({note})")
+    events = [each.note for each in cluster.events if each.regarding == "default/small"]
+    assert events[-1].endswith(f" ({note})")
+
+
+def test_a_pod_that_would_not_fit_without_the_reservation_is_not_told_of_it(
+    cluster: GangCluster,
+) -> None:
+    starve(cluster)
+    cluster.add(pod("large", cpu=5))
+    assert "is kept" not in cluster.message("default/large")
+    cluster.add(pod("higher", cpu=1, priority=1))
+    assert "default/higher" in cluster.bound("higher")
+
+
+def test_the_reason_of_a_gang_that_is_kept_away_names_the_group(cluster: GangCluster) -> None:
+    starve(cluster)
+    cluster.add_group(3, "other")
+    (key, *_) = cluster.add_members(3, "other")
+    note = f"is kept for pod group default/g until {UNTIL} at the latest"
+    assert cluster.message(key).count(note) == 1
+    views = cluster.plugin("GangScheduling").group_views("", 10)[0]
+    (text,) = (each.text for each in views if each.group == "default/other")
+    assert text.count(note) == 1
+
+
+def test_a_remedy_is_to_wait_for_the_end_of_a_reservation(cluster: GangCluster) -> None:
+    starve(cluster)
+    cluster.add(pod("small", cpu=1))
+    cluster.tick(1)
+    first, *_ = cluster.world.remedies("default/small").remedies
+    assert first.codes == ("AwaitReservation",)
+    assert first.text == (
+        f"wait until room is no longer kept for pod group default/g, at {UNTIL} at the latest"
+    )
+    assert first.node in {"n0", "n1", "n2", "n3"}
+
+
+def test_no_remedy_breaks_the_own_group_or_requests_nothing(cluster: GangCluster) -> None:
+    cluster.add_group(8)
+    cluster.add_members(8)
+    assert len(cluster.bound("g-pod")) == 8
+    (late,) = cluster.add_members(1)
+    cluster.tick(1)
+    texts = [each.text for each in cluster.world.remedies(late).remedies]
+    assert texts
+    assert not [each for each in texts if "evict" in each or "at most 0" in each]
+
+
+def test_a_broken_gang_is_told_of_the_reservation_that_it_takes_over() -> None:
+    with GangCluster(5) as cluster:
+        cluster.add_group(8, "train")
+        cluster.add_members(8, "train")
+        cluster.tick(1)
+        cluster.add_group(4, "second")
+        cluster.add_members(4, "second")
+        cluster.tick(70)
+        places = Counter(cluster.bound("train").values())
+        dead, lost = places.most_common(1)[0]
+        cluster.world.drop_node(dead)
+        cluster.add_members(lost, "train", name="train-again")
+        cluster.tick(1)
+        notes = [each.note for each in cluster.events if each.regarding == "default/train"]
+        told = [each for each in notes if "is kept for pod group default/second until" in each]
+        assert told
+        assert len(cluster.bound("train")) == 8
+        cluster.validate()
