@@ -216,11 +216,8 @@ class DefaultPreemption:
 
         Returns a coroutine if extenders take part in the choice of victims.
         """
-        for needed in _NEEDS:
-            if not self._handle.may(*needed):
-                # Budgets that cannot be read might forbid the eviction.
-                reason = f"{PREFIX}{NOT_PERMITTED.format(*needed)}"
-                return PostFilterResult(unschedulable(reason))
+        if missing := self.missing_permission():
+            return PostFilterResult(unschedulable(f"{PREFIX}{missing}"))
         victims: int | None = 0
         try:
             latest = self._latest(pod)
@@ -248,7 +245,7 @@ class DefaultPreemption:
         Extenders, which may drop candidates, are not asked.
         """
         latest = self._latest(pod)
-        if latest is None or not all(self._handle.may(*needed) for needed in _NEEDS):
+        if latest is None or self.missing_permission():
             return None
         if self._ineligible(latest, statuses) is not None:
             return None
@@ -316,6 +313,12 @@ class DefaultPreemption:
         errors += (await self._evictions.evict(preemptor, "", victims))[1]
         if errors:
             raise BaseExceptionGroup(f"preempting pods for {preemptor.group}", errors)
+
+    def missing_permission(self) -> str:
+        """Return which permission for evictions is missing, for people; empty if none is."""
+        # Budgets that cannot be read might forbid the eviction.
+        missing = (each for each in _NEEDS if not self._handle.may(*each))
+        return next((NOT_PERMITTED.format(*each) for each in missing), "")
 
     # -- eligibility -----------------------------------------------------------------------------
 

@@ -23,9 +23,8 @@ CONDITION_MESSAGE: Final = "{scheduler}: preempting to accommodate a higher prio
 
 EVENT_REASON: Final = "Preempted"
 EVENT_ACTION: Final = "Preempting"
-EVENT_NOTE: Final = "Preempted by pod {uid} on node {node}"
-GROUP_EVENT_NOTE: Final = (
-    "Preempted by {group} on node {node}: its priority is {priority}, its scheduler {scheduler}"
+EVENT_NOTE: Final = (
+    "Preempted by {preemptor} on node {node}: its priority is {priority}, its scheduler {scheduler}"
 )
 PREEMPTED_BY: Final = "preempted by {group}"
 
@@ -103,15 +102,13 @@ class Evictions:
         return self._handle.preempt_binding(uid, by_group or PREEMPTED_IN_PRE_BIND)
 
     def _record_event(self, preemptor: Preemptor, node_name: str, victim: Pod) -> None:
-        pod, group = preemptor.pod, preemptor.group
-        note = EVENT_NOTE.format(uid=pod.metadata.uid, node=node_name)
-        if group:
-            note = GROUP_EVENT_NOTE.format(
-                group=group,
-                node=node_name,
-                priority=pod.priority,
-                scheduler=pod.spec.scheduler_name,
-            )
+        pod = preemptor.pod
+        note = EVENT_NOTE.format(
+            preemptor=preemptor.group or f"pod {pod.metadata.uid}",
+            node=node_name,
+            priority=pod.priority,
+            scheduler=pod.spec.scheduler_name,
+        )
         self._handle.events.record(victim, "Normal", EVENT_REASON, EVENT_ACTION, note, pod)
 
 

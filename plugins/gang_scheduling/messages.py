@@ -70,8 +70,8 @@ ARE_BOUND: Final = "{count} pods are bound together"
 NONE_BOUND: Final = "there is room, but no member was bound, because {pod} could not be: {why}"
 NOT_BOUND: Final = "{pod} could not be bound: {why}"
 EVICTED: Final = (
-    "all {victims} evicted for {group}, whose priority is {priority}: fewer than {minimum} members "
-    "would be left; the annotation {annotation}: Pod lets members be evicted one by one"
+    "all {victims} evicted for {preemptor}, whose priority is {priority}: fewer than {minimum} "
+    "members would be left; the annotation {annotation}: Pod lets members be evicted one by one"
 )
 IGNORED: Final = "{fault}; the annotation is ignored"
 REFUSED: Final = "pod group {key}: {why}"

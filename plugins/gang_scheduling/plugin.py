@@ -192,6 +192,7 @@ class GangScheduling:
             members,
             self.gangs.priorities.priority(group.terms),
             not self.gangs.priorities.never_preempts(group.terms),
+            self.gangs.priorities.source(group.terms),
             topology,
             alone=not group.need,
             holds_nodes=group.unfinished,
@@ -313,12 +314,15 @@ class GangScheduling:
         if outcome.victims:
             note = EVICTING.format(victims=counted(len(outcome.victims), "pod"))
             self.gangs.record(known, "Normal", PREEMPTING, note)
-            self._report_evicted(pod, group, frozenset(outcome.victims))
+            priority = pod.priority if group.priority is None else group.priority
+            self._report_evicted(group.name, priority, frozenset(outcome.victims))
 
-    def _report_evicted(
-        self, pod: Pod, preemptor: GroupToSchedule, victims: AbstractSet[str]
-    ) -> None:
-        """Record an Event on each group that is evicted as a whole."""
+    def pods_evicted(self, pod: Pod, victims: Sequence[Pod]) -> None:
+        """Record an Event on each group that is evicted as a whole for a single pod."""
+        uids = frozenset(each.metadata.uid for each in victims)
+        self._report_evicted(f"pod {pod.metadata.uid}", pod.priority, uids)
+
+    def _report_evicted(self, preemptor: str, priority: int, victims: AbstractSet[str]) -> None:
         found: dict[GroupKey, list[str]] = {}
         for uid in victims:
             group = self.gangs.groups.of(uid)
@@ -330,8 +334,8 @@ class GangScheduling:
                 continue
             note = EVICTED.format(
                 victims=counted(len(uids), "pod"),
-                group=preemptor.name,
-                priority=pod.priority if preemptor.priority is None else preemptor.priority,
+                preemptor=preemptor,
+                priority=priority,
                 minimum=group.terms.minimum,
                 annotation=DISRUPTION,
             )

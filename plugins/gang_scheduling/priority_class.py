@@ -15,6 +15,8 @@ from scheduler.groups import PRIORITY_CLASS, GroupTerms
 
 PRIORITY_CLASSES: Final = "priorityclasses"
 
+OF_CLASS: Final = "PriorityClass {name}"
+OF_OBJECT: Final = "PodGroup"
 NO_CLASS: Final = 'annotation {name}: there is no PriorityClass "{value}"'
 NOT_LISTED: Final = 'annotation {name}: kubestow may not list PriorityClasses, "{value}" among them'
 
@@ -34,6 +36,11 @@ class GroupPriorities:
         """Whether the group must not preempt, even if its members may."""
         found = self._class(terms)
         return terms.never_preempts or (found is not None and found.preemption_policy == "Never")
+
+    def source(self, terms: GroupTerms) -> str:
+        """Return where the priority of a group is stated, for people."""
+        found = self._class(terms)
+        return OF_OBJECT if found is None else OF_CLASS.format(name=found.metadata.name)
 
     def fault(self, terms: GroupTerms) -> str:
         """Return why the class of a group is ignored; empty if it is valid, or there is none."""

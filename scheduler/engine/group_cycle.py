@@ -354,10 +354,11 @@ class GroupCycle:
         placed = [attempt for run in runs for attempt in run.placed]
         failed = [run.failed for run in runs if run.failed is not None]
         complete = scheduled and len(placed) == self._count
-        message = "" if complete else self._message(fit)
+        message, plan = "" if complete else self._message(fit), None
         if not scheduled and self._count >= self._group.need and self._error is None:
             self._undo()
-            message += self._prospects(message)
+            plan = self._plan()
+            message += self._prospects(message, evicts=plan is not None or not self._may_preempt)
         place, split = self._where(placed if scheduled else [])
         outcome = GroupOutcome(
             scheduled=scheduled,
@@ -386,7 +387,6 @@ class GroupCycle:
             for attempt in failed:
                 assert attempt.failure is not None
                 attempt.failure = failure.waiting_for(attempt.failure, self._group.plugin)
-        plan = self._plan()
         victims = () if plan is None else tuple(each.uid for each in plan.victims)
         outcome = replace(
             outcome,
@@ -454,14 +454,15 @@ class GroupCycle:
                 return f"{text}: {shortage}" if shortage else text
         return text
 
-    def _prospects(self, said: str) -> str:
+    def _prospects(self, said: str, *, evicts: bool) -> str:
         """Return what would make the group fit, for people; called after all was undone."""
         group, runs = self._group, self._runs
         if group.alone or (self._placements is not None and self._placements.refused):
             return ""
         search = self._preemption()
         several = len(runs) > 1 and self._pass_orders > 1 and runs[0].failed is None
-        return prospects(search, group, said, orders=self._pass_orders if several else 1)
+        orders = self._pass_orders if several else 1
+        return prospects(search, group, said, orders=orders, evicts=evicts)
 
     def _failures(self, why: Failure, prefix: str) -> list[Attempt]:
         """Undo all assumptions, and set the failure of each attempt.

@@ -103,11 +103,12 @@ class GroupPreemption:
         plugin = self._plugin
         if plugin is None or not self._may_preempt():
             return None
+        without = self._without_victims(plugin, self.priority)
         required = None if self._placements is None else self._placements.required
         if required is None:
-            return None if self._hopeless(plugin) else self._plan(plugin)
+            return None if self._hopeless(without) else self._plan(plugin)
         best: EvictionPlan | None = None
-        for rows in self._domains(plugin, required):
+        for rows in self._domains(required, without):
             self._within = rows
             found = self._plan(plugin)
             if found is not None and (best is None or found.harm < best.harm):
@@ -234,42 +235,57 @@ class GroupPreemption:
         passing[capacities.passing(template, table.rows)] = True
         return np.where(passing, by_row, 0)
 
-    def kept_by_policy(self) -> int:
-        """Return how many pods cannot be victims only because of a member's preemptionPolicy.
+    def victims_that_suffice(self, priority: int, *, own: bool = True) -> int:
+        """Return how many pods below a priority there are if the group might fit without them.
 
-        0 if no member has the policy Never, or if the group would not fit without these pods.
+        0 if it would not. `own` considers only pods of the profiles that preemption is limited to.
         """
         plugin = self._plugin
-        if plugin is None or not self._group.may_preempt:
+        if plugin is None:
             return 0
-        if not any(info.pod.spec.preemption_policy == _NEVER for info in self._infos):
-            return 0
-        victims = self._without_victims(plugin).potential_victims
+        without = self._without_victims(plugin, priority, own=own)
+        victims = without.potential_victims
         required = None if self._placements is None else self._placements.required
         if required is not None:
-            return max(
-                (int(victims[each].sum()) for each in self._domains(plugin, required)), default=0
-            )
-        return 0 if self._hopeless(plugin) else int(victims.sum())
+            domains = self._domains(required, without)
+            return max((int(victims[each].sum()) for each in domains), default=0)
+        return 0 if self._hopeless(without) else int(victims.sum())
+
+    def no_permission(self) -> str:
+        """Return which permission is missing for evictions; empty if none is, or none is known."""
+        missing = getattr(self._plugin, "missing_permission", None)
+        return "" if missing is None else missing()
+
+    @property
+    def forbidden_by_member(self) -> bool:
+        """Whether a member has a policy with which it never preempts."""
+        return any(info.pod.spec.preemption_policy == _NEVER for info in self._infos)
+
+    @property
+    def suspends(self) -> bool:
+        """Whether extenders or async plugins take part, so that there is no trial."""
+        return any(self._engine.suspends(info.pod) for info in self._infos)
 
     # -- may it ----------------------------------------------------------------------------------
 
     @property
-    def _priority(self) -> int:
+    def priorities(self) -> tuple[int, int]:
+        """The lowest and the highest priority of the members."""
+        every = [info.pod.priority for info in self._infos]
+        return min(every), max(every)
+
+    @property
+    def priority(self) -> int:
         """The priority for preemption: the group may evict only what each member may evict."""
-        lowest = min(info.pod.priority for info in self._infos)
-        own = self._group.priority
+        lowest, own = self.priorities[0], self._group.priority
         return lowest if own is None else min(lowest, own)
 
     def _may_preempt(self) -> bool:
-        return self._group.may_preempt and not any(
-            info.pod.spec.preemption_policy == _NEVER or self._engine.suspends(info.pod)
-            for info in self._infos
-        )
+        return self._group.may_preempt and not (self.forbidden_by_member or self.suspends)
 
-    def _hopeless(self, plugin: GroupPreemptionPlugin) -> bool:
-        """Whether evicting all pods of lower priority would not be enough, or there are none."""
-        table, without = self._engine.cache.table, self._without_victims(plugin)
+    def _hopeless(self, without: WithoutPotentialVictims) -> bool:
+        """Whether evicting all potential victims would not be enough, or there are none."""
+        table = self._engine.cache.table
         if table.priorities.unbanded.any():
             return False
         if not without.potential_victims.any():
@@ -282,9 +298,12 @@ class GroupPreemption:
             left -= min(len(run), int(room.sum()))
         return left > 0
 
-    def _without_victims(self, plugin: GroupPreemptionPlugin) -> Any:
-        own = frozenset(self._engine.frameworks) if plugin.rules.own_victims_only else None
-        victims = PotentialVictims(self._priority, own)
+    def _without_victims(
+        self, plugin: GroupPreemptionPlugin, priority: int, *, own: bool = True
+    ) -> WithoutPotentialVictims:
+        limited = own and plugin.rules.own_victims_only
+        schedulers = frozenset(self._engine.frameworks) if limited else None
+        victims = PotentialVictims(priority, schedulers)
         return WithoutPotentialVictims(self._engine.cache.table, victims)
 
     def _room(self, pod: Pod, without: Any) -> Int64Column | None:
@@ -296,10 +315,10 @@ class GroupPreemption:
             return found
         return None
 
-    def _domains(self, plugin: GroupPreemptionPlugin, domains: Domains) -> list[Rows]:
+    def _domains(self, domains: Domains, without: WithoutPotentialVictims) -> list[Rows]:
         """Return the domains in which evictions may help; those with the most room come first."""
         assert self._placements is not None
-        table, without = self._engine.cache.table, self._without_victims(plugin)
+        table = self._engine.cache.table
         rows, rooms = domains.labelled, []
         for run in self._runs:
             banded = not table.priorities.unbanded.any()
@@ -373,7 +392,7 @@ class GroupPreemption:
         victims = self._all_victims(found)
         placed = {each.info.uid for each in self._placed}
         if any(
-            uid in placed or victim.priority >= self._priority for uid, victim in victims.items()
+            uid in placed or victim.priority >= self.priority for uid, victim in victims.items()
         ):
             return []
         return list(victims.values())

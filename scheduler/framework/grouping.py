@@ -54,6 +54,8 @@ class GroupToSchedule:
     priority: int | None = None
     #: Whether pods may be evicted for the group, if its members allow preemption as well.
     may_preempt: bool = True
+    #: Where `priority` or `may_preempt` is stated, in messages: `PriorityClass batch`.
+    priority_source: str = ""
     #: Topology constraints; None: members may be on any node.
     topology: GroupTopology | None = None
     #: Whether the group already has its minimum, so that this one further pod is tried on its own.
@@ -164,6 +166,9 @@ class GroupingPlugin(Plugin, Protocol):
         `victims` holds the UIDs of all pods chosen for eviction so far, including that of `pod`.
         """
 
+    def pods_evicted(self, pod: Pod, victims: Sequence[Pod]) -> None:
+        """Handle that PostFilter evicts `victims` for a single pod. Optional."""
+
     def group_reserved(self, pod: Pod, reservation: GroupReservation | None) -> None:
         """Handle a new reservation for the group of `pod`, or (None) the end of one. Optional.
 
@@ -230,6 +235,13 @@ class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
 
         `group` is the group's name in messages. Victims that are already terminating are skipped.
         Once `needed` returns False, pods that are not deleted yet stay.
+        """
+        ...
+
+    def missing_permission(self) -> str:
+        """Return which permission for evictions is missing, for people; empty if none is. Optional.
+
+        Nothing is evicted then.
         """
         ...
 

@@ -67,10 +67,13 @@ class FailureHandler:
         keys = attempt.state.pods_to_activate
         if not keys:
             return
-        named = (key.partition("/") for key in keys)
-        pods = (self._newest(namespace, name) for namespace, _, name in named)
-        self.queue.activate([pod for pod in pods if pod is not None])
+        self.queue.activate([pod for pod in map(self.pod, keys) if pod is not None])
         keys.clear()
+
+    def pod(self, key: str) -> Pod | None:
+        """Return the newest state of a pod, `namespace/name`; None if it does not exist."""
+        namespace, _, name = key.partition("/")
+        return self._newest(namespace, name)
 
     def still_wanted(self, info: QueuedPodInfo) -> Pod | None:
         """Return the newest state of a pod; None if it is deleted, bound or replaced."""

@@ -230,6 +230,12 @@ class GroupScheduling:
         if name is not None:
             self._binding.follow(name, attempt)
 
+    def pods_evicted(self, info: QueuedPodInfo, victims: Sequence[Pod]) -> None:
+        """Pass on which pods are evicted for a single pod."""
+        report = getattr(self._grouping(info), "pods_evicted", None)
+        if report is not None:
+            report(info.pod, victims)
+
     def _not_bound(self, attempt: Attempt, failure: Failure, undone: bool) -> None:
         """Pass on why a member was not bound after the decision about its group."""
         report = getattr(self._grouping(attempt.info), "group_not_bound", None)

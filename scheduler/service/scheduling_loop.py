@@ -414,6 +414,9 @@ class SchedulingLoop:
             _log.error("scheduling cycle failed", pod=attempt.pod.key, exc_info=attempt.fault)
         if attempt.failure is not None:
             self._failures.handle(attempt, attempt.failure)
+            if attempt.failure.victims and self._engine.grouping:
+                victims = map(self._failures.pod, attempt.failure.victims)
+                self._groups.pods_evicted(attempt.info, [each for each in victims if each])
             return None
         self._failures.activate_pods_of(attempt)
         return attempt

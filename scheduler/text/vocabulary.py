@@ -43,7 +43,8 @@ KNOWN_WORDS: Final = _words(
     CPU cpu create CreateClaim created CreateDeviceClass CreateStorageClass criteria CriteriaMet
     criterion CrossNamespacePodAffinity CSI csi CSIDriver csidrivers CSINode csinodes
     csistoragecapacities CSIStorageCapacity currently cycle cycles CycleState data date deadline
-    deallocate deallocated deallocation DebugPage Decision DecisionList DecisionResult decisions
+    deallocate deallocated deallocation DebugPage
+    decide Decision DecisionList DecisionResult decisions
     DeclareFeature declares deduced def default DefaultBinder defaultConstraints defaultingType
     DefaultPreemption defaultWeights Deferred deferred deferred-keys DeferredKeys
     DeferredQuotaInvalidKey DeferredQuotaOvercommitted define Delete delete deleted deletion
@@ -56,7 +57,8 @@ KNOWN_WORDS: Final = _words(
     either eligible else elsewhere empty enable encountered end ended enforced Engine enough
     EnqueueExtensions entries entry environment ephemeral ephemeral-storage equal Error error
     evaluated Evaluator even event EventFeatures EventResource Events events every everything
-    Evicted evicted Evicting evictions EvictPods Examination examples exceed exceeded exceeds
+    Evicted evicted Evicting eviction evictions
+    EvictPods evicts Examination examples exceed exceeded exceeds
     exist existing ExistingPodTerm exists expected expensive explain Explainer ExplainingPlugin
     ExplainPage explanation expression extended Extender extender extenders extension
     ExtensionPoint Failed failed FailedAndUnresolvableNodes FailedNodes FailedScheduling failing
@@ -79,7 +81,8 @@ KNOWN_WORDS: Final = _words(
     kubestow.cycleTimeBudget Kueue label LabelNode labels labelSelector LabelValues lacks
     largest last lastSeq lately later latest layout lead leading least LeastAllocated leaves
     left less let lets like limit limited limits List list listener Lister Listers log long
-    longer looked looking loses Lost lower LowerRequest Lt make malformed many ManyEvents
+    longer looked looking loses Lost lower LowerRequest
+    lowest Lt make makes malformed many ManyEvents
     mapping mappings mark match matches MatchLabelKeysInPodTopologySpread matter max maxHold
     maxSkew may mean meantime MeetDemand member members Memory memory message metadata method
     metrics Mi might migrated migrated-plugins millis minCandidateNodesAbsolute

@@ -84,7 +84,8 @@ def test_a_pod_of_lower_priority_makes_room(work: Workload) -> None:
     (event,) = until(lambda: work.events("Preempted"), "an event about the victim")
     assert event["regarding"]["name"] == "victim"
     assert event["related"]["name"] == "preemptor"
-    assert event["note"] == f"Preempted by pod {made['metadata']['uid']} on node node-only"
+    preemptor = f"Preempted by pod {made['metadata']['uid']} on node node-only"
+    assert event["note"] == f"{preemptor}: its priority is 1000, its scheduler kubestow"
     assert (event["type"], event["action"]) == ("Normal", "Preempting")
     assert work.overfull() == {}
 

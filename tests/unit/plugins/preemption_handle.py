@@ -141,7 +141,10 @@ class PreemptionHandle:
         *kind, note, related = words
         assert kind == ["Normal", "Preempted", "Preempting"]
         assert isinstance(related, Pod)
-        assert note == f"Preempted by pod {related.metadata.uid} on node n1"
+        assert note == (
+            f"Preempted by pod {related.metadata.uid} on node n1: its priority is "
+            f"{related.priority}, its scheduler kubestow"
+        )
         self.log.append(f"event {regarding.metadata.name}")
 
     def activate(self, pods: Iterable[Pod]) -> None:

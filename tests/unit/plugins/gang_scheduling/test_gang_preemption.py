@@ -321,3 +321,82 @@ def test_an_event_says_for_whom_a_gang_was_evicted_as_a_whole(cluster: GangClust
     texts = {each.partition(" on node ")[0] for each in notes(cluster, "Preempted")}
     assert texts == {"Preempted by pod group default/high"}
     assert all("its priority is 7, its scheduler" in each for each in notes(cluster, "Preempted"))
+
+
+def test_an_event_says_for_which_pod_a_gang_was_evicted_as_a_whole(cluster: GangCluster) -> None:
+    cluster.add_group(4, "low")
+    cluster.add_members(4, "low", priority=1)
+    cluster.tick(1)
+    (single,) = cluster.add_pods(pod("single", cpu=2, priority=7))
+    uid = cluster.world.pod(single).uid
+    cluster.tick(60)
+    assert single in cluster.bound()
+    (note,) = notes(cluster, "GangPreempted")
+    assert note.startswith(f"all 4 pods evicted for pod {uid}, whose priority is 7: fewer than 4")
+    assert "kubestow.io/disruption: Pod" in note
+    nodes = {f"Preempted by pod {uid} on node {name}" for name in ("n0", "n1")}
+    rest = ": its priority is 7, its scheduler kubestow"
+    assert {each.removesuffix(rest) for each in notes(cluster, "Preempted")} == nodes
+
+
+def test_a_gang_that_only_loses_surplus_members_has_no_such_event() -> None:
+    with GangCluster(2) as cluster:
+        cluster.add_group(2, "low")
+        cluster.add_members(4, "low", priority=1)
+        cluster.tick(1)
+        cluster.add_pods(pod("single", cpu=2, priority=7))
+        cluster.tick(60)
+        assert len(cluster.bound("low")) == 3
+        assert notes(cluster, "GangPreempted") == []
+
+
+NEVER = {"preemptionPolicy": "Never"}
+MIGHT = "; it might fit if some of 4 pods of lower priority went, but "
+
+
+@pytest.mark.parametrize(
+    ("priorities", "spec", "annotation", "end"),
+    [
+        ((0, 0, 0), {}, "", ""),
+        ((9, 9, 9), NEVER, "", MIGHT + "a member has preemptionPolicy=Never"),
+        ((9, 0, 9), {}, "", MIGHT + "it evicts only below 0, its lowest priority"),
+        ((9, 9, 9), {}, "meek", MIGHT + "its PriorityClass meek has preemptionPolicy=Never"),
+        ((9, 9, 9), {}, "low", MIGHT + "it evicts only below 0, as its PriorityClass low says"),
+    ],
+)
+def test_a_gang_that_does_not_preempt_says_why(
+    cluster: GangCluster, priorities: tuple[int, ...], spec: Any, annotation: str, end: str
+) -> None:
+    for name, value, policy in (("meek", 9, "Never"), ("low", 0, "PreemptLowerPriority")):
+        named = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1", "value": value}
+        cluster.add({**named, "metadata": {"name": name}, "preemptionPolicy": policy})
+    low = add_singles(cluster, 4)
+    annotations = {"kubestow.io/priority-class": annotation} if annotation else {}
+    cluster.add_group(3, annotations=annotations)
+    for number, priority in enumerate(priorities):
+        cluster.add_members(1, name=f"m{number}", priority=priority, spec=spec)
+    cluster.tick(10)
+    assert not gone(cluster, low)
+    text = next(e.text for e in cluster.plugin("GangScheduling").group_views("", 9)[0])
+    assert text.endswith(end) if end else "lower priority" not in text
+
+
+def test_a_gang_for_which_other_schedulers_pods_stay_says_so(cluster: GangCluster) -> None:
+    for number in range(4):
+        spec = {"schedulerName": "other"}
+        cluster.add(pod(f"low-{number}", cpu=2, node=f"n{number % 2}", spec=spec))
+    cluster.add_group(3)
+    cluster.add_members(3, priority=9)
+    cluster.tick(10)
+    text = next(e.text for e in cluster.plugin("GangScheduling").group_views("", 9)[0])
+    assert text.endswith("the argument victimSchedulers: All would allow that")
+
+
+def test_a_gang_for_which_no_eviction_helps_says_so(cluster: GangCluster) -> None:
+    add_singles(cluster, 4)
+    cluster.add_group(3)
+    spec = term("podAntiAffinity", "x", "kubernetes.io/hostname")
+    cluster.add_members(3, cpu=1, priority=100, labels={"app": "x"}, spec=spec)
+    cluster.tick(10)
+    text = next(e.text for e in cluster.plugin("GangScheduling").group_views("", 9)[0])
+    assert text.endswith("; no eviction was found that makes room for all pods that it needs")
