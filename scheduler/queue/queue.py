@@ -294,7 +294,9 @@ class SchedulingQueue(QueueSnapshots):
             self._events_ignored += 1
             return 0
         self._end_suppression()
-        if not self._sub_queues.inactive and not self._in_flight:
+        if not self._in_flight and not self._sub_queues.unschedulable.may_move(
+            event, subscription.plugins, old if new is None else new
+        ):
             return 0
         happened = InFlightEvent(event, old, new, subscription.label, pre_check)
         self._in_flight.record(happened)

@@ -20,8 +20,9 @@ keep their keys and get no new members, so that pods need not be indexed again a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Any
 
-from scheduler.framework import plugin_names
+from scheduler.framework import ClusterEvent, plugin_names
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.queueing_hints import EventSubscription, identity
@@ -183,6 +184,22 @@ class UnschedulablePods:
             and not set(group.plugins).isdisjoint(subscription.plugins)
         ]
         return own + [(group, event) for group in found.values()]
+
+    def may_move(self, event: ClusterEvent, plugins: Iterable[str], changed: Any) -> bool:
+        """Whether `candidates` may return a group for an event that `plugins` registered.
+
+        A fast check, because most events concern no pod here. `changed` is the changed object.
+        """
+        if not self._group_of:
+            return False
+        if event.wildcard or self.has_groups_of(plugins):
+            return True
+        metadata = getattr(changed, "metadata", None)
+        if metadata is None:
+            return False
+        known = self._group_of
+        owners = metadata.owner_references
+        return metadata.uid in known or any(e.uid in known for e in owners if e.controller)
 
     def group_of(self, uid: str) -> Group | None:
         """Return the group that the pod is in; None when it is not here."""
