@@ -42,7 +42,7 @@ def documents(file: str, option: str) -> list[Any]:
             data = as_utf8(read_file(file, MAX_BYTES, pipes=True))
         if data.lstrip()[:1] == b"{":
             with suppress(json.JSONDecodeError):  # YAML in braces looks the same
-                return _items(json.loads(data, object_pairs_hook=_unique))
+                return [item for each in _values(data.decode()) for item in _items(each)]
         check_limits(data)
         found = [each for each in yaml.load_all(data, Loader=Loader) if each is not None]
         return [item for each in found for item in _items(each)]
@@ -53,6 +53,15 @@ def documents(file: str, option: str) -> list[Any]:
         hint = advice(data)
         text = f"{where}: {one_line(problem)}" + (hint and f"; {hint}")
         raise click.BadParameter(text, param_hint=f"'{option}'") from error
+
+
+def _values(text: str) -> list[Any]:
+    """Return the values of JSON, one or several in a row. Raises JSONDecodeError."""
+    decoder, found, end = json.JSONDecoder(object_pairs_hook=_unique), list[Any](), 0
+    while text := text[end:].lstrip():
+        value, end = decoder.raw_decode(text)
+        found.append(value)
+    return found
 
 
 def _items(value: Any) -> list[Any]:

@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     (tmp_path / "deployment.json").write_text(json.dumps(deployment))
     several = {"apiVersion": "v1", "kind": "DeploymentList", "items": [deployment]}
+    (tmp_path / "lines.json").write_text(f"{json.dumps(deployment)}\n" * 2)
     (tmp_path / "list.json").write_text(json.dumps(several))
     cron: dict[str, Any] = {"kind": "CronJob", "metadata": {"name": "c"}}
     cron["spec"] = {"jobTemplate": {"spec": deployment["spec"]}}
@@ -128,6 +129,7 @@ def test_a_question_is_answered(
             "two.yaml has 2 objects, and the question is about one: give it in a file of its own",
         ),
         (["dump.json", "--nodes-needed", "empty.yaml"], "empty.yaml has 0 objects"),
+        (["dump.json", "--how-many-fit", "lines.json"], "lines.json has 2 objects"),
         (["dump.json", "--nodes-needed", ""], "there is no Node"),
         (["dump.json", "--nodes-needed", "none.yaml"], "none.yaml:2: did not find"),
         (["dump.json", "--consolidate", "--nodes-needed", "x"], "exclude each other"),
