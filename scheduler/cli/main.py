@@ -73,29 +73,43 @@ class LazyCommand:
         return command
 
 
-COMMANDS: Final = {
-    "run": LazyCommand("scheduler.cli.run", "Run the scheduler."),
-    "demo": LazyCommand("scheduler.cli.demo", "Watch it schedule a cluster of its own."),
-    "config": LazyCommand("scheduler.cli.config", "Check and print configurations."),
-    "check": LazyCommand("scheduler.cli.check", "Compare a configuration with a cluster."),
-    "queue": LazyCommand("scheduler.cli.queue", "Show which pods wait, and why."),
-    "gangs": LazyCommand("scheduler.cli.gangs", "Show pod groups, and why they wait."),
-    "top": LazyCommand("scheduler.cli.top", "Watch queue, rates and nodes on a live screen."),
-    "explain": LazyCommand("scheduler.cli.explain", "Show why a pod is where it is."),
-    "ui": LazyCommand("scheduler.cli.ui", "Open a page about the scheduler in the browser."),
-    "whatif": LazyCommand("scheduler.cli.whatif", "Say whether a pod would fit, if."),
-    "bundle": LazyCommand("scheduler.cli.bundle", "Write state and decisions to one file."),
-    "record": LazyCommand("scheduler.cli.record", "Record decisions, to be replayed."),
-    "replay": LazyCommand("scheduler.cli.replay", "Decide again what a file remembers."),
-    "simulate": LazyCommand(
-        "scheduler.cli.simulate", "Schedule a copy of a cluster, plan capacity."
-    ),
-    "plugin": LazyCommand("scheduler.cli.plugin", "Begin, check and try plugins."),
-    "quota": LazyCommand("scheduler.cli.quota", "Quotas enforced when pods are scheduled."),
-    "apiserver": LazyCommand("scheduler.cli.apiserver", "Serve an API server for experiments."),
-    "version": LazyCommand("scheduler.cli.version", "Show the version."),
+GROUPS: Final = {
+    "Use": {
+        "run": "Run the scheduler.",
+        "demo": "Watch it schedule a cluster of its own.",
+        "config": "Check and print configurations.",
+        "check": "Compare a configuration with a cluster.",
+        "quota": "Quotas enforced when pods are scheduled.",
+    },
+    "Understand": {
+        "explain": "Show why a pod is where it is.",
+        "queue": "Show which pods wait, and why.",
+        "gangs": "Show pod groups, and why they wait.",
+        "top": "Watch queue, rates and nodes on a live screen.",
+        "ui": "Open a page about the scheduler in the browser.",
+        "whatif": "Say whether a pod would fit, if.",
+    },
+    "Plan": {
+        "simulate": "Schedule a copy of a cluster, plan capacity.",
+        "apiserver": "Serve an API server for experiments.",
+    },
+    "Extend": {
+        "plugin": "Begin, check and try plugins.",
+    },
+    "Support": {
+        "bundle": "Write state and decisions to one file.",
+        "record": "Record decisions, to be replayed.",
+        "replay": "Decide again what a file remembers.",
+        "version": "Show the version.",
+    },
 }
-"""In the order of the help."""
+"""Each command and what it does, in the order of the help."""
+
+COMMANDS: Final = {
+    name: LazyCommand(f"scheduler.cli.{name}", short_help)
+    for group in GROUPS.values()
+    for name, short_help in group.items()
+}
 
 
 class LazyGroup(SuggestingGroup):
@@ -121,10 +135,17 @@ class LazyGroup(SuggestingGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, COMMANDS[name].short_help) for name in self.list_commands(ctx)]
-            )
+        longest = max(map(len, COMMANDS))
+        for group, commands in GROUPS.items():
+            rows = [
+                # The same distance in every group.
+                (name.ljust(longest), short_help)
+                for name, short_help in commands.items()
+                if COMMANDS[name].exists
+            ]
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
 
 
 program = LazyGroup(

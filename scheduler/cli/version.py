@@ -17,7 +17,7 @@ def version_text(program: str) -> str:
     >>> version_text("kubestow").startswith("kubestow ")
     True
     """
-    from scheduler.metrics.build_info import build_info
+    from scheduler.build_info import build_info
 
     build = build_info()
     if program == "kube-scheduler":
@@ -27,7 +27,7 @@ def version_text(program: str) -> str:
 
 def version_json() -> str:
     """Return everything about this build."""
-    from scheduler.metrics.build_info import build_info
+    from scheduler.build_info import build_info
 
     build = build_info()
     info = {"kubestowVersion": build.version, "pythonVersion": build.python, **build.version_info()}

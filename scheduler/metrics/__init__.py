@@ -1,6 +1,5 @@
 """Metrics: upstream's `scheduler_*` names, labels and buckets, and ours under `kubestow_*`."""
 
-from scheduler.metrics.build_info import BuildInfo, build_info
 from scheduler.metrics.definitions import DEFINITIONS, NOT_SERVED
 from scheduler.metrics.plugin_metrics import DeclaredMetrics, PluginFamilies
 from scheduler.metrics.scheduler_metrics import SchedulerMetrics
@@ -8,9 +7,7 @@ from scheduler.metrics.scheduler_metrics import SchedulerMetrics
 __all__ = [
     "DEFINITIONS",
     "NOT_SERVED",
-    "BuildInfo",
     "DeclaredMetrics",
     "PluginFamilies",
     "SchedulerMetrics",
-    "build_info",
 ]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from scheduler.metrics.build_info import BuildInfo, build_info
+from scheduler.build_info import BuildInfo, build_info
 from scheduler.metrics.definitions import DEFINITIONS
 from scheduler.metrics.exposition import FamilyCollector, render
 from scheduler.metrics.families import Families

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from config import Configuration
 from scheduler.api.pod import Pod
+from scheduler.build_info import build_info
 from scheduler.client.configuration import load_configuration
 from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
 from scheduler.framework.grouping import GroupingPlugin
-from scheduler.metrics import build_info
 from scheduler.pages import internals
 from scheduler.service import logs
 from scheduler.service.decision_pages import DecisionPages

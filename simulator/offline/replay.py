@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from scheduler.build_info import build_info
 from scheduler.bundle.format import ATTEMPT, BINDING, DELTA, DUE, GROUP, BundleError, Line
 from scheduler.bundle.outcomes import MemberOutcome, Outcome, outcome_of, outcomes_of
 from scheduler.cache.cache import CacheError
@@ -30,7 +31,6 @@ from scheduler.engine.adoption import adopt
 from scheduler.framework import CLEAR_NOMINATION, NominatingInfo, PostFilterOutcome
 from scheduler.framework.bundled import StateInBundle
 from scheduler.framework.grouping import GroupToSchedule
-from scheduler.metrics import build_info
 from simulator.offline.bundles import (
     MALFORMED,
     Content,

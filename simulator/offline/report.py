@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.metrics.build_info import build_info
+from scheduler.build_info import build_info
 from scheduler.pages.wording import counted
 from simulator.offline.comparison import Comparison
 from simulator.offline.experiment import SimulatedRun, fates, figures_by_name

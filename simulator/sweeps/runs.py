@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.build_info import build_info
 from scheduler.files import read_file
-from scheduler.metrics.build_info import build_info
 
 Function = Callable[[Mapping[str, Any]], Any]
 """`function(parameters)` returns a JSON value. It is a function of a module, not a lambda or a

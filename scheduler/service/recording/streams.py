@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import contextmanager
 from typing import Any, Final
 
+from scheduler.build_info import build_info
 from scheduler.bundle.format import API_VERSION, COMPLETE, METRICS, Header
 from scheduler.bundle.objects import ANNOTATIONS_LEFT_OUT
 from scheduler.bundle.writing import BundleWriter
-from scheduler.metrics import build_info
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.questions import TooManyQuestionsError
 from scheduler.service.recording.journal import REASONS, Journal, encoded

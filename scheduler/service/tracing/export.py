@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from scheduler.metrics import build_info
+from scheduler.build_info import build_info
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.options import own_namespace
 

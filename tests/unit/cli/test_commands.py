@@ -62,6 +62,7 @@ def test_commands_that_do_not_exist_yet_are_not_offered(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(main.COMMANDS, "later", main.LazyCommand("scheduler.cli.later", "Not yet."))
+    monkeypatch.setitem(main.GROUPS, "Soon", {"later": "Not yet."})
     assert "Not yet." not in shell("--help").out
     ended = shell("later")
     assert ended.code == 2

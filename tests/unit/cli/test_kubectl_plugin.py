@@ -25,8 +25,8 @@ def test_help_shows_the_name_that_was_typed(shell: Shell) -> None:
 def test_kubectl_gets_commands_with_their_descriptions(shell: Shell) -> None:
     ended = shell("qu", name=COMPLETION)
     assert ended.out.splitlines() == [
-        f"queue\t{COMMANDS['queue'].short_help}",
         f"quota\t{COMMANDS['quota'].short_help}",
+        f"queue\t{COMMANDS['queue'].short_help}",
         ":4",
     ]
 

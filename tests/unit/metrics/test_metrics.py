@@ -15,10 +15,11 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from plugins import DynamicResources
+from scheduler.build_info import BuildInfo
 from scheduler.client.metrics import ClientMetrics
 from scheduler.engine.metrics import EngineMetrics
 from scheduler.framework import PluginMetrics, QueueingHint
-from scheduler.metrics import DEFINITIONS, NOT_SERVED, BuildInfo, SchedulerMetrics
+from scheduler.metrics import DEFINITIONS, NOT_SERVED, SchedulerMetrics
 from scheduler.queue.metrics import QueueMetrics
 
 Report = Callable[[SchedulerMetrics], None]
