@@ -25,7 +25,7 @@ Behaviour = Literal["accept", "refuse", "hang"]
 Json = dict[str, Any]
 
 PACKAGE = "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
-MISSING = "needs the extra otel: pip install 'kubestow[otel]'"
+MISSING = "needs the extra otel: pip install '.[otel]'"
 REQUIRE_VARIABLE: Final = "KUBESTOW_REQUIRE_OTEL"
 DISTRIBUTIONS: Final = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
 

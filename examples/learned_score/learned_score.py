@@ -47,9 +47,7 @@ MAX_MODEL_BYTES: Final = 10_000_000
 MILLICORES: Final = 1000.0
 GIBIBYTE: Final = float(1 << 30)
 
-MISSING_EXTRA: Final = (
-    "needs the package onnxruntime; install it with: pip install 'kubestow[learned]'"
-)
+MISSING_EXTRA: Final = "needs the package onnxruntime; install it with: pip install onnxruntime"
 
 Matrix = NDArray[np.float32]
 

@@ -147,7 +147,7 @@ def _standard_input(
               help="The scheduler of a Dask cluster, tcp://HOST:PORT, in place of "
               "local processes.")  # fmt: skip
 @click.option("--report", metavar="FILE", type=click.Path(dir_okay=False),
-              help="Write an HTML page with plots, too; needs kubestow[report].")  # fmt: skip
+              help="Write an HTML page with plots, too; needs matplotlib.")  # fmt: skip
 @click.option("--output", "-o", default="table",
               type=click.Choice(["table", "json", "jsonl", "csv"]), show_default=True,
               help="How to print the answer; jsonl and csv are for a run only.")  # fmt: skip

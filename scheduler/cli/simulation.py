@@ -475,7 +475,7 @@ def write_report(
 def refuse_report_without_plots() -> None:
     """Refuse --report before anything runs if matplotlib is missing. Raises CommandError."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise CommandError("--report draws with matplotlib: pip install 'kubestow[report]'")
+        raise CommandError("--report draws with matplotlib: pip install matplotlib")
 
 
 def echo_notes(answer: Answer) -> None:

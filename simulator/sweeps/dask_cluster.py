@@ -28,7 +28,7 @@ def on_dask(
     try:
         from distributed import Client  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
-        raise SweepError("Dask is not installed: pip install 'kubestow[sweep]'") from error
+        raise SweepError("Dask is not installed: pip install distributed") from error
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

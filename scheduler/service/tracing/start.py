@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-EXTRA: Final = "kubestow[otel]"
-"""The optional dependencies, as pip names them."""
+PACKAGES: Final = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+"""The extra `otel`, by packages: `kubestow[otel]` works only where a release was published."""
 
 SAMPLER_VARIABLE: Final = "OTEL_TRACES_SAMPLER"
 PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -122,7 +122,7 @@ def start(
     except ImportError as error:
         raise ConfigurationError(
             f"kubestow.tracing is set, but a library for it is missing ({error}); install it with "
-            f"pip install '{EXTRA}', or remove kubestow.tracing from the configuration"
+            f"pip install {PACKAGES}, or remove kubestow.tracing from the configuration"
         ) from error
     except ValueError as error:
         # The propagators are read when the library is imported.

@@ -73,10 +73,12 @@ async def test_set_creates_then_changes_and_keeps_the_rest(stock: Server, run: R
     assert _quota(stock)["spec"]["hard"] == {CPU: "1500", f"{PREFIX}requests.memory": "64Gi"}
 
 
-async def test_the_commands_of_the_readme_limit_a_namespace(stock: Server, run: Run) -> None:
-    (block,) = [each for each in blocks(ROOT / "README.md", ROOT) if "kubestow quota" in each.text]
-    demo, *lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
-    assert demo == ["kubestow", "demo", "gpu-queue"], "executed in tests/integration/demo"
+async def test_the_documented_commands_limit_a_namespace(stock: Server, run: Run) -> None:
+    document = ROOT / "docs" / "deferred-quota.md"
+    block = next(each for each in blocks(document, ROOT) if "kubestow quota set" in each.text)
+    lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
+    # kubectl puts the policies in force, which this server has none of.
+    lines = [line for line in lines if line[0] == "kubestow"]
     stock.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
     assert [line[:3] for line in lines] == [["kubestow", "quota", each] for each in ("set", "show")]
     printed = [(await run(*line[2:])).output for line in lines]

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from prometheus_client import Metric
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as parse_openmetrics,
-)
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from plugins import DynamicResources
@@ -431,8 +429,9 @@ def test_both_formats_parse_to_the_same_samples(metrics: SchedulerMetrics) -> No
     assert classic_type == "text/plain; version=0.0.4; charset=utf-8"
     assert modern_type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
 
-    families = parse_text(classic.decode()), parse_openmetrics(modern.decode())  # type: ignore[no-untyped-call]
-    old, new = (_samples(each) for each in families)
+    parse_modern = openmetrics.text_string_to_metric_families
+    old = _samples(parse_text(classic.decode()))
+    new = _samples(parse_modern(modern.decode()))  # type: ignore[no-untyped-call]
     assert old == new
     assert len(old) > 400
 

@@ -204,3 +204,10 @@ def test_a_text_that_pypi_cannot_show_is_refused(
 def test_packages_whose_metadata_differ_are_refused(repository: Path) -> None:
     with pytest.raises(ReleaseError, match=r"metadata of .* differ: build both"):
         check_packages(pack(repository, TEXT.replace("1.2.0", "1.2.1")), repository)
+
+
+def test_only_the_page_of_releases_installs_a_published_package() -> None:
+    """No release is published: such a command fails, or installs what a stranger reserved."""
+    command = re.compile(r"pip install (?:-\S+ |['\"])*kubestow\b")
+    naming = {path for path, text in tracked_texts().items() if command.search(text)}
+    assert naming <= {"CHANGELOG.md", "docs/releasing.md"}
