@@ -69,7 +69,7 @@ test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that
 	  --ignore tests/unit/repository $(PYTEST_ARGS)
 
 .PHONY: conformance
-conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.36
+conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.37
 	$(BIN)/python -m tests.conformance tests/conformance/vectors
 
 .PHONY: lint

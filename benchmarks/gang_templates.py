@@ -11,7 +11,7 @@ MEMBERS: Final = 20
 
 def _group(index: int) -> dict[str, Any]:
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": f"gang-{index}"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": MEMBERS}}},

@@ -45,7 +45,7 @@ PLURALS: Final = {
     "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims", True),
     "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates", True),
     "ResourceSlice": ("/apis/resource.k8s.io/v1", "resourceslices", False),
-    "PodGroup": ("/apis/scheduling.k8s.io/v1alpha2", "podgroups", True),
+    "PodGroup": ("/apis/scheduling.k8s.io/v1beta1", "podgroups", True),
     "CSINode": ("/apis/storage.k8s.io/v1", "csinodes", False),
 }
 _T = TypeVar("_T")

@@ -1,6 +1,6 @@
 """Feature gates: their table, their state, and the `--feature-gates` flag.
 
-The table holds the gates kube-scheduler v1.36 reads and our own. A `FeatureGates` value is
+The table holds the gates kube-scheduler v1.37 reads and our own. A `FeatureGates` value is
 immutable and always consistent: locked gates have their value, and no gate is on without the
 gates it needs.
 """
@@ -43,12 +43,12 @@ def _alpha(name: str, *requires: str, lacking: str = "") -> FeatureGate:
     return FeatureGate(name, Stage.ALPHA, False, requires=requires, lacking=lacking)
 
 
-def _beta(name: str, *requires: str, default: bool = True) -> FeatureGate:
-    return FeatureGate(name, Stage.BETA, default, requires=requires)
+def _beta(name: str, *requires: str, default: bool = True, lacking: str = "") -> FeatureGate:
+    return FeatureGate(name, Stage.BETA, default, requires=requires, lacking=lacking)
 
 
-def _ga(name: str, *, locked: bool = True) -> FeatureGate:
-    return FeatureGate(name, Stage.GA, True, locked)
+def _ga(name: str, *requires: str, locked: bool = True) -> FeatureGate:
+    return FeatureGate(name, Stage.GA, True, locked, requires)
 
 
 UPSTREAM_GATES: Final = (
@@ -57,47 +57,68 @@ UPSTREAM_GATES: Final = (
     _beta("SchedulerAsyncAPICalls", default=False),
     _beta("OpportunisticBatching"),
     _beta("NominatedNodeNameForExpectation"),
-    _beta("NodeDeclaredFeatures"),
+    _ga("NodeDeclaredFeatures"),
     _ga("DynamicResourceAllocation"),
     _ga("DRAAdminAccess"),
-    _ga("DRAPrioritizedList", locked=False),
-    _beta("DRAResourceClaimDeviceStatus"),
+    _ga("DRAPrioritizedList"),
+    _ga("DRAResourceClaimDeviceStatus"),
     _beta("DRASchedulerFilterTimeout"),
     _beta("DRAConsumableCapacity"),
     _beta("DRADeviceBindingConditions"),
-    _beta("DRADeviceTaints"),
-    _beta("DRAExtendedResource"),
+    _ga("DRADeviceTaints", locked=False),
+    _ga("DRAExtendedResource"),
     _beta("DRAPartitionableDevices"),
-    _beta("DRADeviceTaintRules", "DRADeviceTaints", default=False),
+    _ga("DRADeviceTaintRules", "DRADeviceTaints", locked=False),
     _alpha("DRAListTypeAttributes", lacking="device attributes with lists as values"),
     _alpha("DRANodeAllocatableResources", lacking="devices that stand for resources of the node"),
-    _alpha("DRAWorkloadResourceClaims", "GenericWorkload", lacking="resource claims of pod groups"),
+    _beta(
+        "DRAWorkloadResourceClaims",
+        "GenericWorkload",
+        default=False,
+        lacking="resource claims of pod groups",
+    ),
+    # On in v1.37 only with `--min-compatibility-version=1.37`.
+    _beta(
+        "DRAFractionalCapacityRange",
+        "DRAConsumableCapacity",
+        default=False,
+        lacking="ranges of capacity requests in thousandths",
+    ),
+    _alpha("DRADerivedAttributes", lacking="attributes that requests derive from others"),
+    _alpha(
+        "DRADeviceCompatibilityGroups",
+        "DRAPartitionableDevices",
+        lacking="devices that can be used only together with others of a group",
+    ),
+    _alpha(
+        "DRAOptionalNodeOperations",
+        "NodeDeclaredFeatures",
+        lacking="devices that the kubelet does not prepare",
+    ),
+    _alpha("DRAPartitionableDevicesType"),
     # These two concern API server and controllers; kube-scheduler accepts them as well.
     _beta("DRAResourceClaimGranularStatusAuthorization"),
     _alpha("DRAResourcePoolStatus"),
     _ga("InPlacePodVerticalScaling"),
     _beta("InPlacePodLevelResourcesVerticalScaling"),
     _beta("PodLevelResources"),
-    _ga("SidecarContainers"),
     _ga("PodObservedGenerationTracking"),
     _beta("MatchLabelKeysInPodTopologySpread"),
     _beta("MatchLabelKeysInPodTopologySpreadSelectorMerge"),
     _ga("MatchLabelKeysInPodAffinity"),
     _ga("NodeInclusionPolicyInPodTopologySpread"),
     _alpha("TaintTolerationComparisonOperators"),
-    _alpha("StorageCapacityScoring"),
+    _beta("StorageCapacityScoring"),
     _ga("VolumeAttributesClass"),
-    _alpha("VolumeLimitScaling"),
-    _alpha("GenericWorkload"),
-    _alpha("GangScheduling", "GenericWorkload"),
+    _beta("VolumeLimitScaling"),
+    _beta("GenericWorkload", default=False),
     _alpha("TopologyAwareWorkloadScheduling", "GenericWorkload"),
-    _alpha("WorkloadAwarePreemption", "GangScheduling"),
     _beta("CoordinatedLeaderElection", default=False),
     _beta("ComponentFlagz"),
     _beta("ComponentStatusz"),
     _alpha("NativeHistograms"),
 )
-"""The gates of v1.36 (`kube_features.go: defaultVersionedKubernetesFeatureGates`)."""
+"""The gates of v1.37 (`kube_features.go: defaultVersionedKubernetesFeatureGates`)."""
 
 OWN_GATES: Final = (
     # In both KEPs alpha and off by default, because they concern every pod and quota. On here:
@@ -147,8 +168,8 @@ class FeatureGates(Mapping[str, bool]):
     def parse(cls, flag: str | Iterable[str]) -> FeatureGates:
         """Read `A=true,B=false`, or several such texts where the flag was repeated.
 
-        >>> FeatureGates.parse("StorageCapacityScoring=true").enabled("StorageCapacityScoring")
-        True
+        >>> FeatureGates.parse("StorageCapacityScoring=false").enabled("StorageCapacityScoring")
+        False
         """
         changes: dict[str, bool] = {}
         problems: list[str] = []

@@ -1,4 +1,4 @@
-"""Names of kube-scheduler v1.36: scheduler, Lease, removed and gated plugins, their arguments.
+"""Names of kube-scheduler v1.37: scheduler, Lease, removed and gated plugins, their arguments.
 
 Data only, for messages about plugins that kubestow does not have, and for a printed file that
 kube-scheduler accepts.
@@ -22,7 +22,7 @@ GATED_DEFAULTS: Final[Mapping[str, str]] = {
     "SchedulingGates": "PodSchedulingReadiness",
     "DynamicResources": "DynamicResourceAllocation",
     "NodeDeclaredFeatures": "NodeDeclaredFeatures",
-    "GangScheduling": "GangScheduling",
+    "GangScheduling": "GenericWorkload",
     "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
     "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
     # Of kubestow, KEP-5465: the feature gate adds the plugin as well.

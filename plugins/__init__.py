@@ -57,8 +57,8 @@ __all__ = [
 _IN_TREE: Final[tuple[tuple[type[Any], int], ...]] = (
     (SchedulingGates, 0),
     (PrioritySort, 0),
-    (NodeUnschedulable, 0),
     (NodeName, 0),
+    (NodeUnschedulable, 0),
     (TaintToleration, 3),
     (NodeAffinity, 2),
     (NodePorts, 0),
@@ -78,9 +78,9 @@ _IN_TREE: Final[tuple[tuple[type[Any], int], ...]] = (
     (NodeDeclaredFeatures, 0),
     (GangScheduling, 0),
 )
-"""Plugin classes and their default score weights, 0 for plugins that do not score.
+"""Plugin classes and their default score weights, 0 where upstream states none (1 if they score).
 
-Upstream's default plugins in MultiPoint order at v1.36's default feature gates
+Upstream's default plugins in MultiPoint order at v1.37's default feature gates
 (`default_plugins.go: getDefaultPlugins`), and ResourceQuota, which is ours and takes part only
 while its gate is on. The order decides which plugin's reason is reported for a node."""
 

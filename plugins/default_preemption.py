@@ -56,6 +56,7 @@ from scheduler.framework.preemption import (
 
 PREFIX: Final = "preemption: "
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
+FOUND: Final = "found a potential placement for pod on node {}, preempting {} victims"
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 WAITING: Final = "waiting for the preemption for this pod to be finished"
 
@@ -276,8 +277,9 @@ class DefaultPreemption:
         victims = self._start_evictions(pod, finding.chosen, info)
         nominated = NominatingInfo(finding.chosen.node_name)
         keys = tuple(victim.key for victim in finding.chosen.victims)
-        outcome = PostFilterOutcome.NOMINATED
-        return victims, PostFilterResult(None, nominated, outcome, keys)
+        found = FOUND.format(finding.chosen.node_name, len(keys))
+        status = Status(Code.SUCCESS, (f"{PREFIX}{found}",))
+        return victims, PostFilterResult(status, nominated, PostFilterOutcome.NOMINATED, keys)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for deleted pods, which may be the last victim of a held pod."""

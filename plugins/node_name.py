@@ -1,7 +1,7 @@
 """NodeName: a pod with `spec.nodeName` fits on that node only (upstream `node_name.go`).
 
-As upstream there is no PreFilter, so every other node reports the rejection. Pods from the API
-server that name a node are bound already: only replayed and simulated pods get here.
+Pods from the API server that name a node are bound already: only replayed and simulated pods get
+here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from scheduler.framework import (
     NoArgs,
     NodeInfo,
     NodeTableView,
+    PreFilterResult,
     ReuseRule,
     Rows,
     Status,
@@ -39,12 +40,20 @@ class NodeName:
     """Compares `spec.nodeName` with the node's name."""
 
     name: ClassVar[str] = plugin_names.NODE_NAME
-    # Holds for pods that name no node. The others must be evaluated one by one, like pinned pods,
+    # These hold for pods that name no node. The others are evaluated one by one, like pinned pods,
     # because the name is not part of the signature.
+    pre_filter_reusable: ClassVar[bool] = True
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.EXISTENCE)
 
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         pass
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, table: NodeTableView
+    ) -> PreFilterResult | None:
+        """Select the named node."""
+        named = pod.spec.node_name
+        return PreFilterResult(frozenset((named,))) if named else None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject every node but the named one."""

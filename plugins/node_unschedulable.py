@@ -47,8 +47,14 @@ class NodeUnschedulable:
     name: ClassVar[str] = plugin_names.NODE_UNSCHEDULABLE
     filter_reuse: ClassVar[ReuseRule | None] = ReuseRule(Columns.TAINTS)
 
+    pre_filter_reusable: ClassVar[bool] = True
+
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         pass
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Return None, as upstream: there is nothing to prepare."""
+        return None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a cordoned node."""

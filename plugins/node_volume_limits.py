@@ -52,7 +52,7 @@ TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 GATE: Final = "VolumeLimitScaling"
-"""Feature gate of the check that a driver is installed; alpha and off in v1.36."""
+"""Feature gate of the check that a driver is installed; on since v1.37."""
 
 _NO_CSI_NODE: Final = None
 _ANY_CSI_NODE: Final = CSINode()

@@ -61,8 +61,14 @@ class TaintToleration:
     normalizes_by_highest: ClassVar[bool] = True
     pre_score_reusable: ClassVar[bool] = True
 
+    pre_filter_reusable: ClassVar[bool] = True
+
     def __init__(self, args: NoArgs | None, handle: Handle) -> None:
         self._rules = TaintRules(handle)
+
+    def pre_filter(self, state: CycleState, pod: Pod, table: NodeTableView) -> Status | None:
+        """Return None, as upstream: there is nothing to prepare."""
+        return None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Reject a node with an untolerated NoSchedule or NoExecute taint."""

@@ -1,7 +1,7 @@
 """Build information: kubestow's own version, and the Kubernetes release it behaves like.
 
 Clients compare versions of components with each other, so the Kubernetes release comes first
-wherever upstream states one, with ours as build metadata: `v1.36.0+kubestow.0.1.0`.
+wherever upstream states one, with ours as build metadata: `v1.37.0+kubestow.0.1.0`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 DISTRIBUTION: Final = "kubestow"
 COMPATIBLE_MAJOR: Final = "1"
-COMPATIBLE_MINOR: Final = "36"
+COMPATIBLE_MINOR: Final = "37"
 UNINSTALLED: Final = "0.0.0"
 """Shown when the package runs from a source tree that was never installed."""
 

@@ -372,6 +372,9 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     ),
     Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, generation=True),
     Resource(
+        "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", False, generation=True
+    ),
+    Resource(
         "resource.k8s.io",
         "v1",
         "resourceclaims",

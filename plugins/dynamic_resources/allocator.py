@@ -102,9 +102,7 @@ class Allocator:
             return self._selects(request, device, node, check)
 
         pools = self._pools(node, check)
-        validator = Validator(
-            self._features, self._classes, pools, selects, self._allocated.consumed
-        )
+        validator = Validator(self._features, self._classes, pools, selects)
         views = [validator.claim(each) for each in claims]
         search = Search(
             self._features,
@@ -164,5 +162,6 @@ class Allocator:
                 if not self._selectors.matches(each.cel.expression, device, check):
                     return False
             except DeviceSelectorError as error:
-                raise AllocationError(f"{where}: selector #{i}: {error}") from None
+                at = f" on device {device.id}" if error.at_run_time else ""
+                raise AllocationError(f"{where}: selector #{i}{at}: {error}") from None
         return True

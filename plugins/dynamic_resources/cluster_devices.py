@@ -247,7 +247,7 @@ class ClusterDevices:
     def _slices_changed(self, key: PoolKey) -> None:
         names = self.slices.nodes_of_pool(key)
         if names is None or self.slices.has_counters(key):
-            # All nodes depend on whether a pool with counters is usable.
+            # All nodes with devices of a pool depend on its counters.
             self.changes.add(EVERY_NODE)
             self._pools.clear()
             return

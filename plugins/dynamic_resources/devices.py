@@ -75,7 +75,8 @@ class SliceView:
 
     __slots__ = (
         "__weakref__", "_by_name", "counters", "devices", "driver", "generation",
-        "has_conditions", "name", "nodes", "per_device", "pool", "slice_count", "source",
+        "has_conditions", "is_ignored", "name", "nodes", "per_device", "pool", "slice_count",
+        "source",
     )  # fmt: skip
 
     def __init__(self, source: ResourceSlice) -> None:
@@ -95,6 +96,13 @@ class SliceView:
         )
         self.has_conditions = any(each.binding_conditions is not None for each in spec.devices)
         self._by_name: dict[str, DeviceView] | None = None
+        #: Whether a device can be used only together with others of a group, which is not
+        #: supported: the slice counts as missing.
+        self.is_ignored = any(
+            counters.compatibility_groups
+            for each in spec.devices
+            for counters in each.consumes_counters
+        )
         #: Counter sets of the pool, with duplicates.
         self.counters = [(each.name, _amounts(each.counters)) for each in spec.shared_counters]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Features:
     """Enabled features (upstream: `structured.Features`).
 
-    The defaults are those of kube-scheduler v1.36.
+    The defaults are those of kube-scheduler v1.37.
     """
 
     #: DRAAdminAccess.
@@ -30,7 +30,7 @@ class Features:
     #: DRAExtendedResource; it affects the claims that the allocator gets.
     extended_resources: bool = True
     #: DRADeviceTaintRules; it affects the slices that the allocator gets.
-    taint_rules: bool = False
+    taint_rules: bool = True
     #: DRASchedulerFilterTimeout: whether the search of an attempt has a time limit.
     filter_timeout: bool = True
 
@@ -51,6 +51,6 @@ class Features:
             and on("DRAResourceClaimDeviceStatus"),
             # kube-scheduler does not pass DRAListTypeAttributes to the allocator either.
             extended_resources=on("DRAExtendedResource"),
-            taint_rules=on("DRADeviceTaintRules", default=False) and on("DRADeviceTaints"),
+            taint_rules=on("DRADeviceTaintRules") and on("DRADeviceTaints"),
             filter_timeout=on("DRASchedulerFilterTimeout"),
         )

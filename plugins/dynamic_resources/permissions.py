@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plugins.dynamic_resources.taint_rules import RULES
 from scheduler.framework import Handle, Permission, Status, unresolvable
 
 CLAIMS: Final = "resourceclaims"
@@ -20,7 +21,10 @@ RESOURCES: Final = (CLAIMS, SLICES, CLASSES)
 there are no objects."""
 
 CLAIMS_WAIT: Final = "pods with resource claims wait"
-OPTIONAL_RESOURCES: Final = dict.fromkeys(RESOURCES, CLAIMS_WAIT)
+OPTIONAL_RESOURCES: Final = {
+    **dict.fromkeys(RESOURCES, CLAIMS_WAIT),
+    RULES: "the taints of DeviceTaintRules are not considered",
+}
 NOT_READABLE: Final = f"the scheduler may not list {{}}, so {CLAIMS_WAIT}"
 
 _GROUP: Final = "resource.k8s.io"

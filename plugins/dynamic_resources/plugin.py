@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import ClassVar, Final
 
 import msgspec
@@ -53,8 +52,7 @@ from plugins.dynamic_resources.writing import METRICS as WRITE_METRICS
 from plugins.dynamic_resources.writing import ClaimWriter, PreBindError
 from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
-from scheduler.api.devices import AllocationResult, DeviceTaintRule, ResourceClaim
-from scheduler.api.meta import Named
+from scheduler.api.devices import AllocationResult, ResourceClaim
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import compile_node_selector
 from scheduler.api.pod import Pod
@@ -84,10 +82,9 @@ from scheduler.framework import (
     unschedulable,
 )
 
-NO_CLAIMS: Final = unschedulable("no new claims to deallocate")
+NOTHING_TO_GIVE_UP: Final = unschedulable()
 DEALLOCATED: Final = unschedulable("deallocation of ResourceClaim completed")
 DELETED: Final = unschedulable("deletion of ResourceClaim completed")
-STILL_UNSCHEDULABLE: Final = unschedulable("still not schedulable")
 NO_ALLOCATION: Final = "claim allocation not found for node"
 
 _STATE: Final = plugin_names.DYNAMIC_RESOURCES
@@ -103,7 +100,6 @@ class DynamicResources:
     args_type: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
     validate_args = staticmethod(argument_problems)
     required_resources: tuple[str, ...] = RESOURCES
-    resource_types: Mapping[str, type[Named]] = MappingProxyType({})
     optional_resources: ClassVar[Mapping[str, str]] = OPTIONAL_RESOURCES
     permissions: ClassVar[tuple[Permission, ...]] = PERMISSIONS
     metrics: ClassVar[tuple[Metric, ...]] = (*WRITE_METRICS, *WAIT_METRICS)
@@ -121,7 +117,6 @@ class DynamicResources:
         self._binding_timeout = args.binding_timeout.total_seconds()
         if features.taint_rules:
             self.required_resources = (*RESOURCES, RULES)
-            self.resource_types = {RULES: DeviceTaintRule}
         self._devices = handle.shared(self.name, lambda: ClusterDevices(handle, features))
         self._verdicts = KeptVerdicts()
 
@@ -324,12 +319,12 @@ class DynamicResources:
         except StateNotFoundError as missing:
             return PostFilterResult(error(str(missing)))
         if not claims:
-            return PostFilterResult(NO_CLAIMS)
+            return PostFilterResult(NOTHING_TO_GIVE_UP)
         if state.info is not None:
             self._devices.rejected(pod, state.group)
         given_up = self.claim_to_give_up(state, pod)
         if given_up is None:
-            return PostFilterResult(STILL_UNSCHEDULABLE)
+            return PostFilterResult(NOTHING_TO_GIVE_UP)
         if state.info is not None:
             self._handle.run_in_background(
                 self._give_up(pod, given_up), f"give up {claim_key(given_up)}"

@@ -11,7 +11,7 @@ is linear in the slices with devices that the node may access.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,13 +69,8 @@ class SliceIndex:
         self._local: dict[str, dict[str, SliceView]] = {}
         #: Slices with devices that may concern any node.
         self._shared: dict[str, SliceView] = {}
-        #: Slices with counters, by pool.
-        self._counters: dict[PoolKey, dict[str, SliceView]] = {}
-        #: Pools with counters that are unusable for nodes without devices of them, in the order of
-        #: allocation; then the invalid ones among them. Pools in `_stale` must be checked again.
-        self._unusable: dict[PoolKey, Pool] = {}
-        self._invalid: list[Pool] = []
-        self._stale: set[PoolKey] = set()
+        #: Names of the slices with counters, by pool.
+        self._counters: dict[PoolKey, set[str]] = {}
         self._pools: dict[PoolKey, dict[str, SliceView]] = {}
         #: By content of a node selector: the shared slices that have it, by name.
         self._selectors: dict[bytes, dict[str, NodeSelection]] = {}
@@ -86,11 +81,14 @@ class SliceIndex:
     def set(self, view: SliceView) -> None:
         """Add a slice, or replace the slice with the same name."""
         self.remove(view.name)
+        if view.is_ignored:
+            return
         self._by_name[view.name] = view
         self._home(view)[view.name] = view
         self._pools.setdefault((view.driver, view.pool), {})[view.name] = view
-        self._look_again((view.driver, view.pool))
-        if not view.is_local and not view.counters:
+        if view.counters:
+            self._counters.setdefault((view.driver, view.pool), set()).add(view.name)
+        if not view.nodes.node_name:
             if view.per_device:
                 self._per_device.add(view.name)
             if view.nodes.selector is not None:
@@ -111,16 +109,13 @@ class SliceIndex:
         if not self._local.get(view.nodes.node_name, True):
             del self._local[view.nodes.node_name]
         key = (view.driver, view.pool)
-        self._look_again(key)
-        if not self._counters.get(key, True):
-            del self._counters[key]
+        if view.counters:
+            self._counters[key].discard(name)
+            if not self._counters[key]:
+                del self._counters[key]
         del self._pools[key][name]
         if not self._pools[key]:
             del self._pools[key]
-
-    def _look_again(self, key: PoolKey) -> None:
-        if key in self._counters:
-            self._stale.add(key)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -134,39 +129,9 @@ class SliceIndex:
         """Return all slices of a pool."""
         return self._pools.get(key, {}).values()
 
-    def counters_of(self, key: PoolKey) -> Iterable[SliceView]:
-        """Return the slices of a pool that have counters."""
-        return self._counters.get(key, {}).values()
-
     def has_counters(self, key: PoolKey) -> bool:
-        """Whether a pool has counters, which apply to every node."""
+        """Whether a pool has counters, which apply to all nodes with devices of it."""
         return key in self._counters
-
-    def unusable_elsewhere(self, seen: Container[PoolKey], check: Check | None) -> list[Pool]:
-        """Return pools that may fail a claim on a node with devices of the pools `seen` only.
-
-        The first unusable pool fails requests for all devices, and any invalid pool changes the
-        reason of the rejection. So returning these two is enough.
-        """
-        self._look_at_stale(check)
-        firsts = (
-            next((each for each in pools if (each.driver, each.name) not in seen), None)
-            for pools in (self._unusable.values(), self._invalid)
-        )
-        return list(dict.fromkeys(each for each in firsts if each is not None))
-
-    def _look_at_stale(self, check: Check | None) -> None:
-        if not self._stale:
-            return
-        for key in tuple(self._stale):
-            counters = list(self.counters_of(key))
-            pool = _build(self, key, counters, check) if counters else None
-            self._unusable.pop(key, None)
-            if pool is not None and not pool.is_usable:
-                self._unusable[key] = pool
-            self._stale.discard(key)
-        self._unusable = dict(sorted(self._unusable.items()))
-        self._invalid = [each for each in self._unusable.values() if each.invalid_reason]
 
     def device(self, wanted: DeviceID) -> DeviceView | None:
         """Return a device of the newest generation of its pool; None if it does not exist."""
@@ -205,9 +170,7 @@ class SliceIndex:
         return not self._shared
 
     def _home(self, view: SliceView) -> dict[str, SliceView]:
-        if view.counters:
-            return self._counters.setdefault((view.driver, view.pool), {})
-        if view.is_local:
+        if view.nodes.node_name:
             return self._local.setdefault(view.nodes.node_name, {})
         return self._shared
 
@@ -226,10 +189,6 @@ def gather_pools(
         if _is_relevant(view, node, features):
             relevant.setdefault((view.driver, view.pool), []).append(view)
     pools: list[Pool] = []
-    if features.partitionable_devices:
-        for key, views in relevant.items():
-            views.extend(index.counters_of(key))
-        pools += index.unusable_elsewhere(relevant, check)
     last = set()
     for key, views in relevant.items():
         if any(each.has_conditions for each in views):
@@ -244,7 +203,7 @@ def gather_pools(
 
 def _is_relevant(view: SliceView, node: Node, features: Features) -> bool:
     try:
-        if view.per_device and not features.partitionable_devices:
+        if (view.per_device or view.counters) and not features.partitionable_devices:
             return False
         if view.nodes:
             return view.nodes.matches(node)

@@ -11,7 +11,7 @@ from typing import Final
 
 from plugins.dynamic_resources import capacity
 from plugins.dynamic_resources.constraints import Constraint, constraint_of
-from plugins.dynamic_resources.devices import DeviceID, DeviceView, quantity
+from plugins.dynamic_resources.devices import DeviceView, quantity
 from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.features import Features
 from plugins.dynamic_resources.pools import Pool
@@ -95,24 +95,27 @@ class Validator:
         classes: Mapping[str, DeviceClass],
         pools: list[Pool],
         selects: Selects,
-        consumed: Mapping[DeviceID, Mapping[str, Quantity]],
     ) -> None:
         self._features = features
         self._classes = classes
         self._pools = pools
         self._selects = selects
-        self._consumed = consumed
 
     def claim(self, claim: ResourceClaim) -> ClaimView:
         """Return the view of a claim; raises `AllocationError` if it cannot be allocated."""
         name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
-        requests = [self._request(name, each) for each in claim.spec.devices.requests]
-        least = sum(each.least_devices for each in requests)
-        if least > MAX_DEVICES:
-            raise AllocationError(
-                f"{name}: number of requested devices {least} exceeds the claim limit of "
-                f"{MAX_DEVICES}"
-            )
+        requests: list[RequestView] = []
+        total = 0
+        for each in claim.spec.devices.requests:
+            view = self._request(name, each)
+            least = view.least_devices
+            if total + least > MAX_DEVICES:
+                raise AllocationError(
+                    f"{name}, request {view.name}: adding {least} devices exceeds the claim limit "
+                    f"of {MAX_DEVICES}, with {total} already accounted for"
+                )
+            total += least
+            requests.append(view)
         return ClaimView(claim, requests, list(self._constraints(name, claim)))
 
     def _constraints(self, name: str, claim: ResourceClaim) -> Iterable[Constraint]:
@@ -181,12 +184,27 @@ class Validator:
     def _check_features(
         self, view: RequestView, spec: ExactDeviceRequest | DeviceSubRequest
     ) -> None:
+        if spec.derived_attributes:
+            raise AllocationError(
+                f"{view.claim}, request {view.name}: cannot handle request with derived "
+                "attributes, the feature is disabled"
+            )
         if spec.capacity is not None and not self._features.consumable_capacity:
             kind = "subrequest" if view.alternative else "request"
             raise AllocationError(
                 f"{view.claim}, {kind} {view.name}: has capacity requests, but the "
                 "DRAConsumableCapacity feature is disabled"
             )
+
+    @staticmethod
+    def _may_hold(where: str, view: RequestView, device: DeviceView) -> bool:
+        try:
+            return capacity.consumption(device, view.requested, ()) is not None
+        except capacity.AmountError as error:
+            name = device.spec.name
+            raise AllocationError(
+                f"{where}: checking capacity for device {name}: {error}"
+            ) from None
 
     def _all_devices(self, where: str, view: RequestView) -> list[tuple[Pool, DeviceView]]:
         found: list[tuple[Pool, DeviceView]] = []
@@ -200,9 +218,9 @@ class Validator:
             for device in pool.devices:
                 if not self._selects(view, device):
                     continue
-                if self._features.consumable_capacity:
-                    taken = {} if view.admin_access else self._consumed.get(device.id, {})
-                    if capacity.consumption(device, view.requested, (taken,)) is None:
-                        continue
+                # Whether the rest of a capacity suffices is looked at when the device is taken, so
+                # that one with too little left makes the request fail.
+                if self._features.consumable_capacity and not self._may_hold(where, view, device):
+                    continue
                 found.append((pool, device))
         return found

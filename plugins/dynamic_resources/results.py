@@ -5,11 +5,12 @@ Upstream: `allocator_incubating.go: Allocate` (its second half) and `createNodeS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.features import Features
-from plugins.dynamic_resources.requests import ClaimView
+from plugins.dynamic_resources.requests import ClaimView, RequestView
 from plugins.dynamic_resources.search import Taken
 from scheduler.api.devices import (
     AllocationResult,
@@ -111,29 +112,27 @@ def _configuration(claim: ClaimView, taken: list[Taken]) -> Iterator[ClaimConfig
             name = used.device_class.metadata.name
             classes[name] = used.device_class
             names.setdefault(name, []).append(used.qualified_name)
+    every = [_names(request, chosen.get(request.parent)) for request in claim.requests]
     for name, device_class in classes.items():
         for each in device_class.spec.config:
-            yield ClaimConfiguration(
-                source="FromClass", requests=tuple(names[name]), opaque=each.opaque
-            )
+            requests = _shortest(names[name], every)
+            yield ClaimConfiguration(source="FromClass", requests=requests, opaque=each.opaque)
     for config in claim.claim.spec.devices.config:
-        for _ in range(_times(config, claim, chosen.values())):
-            yield ClaimConfiguration(
-                source="FromClaim", requests=config.requests, opaque=config.opaque
-            )
+        named = set(config.requests)
+        if not named or any(not named.isdisjoint(each) for each in every):
+            requests = _shortest(config.requests, every)
+            yield ClaimConfiguration(source="FromClaim", requests=requests, opaque=config.opaque)
 
 
-def _times(config: ClaimConfiguration, claim: ClaimView, chosen: Iterable[object]) -> int:
-    """Return how often upstream repeats an entry: once for each request that it names."""
-    if not config.requests:
-        return 1
-    named = set(config.requests)
-    used = {each.qualified_name for each in chosen}  # type: ignore[attr-defined]
-    return sum(
-        request.parent in named
-        or any(
-            each.qualified_name in named and each.qualified_name in used
-            for each in request.alternatives
-        )
-        for request in claim.requests
-    )
+def _names(request: RequestView, chosen: RequestView | None) -> set[str]:
+    """Return the names by which an entry can refer to a request: also that of an alternative."""
+    if not request.alternatives or chosen is None:
+        return {request.parent}
+    return {request.parent, chosen.qualified_name}
+
+
+def _shortest(requests: Sequence[str], every: Iterable[AbstractSet[str]]) -> tuple[str, ...]:
+    """Return the requests that an entry names; none, which means all, if it names every one."""
+    if all(not each.isdisjoint(requests) for each in every):
+        return ()
+    return tuple(requests)

@@ -305,13 +305,19 @@ class Search:
         Admin access needs no more than the device has: it ignores what others consume
         (`resource.k8s.io/v1`, `ExactDeviceRequest.adminAccess`).
         """
-        if request.admin_access:
-            return capacity.consumption(device, request.requested, ())
-        consumed = (
-            self._allocated.consumed.get(device.id, {}),
-            *self._consumed.get(device.id, ()),
-        )
-        return capacity.consumption(device, request.requested, consumed)
+        consumed: tuple[Mapping[str, Quantity], ...] = ()
+        if not request.admin_access:
+            consumed = (
+                self._allocated.consumed.get(device.id, {}),
+                *self._consumed.get(device.id, ()),
+            )
+        try:
+            return capacity.consumption(device, request.requested, consumed)
+        except capacity.AmountError as error:
+            raise AllocationError(
+                f"{request.claim}, request {request.name}: checking capacity for device "
+                f"{device.id}: {error}"
+            ) from None
 
     def _needs_counters(self, request: RequestView, device: DeviceView) -> bool:
         """Whether a device consumes counters for a request.

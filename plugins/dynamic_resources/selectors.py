@@ -35,12 +35,23 @@ MAX_EXPRESSIONS: Final = 2000
 """Maximum number of cached expressions, usually of 3 kB each."""
 MAX_BYTES: Final = 24 << 20
 """Maximum bytes of all cached expressions; the longest take up to 2 MB each."""
+_NO_KEY: Final = "no such key:"
+_HOW_TO_GUARD: Final = (
+    "consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
+    "has() for optional fields"
+)
+"""`cel/errors.go: EnhanceRuntimeError`."""
 _STEPS: Final = 8
 """Number of search steps that one evaluation counts as, apart from loops in the expression."""
 
 
 class SelectorError(Exception):
     """An expression that cannot be compiled or evaluated; the text says which of the two."""
+
+    def __init__(self, text: str, *, at_run_time: bool) -> None:
+        """Create an error of compiling, or one of an evaluation for a device."""
+        super().__init__(text)
+        self.at_run_time = at_run_time
 
 
 class _Results:
@@ -65,12 +76,10 @@ class Selectors:
     def __init__(
         self,
         *,
-        list_attributes: bool = False,
         max_results: int = MAX_RESULTS,
         max_expressions: int = MAX_EXPRESSIONS,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._list_attributes = list_attributes
         self._max_results = max_results
         self._max_expressions = max_expressions
         self._max_bytes = max_bytes
@@ -100,7 +109,7 @@ class Selectors:
         """
         results = self._of(expression, check)
         if results.selector is None:
-            raise SelectorError(results.error)
+            raise SelectorError(results.error, at_run_time=False)
         known = results.slices.get(device.slice)
         if known is None:
             known = results.slices[device.slice] = self._reserved(device.slice)
@@ -108,7 +117,7 @@ class Selectors:
         if result is None:
             result = known[device.position] = self._evaluated(results.selector, device, check)
         if isinstance(result, str):
-            raise SelectorError(result)
+            raise SelectorError(result, at_run_time=True)
         return result
 
     def _of(self, expression: str, check: Check | None) -> _Results:
@@ -154,7 +163,8 @@ class Selectors:
             return selector.matches(value, _expensive(check))
         except (EvaluationError, EvaluationCancelledError) as error:
             # Interned, since the error is usually the same for all devices.
-            return intern(cut(f"CEL runtime error: {error}", MAX_ERROR))
+            text = f"CEL runtime error: {error}"
+            return intern(cut(f"{text}. {_HOW_TO_GUARD}" if _NO_KEY in text else text, MAX_ERROR))
 
     def _value(self, device: DeviceView) -> dict[str, Any]:
         values = self._values.get(device.slice)
@@ -166,9 +176,7 @@ class Selectors:
         value = values[device.position]
         if value is None:
             try:
-                value = device_value(
-                    device.id.driver, device.spec, list_attributes=self._list_attributes
-                )
+                value = device_value(device.id.driver, device.spec)
             except EvaluationError as error:
                 value = str(error)
             values[device.position] = value

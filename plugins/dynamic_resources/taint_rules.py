@@ -1,4 +1,4 @@
-"""Taints that DeviceTaintRules put on devices (gate DRADeviceTaintRules, off by default).
+"""Taints that DeviceTaintRules put on devices (gate DRADeviceTaintRules).
 
 Upstream: `resourceslice/tracker/tracker.go: Tracker`.
 """
@@ -12,8 +12,8 @@ import msgspec
 
 from scheduler.api.devices import Device, DeviceTaintRule, ResourceSlice
 
-RULES: Final = "resource.k8s.io/v1beta2/devicetaintrules"
-"""Watched like custom resources, because few API servers serve them."""
+RULES: Final = "devicetaintrules"
+"""API servers before v1.37 do not serve them as v1, and then there are none."""
 
 
 class TaintRules:
@@ -44,8 +44,10 @@ class TaintRules:
 
 def _selects_pool(rule: DeviceTaintRule, source: ResourceSlice) -> bool:
     selector = rule.spec.device_selector
-    return selector is None or (
-        selector.driver in (None, source.spec.driver)
+    # A rule without a selector selects nothing, one with an empty selector everything.
+    return (
+        selector is not None
+        and selector.driver in (None, source.spec.driver)
         and selector.pool in (None, source.spec.pool.name)
     )
 
@@ -54,7 +56,7 @@ def _tainted(device: Device, rules: list[DeviceTaintRule]) -> Device:
     taints = tuple(
         rule.spec.taint
         for rule in rules
-        if rule.spec.device_selector is None
-        or rule.spec.device_selector.device in (None, device.name)
+        if rule.spec.device_selector is not None
+        and rule.spec.device_selector.device in (None, device.name)
     )
     return msgspec.structs.replace(device, taints=(*device.taints, *taints))

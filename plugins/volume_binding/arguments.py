@@ -10,7 +10,7 @@ from plugins.node_resources.arguments import ShapePoint, shape_problems
 from scheduler.framework.field_errors import invalid
 
 SCORING_GATE: Final = "StorageCapacityScoring"
-"""Feature gate of Score; alpha and off in v1.36."""
+"""Feature gate of Score; on since v1.37."""
 
 DEFAULT_SHAPE: Final = (
     ShapePoint(utilization=0, score=10),
@@ -31,8 +31,8 @@ class VolumeBindingArgs(Arguments):
     """Maximum wait for volumes to be bound, in seconds; 0 means no waiting. Default 600."""
 
     shape: tuple[ShapePoint, ...] | None = None
-    """Storage utilization to score, for the feature gate StorageCapacityScoring only. Default: none
-    without the gate, with it from 10 at 0 percent to 0 at 100 percent."""
+    """Storage utilization to score; refused without the feature gate StorageCapacityScoring.
+    Default: from 10 at 0 percent to 0 at 100 percent."""
 
 
 def binding_problems(args: VolumeBindingArgs) -> Iterator[tuple[str, str]]:

@@ -58,10 +58,11 @@ def _dynamic(plan: Plan) -> dict[str, tuple[int, int]]:
     """Return the same for volumes to provision; the capacity of a shared object counts once."""
     amounts: dict[str, tuple[int, int]] = {}
     for claim, source in plan.provisions:
-        if source is None:
+        # One without an amount ends kube-scheduler v1.37.2 by a nil pointer; it is not known.
+        if source is None or source.capacity is None:
             continue
         name = claim_class(claim)
         requested, _ = amounts.get(name, (0, 0))
-        capacity = 0 if source.capacity is None else value(source.capacity)
+        capacity = value(source.capacity)
         amounts[name] = (requested + (requested_storage(claim) or 0), capacity)
     return amounts

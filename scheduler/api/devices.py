@@ -72,6 +72,7 @@ class DeviceCounterConsumption(Object):
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class Device(Object):
@@ -173,6 +174,7 @@ class ExactDeviceRequest(Object):
     admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[msgspec.Raw, ...] = ()
 
 
 class DeviceSubRequest(Object):
@@ -185,6 +187,7 @@ class DeviceSubRequest(Object):
     count: int = 0
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[msgspec.Raw, ...] = ()
 
 
 class DeviceRequest(Object):

@@ -6,7 +6,8 @@ single pods are summed here; node totals belong to the node table.
 Upstream computes five different sums of a pod, and so does this module:
 
 * `incoming_requests`: for the fit filter; the spec alone.
-* `assigned_requests`: of a bound pod; a resize in progress counts with its larger side.
+* `assigned_requests`: of a bound pod; in a resize, the largest of the totals of what is specified,
+  allocated and actuated, for each resource.
 * `non_zero_requests`: the same, with defaults for containers without requests, for scoring.
 * `scoring_requests`: of the incoming pod in the NodeResourcesFit score; containers and overhead.
 * `pod_limits`: for quota and reports; no placement depends on limits.
@@ -22,7 +23,7 @@ import msgspec
 
 from scheduler.api.meta import ResourceList
 from scheduler.api.node import Node
-from scheduler.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
+from scheduler.api.pod import Container, ContainerStatus, Pod
 from scheduler.api.quantity import NANO, Quantity, milli_value, parse, value
 from scheduler.text.names import is_object_name, is_qualified_name, is_simple_name
 
@@ -181,20 +182,74 @@ def pod_requests(
     `with_status` counts an in-place resize under way, `defaults` are amounts for containers that do
     not state the resource, `pod_level` lets `spec.resources` replace sums. Raises `QuantityError`.
     """
-    infeasible = with_status and is_resize_infeasible(pod)
 
-    def amounts(container: Container, status: ContainerStatus | None) -> _Amounts:
-        stated = effective_container_requests(container, status, infeasible=infeasible)
+    def needed(stated: ResourceList) -> _Amounts:
         if names is not None and len(stated) > _FEW_NAMES:
             # Containers may name thousands, which would all be added up.
             stated = {name: amount for name, amount in stated.items() if name in names}
-        return {**defaults, **stated} if defaults else stated
+        return _parsed(stated)
 
-    total = _sum_containers(pod, amounts, with_status=with_status)
+    def summed(state: _State) -> _Amounts:
+        def amounts(container: Container, status: ContainerStatus | None) -> _Amounts:
+            stated = needed(state(container, status))
+            return {**defaults, **stated} if defaults else stated
+
+        return _sum_containers(pod, amounts, with_status=with_status)
+
+    total = summed(_specified)
+    if with_status and _may_differ(pod):
+        infeasible, whole = is_resize_infeasible(pod), pod.status.resources
+        if infeasible:
+            total = {}
+        if pod.status.allocated_resources and whole is not None and whole.requests:
+            _raise_to(total, needed(pod.status.allocated_resources))
+            _raise_to(total, needed(whole.requests))
+        else:
+            _raise_to(total, summed(_allocated_if_feasible if infeasible else _allocated))
+            _raise_to(total, summed(_actuated_if_feasible if infeasible else _actuated))
     if pod_level:
         total.update(effective_pod_level_requests(pod, with_status=with_status))
     _add(total, _parsed(pod.spec.overhead))
     return total
+
+
+_State = Callable[[Container, ContainerStatus | None], ResourceList]
+"""Returns the requests of a container in one of the states of a resize."""
+
+
+def _specified(container: Container, _status: ContainerStatus | None) -> ResourceList:
+    return container.resources.requests
+
+
+def _allocated(container: Container, status: ContainerStatus | None) -> ResourceList:
+    return _allocated_if_feasible(container, status) or container.resources.requests
+
+
+def _actuated(container: Container, status: ContainerStatus | None) -> ResourceList:
+    return _actuated_if_feasible(container, status) or container.resources.requests
+
+
+def _allocated_if_feasible(_container: Container, status: ContainerStatus | None) -> ResourceList:
+    """Return what is allocated; nothing if that is not known, as the spec does not count."""
+    return {} if status is None else status.allocated_resources
+
+
+def _actuated_if_feasible(_container: Container, status: ContainerStatus | None) -> ResourceList:
+    if status is None:
+        return {}
+    actuated = {} if status.resources is None else status.resources.requests
+    return actuated or status.allocated_resources
+
+
+def _may_differ(pod: Pod) -> bool:
+    """Whether the status of a pod may hold other amounts than its spec."""
+    status = pod.status
+    return bool(
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources is not None
+        or is_resize_infeasible(pod)
+    )
 
 
 def pod_limits(pod: Pod, *, with_status: bool = False) -> dict[str, Quantity]:
@@ -204,20 +259,23 @@ def pod_limits(pod: Pod, *, with_status: bool = False) -> dict[str, Quantity]:
     """
     infeasible = with_status and is_resize_infeasible(pod)
 
-    def resized_limits(spec: ResourceList, actuated: ResourceRequirements | None) -> _Amounts:
-        if actuated is None:
-            return _parsed(spec)
-        return _resized(spec, actuated.limits, infeasible=infeasible)
+    def specified(container: Container, _status: ContainerStatus | None) -> _Amounts:
+        return _parsed(container.resources.limits)
 
-    def amounts(container: Container, status: ContainerStatus | None) -> _Amounts:
-        return resized_limits(container.resources.limits, status.resources if status else None)
+    def actuated(container: Container, status: ContainerStatus | None) -> _Amounts:
+        known = {} if status is None or status.resources is None else status.resources.limits
+        return _parsed(known or ({} if infeasible else container.resources.limits))
 
-    total = _sum_containers(pod, amounts, with_status=with_status)
+    total = {} if infeasible else _sum_containers(pod, specified, with_status=with_status)
+    whole = pod.status.resources if with_status else None
+    if whole is not None and whole.limits:
+        _raise_to(total, _parsed(whole.limits))
+    elif with_status and _may_differ(pod):
+        _raise_to(total, _sum_containers(pod, actuated, with_status=True))
     if pod.spec.resources is not None:
-        stated = _pod_level(pod.spec.resources.limits)
-        actuated = pod.status.resources if with_status else None
-        resized = resized_limits(pod.spec.resources.limits, actuated)
-        total.update({name: resized.get(name, own) for name, own in stated.items()})
+        stated = {} if infeasible and whole is not None else _pod_level(pod.spec.resources.limits)
+        _raise_to(stated, _pod_level(whole.limits) if whole is not None else {})
+        total.update(stated)
     overhead = _parsed(pod.spec.overhead)
     _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
     return total
@@ -267,47 +325,27 @@ def is_resize_infeasible(pod: Pod) -> bool:
     )
 
 
-def effective_container_requests(
-    container: Container, status: ContainerStatus | None, *, infeasible: bool
-) -> dict[str, Quantity]:
-    """Return the requests of a container under resize: the largest of spec, actuated, allocated."""
-    own = container.resources.requests
-    if status is None or status.resources is None:
-        return _parsed(own)
-    return _resized(
-        own, status.resources.requests, status.allocated_resources, infeasible=infeasible
-    )
-
-
 def effective_pod_level_requests(pod: Pod, *, with_status: bool) -> dict[str, Quantity]:
     """Return the pod-level requests that replace sums; `with_status` includes a resize."""
     stated = pod.spec.resources
     if stated is None:
         return {}
     own = _pod_level(stated.requests)
-    if not own or not with_status or pod.status.resources is None:
+    actuated = pod.status.resources
+    if not own or not with_status or actuated is None:
         return own
-    resized = _resized(
-        stated.requests,
-        pod.status.resources.requests,
-        pod.status.allocated_resources,
-        infeasible=is_resize_infeasible(pod),
-    )
-    return {name: resized.get(name, own[name]) for name in own}
+    if is_resize_infeasible(pod):
+        own = {}
+    _raise_to(own, _pod_level(actuated.requests))
+    _raise_to(own, _pod_level(pod.status.allocated_resources))
+    return own
 
 
 def container_statuses(pod: Pod) -> Iterable[tuple[Container, ContainerStatus | None]]:
-    """Yield containers whose size the kubelet may change, each with its status.
-
-    Ordinary init containers are omitted: only their spec counts.
-    """
-    running = _by_name(pod.status.container_statuses)
-    for container in pod.spec.containers:
-        yield container, running.get(container.name)
-    sidecars = _by_name(pod.status.init_container_statuses)
-    for container in pod.spec.init_containers:
-        if _restartable(container):
-            yield container, sidecars.get(container.name)
+    """Yield the containers of a pod, each with its status."""
+    found = _statuses(pod)
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        yield container, found.get(container.name)
 
 
 def limits_differ(pod: Pod) -> bool:
@@ -327,8 +365,11 @@ def _restartable(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _by_name(statuses: Iterable[ContainerStatus]) -> dict[str, ContainerStatus]:
-    return {each.name: each for each in statuses}
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    status = pod.status
+    return {
+        each.name: each for each in (*status.init_container_statuses, *status.container_statuses)
+    }
 
 
 def _parsed(stated: ResourceList) -> _Amounts:
@@ -344,14 +385,6 @@ def _has_pod_level_requests(pod: Pod) -> bool:
     return stated is not None and any(map(is_pod_level_resource_name, stated.requests))
 
 
-def _resized(spec: ResourceList, *kubelet: ResourceList, infeasible: bool) -> _Amounts:
-    """Return the largest of each amount in the spec and in the kubelet's lists."""
-    total = {} if infeasible else _parsed(spec)
-    for stated in kubelet:
-        _raise_to(total, _parsed(stated))
-    return total
-
-
 def _sum_containers(
     pod: Pod,
     amounts: Callable[[Container, ContainerStatus | None], _Amounts],
@@ -359,20 +392,18 @@ def _sum_containers(
     with_status: bool,
 ) -> _Amounts:
     """Return the most that the containers of a pod need at any time."""
-    running = _by_name(pod.status.container_statuses) if with_status else {}
+    statuses = _statuses(pod) if with_status else {}
     total: _Amounts = {}
     for container in pod.spec.containers:
-        _add(total, amounts(container, running.get(container.name)))
-    running = _by_name(pod.status.init_container_statuses) if with_status else {}
+        _add(total, amounts(container, statuses.get(container.name)))
     sidecars: _Amounts = {}
     peak: _Amounts = {}
     for container in pod.spec.init_containers:
+        footprint = dict(amounts(container, statuses.get(container.name)))
         if _restartable(container):
-            sidecar = amounts(container, running.get(container.name))
-            _add(total, sidecar)
-            _add(sidecars, sidecar)
+            _add(total, footprint)
+            _add(sidecars, footprint)
         else:
-            footprint = dict(amounts(container, None))
             _add(footprint, sidecars)
             _raise_to(peak, footprint)
     _raise_to(total, peak)

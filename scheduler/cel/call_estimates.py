@@ -14,7 +14,7 @@ from scheduler.cel.estimates import MAX, ONE, UNKNOWN, Estimate, Size, exactly, 
 from scheduler.cel.libraries.named_formats import FORMAT
 from scheduler.cel.libraries.networks import CIDR, IP, URL
 from scheduler.cel.libraries.quantities import QUANTITY
-from scheduler.cel.libraries.versions import MAX_INCLUDES, SEMVER
+from scheduler.cel.libraries.versions import SEMVER
 from scheduler.cel.types import BYTES, STRING
 
 Result = tuple[int, Size | None]
@@ -134,7 +134,7 @@ def _find(overload: Overload, arguments: Arguments) -> Result | None:
 
 
 def _matches(overload: Overload, arguments: Arguments) -> Result | None:
-    return (_matching(overload, arguments), None) if overload.is_member else None
+    return _matching(overload, arguments), None
 
 
 def _contains(overload: Overload, arguments: Arguments) -> Result | None:
@@ -171,7 +171,7 @@ def _validate(overload: Overload, arguments: Arguments) -> Result | None:
 
 
 def _includes(overload: Overload, arguments: Arguments) -> Result | None:
-    return MAX_INCLUDES, None
+    return arguments[0].range.most, None
 
 
 def _equal(overload: Overload, arguments: Arguments) -> Result | None:

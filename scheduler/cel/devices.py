@@ -172,7 +172,7 @@ def _not_bool(name: str) -> str:
     return f"CEL result of type {name} could not be converted to bool: {reason}"
 
 
-def device_value(driver: str, device: Device, *, list_attributes: bool = False) -> dict[str, Any]:
+def device_value(driver: str, device: Device) -> dict[str, Any]:
     """Return the value of the variable `device`.
 
     Raises `EvaluationError` for an attribute of an unknown kind (lists are known only with
@@ -182,10 +182,7 @@ def device_value(driver: str, device: Device, *, list_attributes: bool = False) 
         "driver": driver,
         "attributes": _by_domain(
             driver,
-            {
-                name: attribute_value(name, each, list_attributes=list_attributes)
-                for name, each in device.attributes.items()
-            },
+            {name: attribute_value(name, each) for name, each in device.attributes.items()},
         ),
         "capacity": _by_domain(
             driver, {name: _amount(name, each.value) for name, each in device.capacity.items()}
@@ -194,7 +191,7 @@ def device_value(driver: str, device: Device, *, list_attributes: bool = False) 
     }
 
 
-def attribute_value(name: str, attribute: DeviceAttribute, *, list_attributes: bool) -> Any:
+def attribute_value(name: str, attribute: DeviceAttribute) -> Any:
     """Return the CEL value of an attribute; raises as `device_value`."""
     for value in (attribute.integer, attribute.boolean, attribute.string):
         if value is not None:
@@ -202,12 +199,11 @@ def attribute_value(name: str, attribute: DeviceAttribute, *, list_attributes: b
     try:
         if attribute.version is not None:
             return versions.parse(attribute.version)
-        if list_attributes:
-            for values in (attribute.ints, attribute.bools, attribute.strings):
-                if values is not None:
-                    return list(values)
-            if attribute.versions is not None:
-                return [versions.parse(each) for each in attribute.versions]
+        for values in (attribute.ints, attribute.bools, attribute.strings):
+            if values is not None:
+                return list(values)
+        if attribute.versions is not None:
+            return [versions.parse(each) for each in attribute.versions]
     except EvaluationError as error:
         raise EvaluationError(f"attribute {name}: parse semantic version: {error}") from None
     raise EvaluationError(f"attribute {name}: unsupported attribute value")

@@ -2,8 +2,8 @@
 
 They are upper bounds for any device: of sizes both ends of the range are known, of costs the upper
 one, which the limit is compared with. Arithmetic is that of 64-bit numbers that do not overflow.
-Source: cel-go `checker/cost.go` (v0.26), with the estimators of `ext/lists.go` and `ext/sets.go`,
-and `pkg/cel/library/cost.go` of k8s.io/apiserver v0.36.
+Source: cel-go `checker/cost.go` (v0.29), with the estimators of `ext/lists.go` and `ext/sets.go`,
+and `pkg/cel/library/cost.go` of k8s.io/apiserver v0.37.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every flag of `kubestow run`: all of kube-scheduler v1.36, and two of kubestow.
+"""Every flag of `kubestow run`: all of kube-scheduler v1.37, and two of kubestow.
 
 Tables and nothing else. Upstream's flags are accepted without exception, so that a command line
 written for kube-scheduler starts kubestow; those in `IGNORED` can have no effect and state why,
@@ -17,7 +17,7 @@ TEN_SECONDS: Final = timedelta(seconds=10)
 _PROXY: Final = "requests authenticated by a proxy in front are not supported"
 _LOOKUP: Final = "a failed lookup is repeated, and until it succeeds tokens are accepted"
 _HTTP1: Final = "only HTTP/1.1 is served"
-_ONE_VERSION: Final = "kubestow behaves like v1.36 only"
+_ONE_VERSION: Final = "kubestow behaves like v1.37 only"
 _ONE_STREAM: Final = "logs are one unbuffered stream to standard error"
 _FEW_LABEL_VALUES: Final = "labels of kubestow's metrics have few values by design"
 
@@ -332,7 +332,7 @@ IGNORED: Final = Group(
             default=("x-remote-user",),
             no_effect=_PROXY,
         ),
-        Flag("emulated-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.36",)),
+        Flag("emulated-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.37",)),
         Flag("min-compatibility-version", Kind.LIST, no_effect=_ONE_VERSION, moot=("1.36",)),
         Flag("allow-metric-labels", Kind.REPEATED, no_effect=_FEW_LABEL_VALUES),
         Flag("allow-metric-labels-manifest", Kind.STRING, no_effect=_FEW_LABEL_VALUES),

@@ -265,7 +265,7 @@ class GroupedCommand(click.Command):
         for argument in arguments:
             name = argument.partition("=")[0].lstrip("-").replace("_", "-")
             if argument.startswith("--") and name in self.removed:
-                message = f"kube-scheduler v1.36 has no flag --{name}: {self.removed[name]}"
+                message = f"kube-scheduler v1.37 has no flag --{name}: {self.removed[name]}"
                 raise click.UsageError(message, ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:

@@ -36,7 +36,7 @@ Schedule the pods that name this scheduler.
 
 Connects to the cluster of the kubeconfig (or the one it runs in), waits for its turn as leader, and
 places every pod whose spec.schedulerName is one of its profiles: `kubestow`, unless the
-configuration says otherwise. Takes the flags of kube-scheduler v1.36: each works, or says that it
+configuration says otherwise. Takes the flags of kube-scheduler v1.37: each works, or says that it
 has no effect. Stops cleanly on SIGTERM or Ctrl-C; a second signal ends it at once.
 """
 

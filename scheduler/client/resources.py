@@ -16,6 +16,7 @@ import msgspec
 from scheduler.api.decoding import prune
 from scheduler.api.devices import (
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -184,6 +185,9 @@ RESOURCE_CLAIM_TEMPLATES: Final = Resource(
 DEVICE_CLASSES: Final = Resource(
     "resource.k8s.io", "v1", "deviceclasses", DeviceClass, namespaced=False
 )
+DEVICE_TAINT_RULES: Final = Resource(
+    "resource.k8s.io", "v1", "devicetaintrules", DeviceTaintRule, namespaced=False
+)
 RESOURCE_SLICES: Final = Resource(
     "resource.k8s.io", "v1", "resourceslices", ResourceSlice, namespaced=False
 )
@@ -227,6 +231,7 @@ RESOURCES: Final[dict[str, Resource[Any]]] = {
         RESOURCE_CLAIMS,
         RESOURCE_CLAIM_TEMPLATES,
         DEVICE_CLASSES,
+        DEVICE_TAINT_RULES,
         RESOURCE_SLICES,
         POD_DISRUPTION_BUDGETS,
         PRIORITY_CLASSES,

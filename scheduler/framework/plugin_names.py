@@ -59,4 +59,4 @@ UPSTREAM_NAMES: Final = frozenset(
         VOLUME_ZONE,
     )
 )
-"""Names of all 23 in-tree plugins of kube-scheduler v1.36."""
+"""Names of all 23 in-tree plugins of kube-scheduler v1.37."""

@@ -73,6 +73,9 @@ class PodMover:
         `now` spares another read of the clock.
         """
         info.last_event, info.last_hint = event, hint
+        # That of a gated pod counts as well.
+        if info.pod.status.nominated_node_name and not self.nominator.node_of(info.uid):
+            self.nominator.add_nominated_pod(info.pod, None)
         # With aligned backoff, PreEnqueue ran when the pod entered the backoff queue.
         if not (from_backoff and self.policy.aligned) and self.run_pre_enqueue(info):
             return self.move_to_unschedulable(info, event)
@@ -83,8 +86,6 @@ class PodMover:
         info.requeue_at = None
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = self.clock.now() if now is None else now
-        if info.pod.status.nominated_node_name and not self.nominator.node_of(info.uid):
-            self.nominator.add_nominated_pod(info.pod, None)
         self.signals.ready()
         return QueueState.ACTIVE
 

@@ -36,6 +36,14 @@ FAMILIES: Final = (
     "nominated",
     "dra",
     "mixed",
+    "storagescore",
+    "csidriver",
+    "imagevolumes",
+    "pdboverlap",
+    "resizing",
+    "gatednominated",
+    "negativens",
+    "devices137",
 )
 """Families that are committed, in the order of the table."""
 

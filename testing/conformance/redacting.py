@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from scheduler.bundle.format import CONFIGURATION, OBJECT
 from scheduler.bundle.redaction import Redactor
+from testing.conformance.observing import NOMINATED
 from testing.conformance.reading import Vector
 from testing.conformance.world import KINDS
 
@@ -111,7 +112,7 @@ class _Expected:
 
     def _text(self, text: str, key: str) -> str:
         if key in _TEXTS:
-            return self._redactor.text(text)
+            return NOMINATED.join(map(self._redactor.text, text.split(NOMINATED)))
         return self._name(text) if text in self._names else text
 
     def _name(self, text: str) -> str:

@@ -318,7 +318,7 @@ def allocation(vector: Vector, *, exhaustive: bool) -> dict[str, object]:
         _allocated(stated.get("allocated", {})),
         {each.metadata.name: each for each in classes},
         SliceIndex(map(SliceView, _decoded(stated["resourceSlices"], list[ResourceSlice]))),
-        Selectors(list_attributes=features.list_attributes),
+        Selectors(),
         lambda: "<uid>",
         exhaustive=exhaustive,
     )

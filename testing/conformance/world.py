@@ -44,6 +44,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "statefulSets": ("apps/v1", "StatefulSet"),
     "podDisruptionBudgets": ("policy/v1", "PodDisruptionBudget"),
     "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
+    "deviceTaintRules": ("resource.k8s.io/v1", "DeviceTaintRule"),
     "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
     "resourceClaims": ("resource.k8s.io/v1", "ResourceClaim"),
     "pods": ("v1", "Pod"),
@@ -78,6 +79,7 @@ class World:
         self.offline.settle()
         #: The incoming pod.
         self.pod = self.offline.pod(self.offline.add(_whole("pods", self._input["pod"])))
+        self._remove_namespaces()
         if not self.pod.spec.node_name:
             # With one (NodeName's vectors) it would count as bound there: listers alone show it.
             self.offline.settle()
@@ -130,6 +132,13 @@ class World:
             percentage_of_nodes_to_score=self.configuration.effective.percentage_of_nodes_to_score,
             reuse=False,
         )
+
+    def _remove_namespaces(self) -> None:
+        """Remove the namespaces of pods that a world adds, but the vector lacks."""
+        given = {each["metadata"]["name"] for each in self.objects.get("namespaces", ())}
+        listed = self.offline.scheduler.state.listers["namespaces"].list()
+        for name in [each.metadata.name for each in listed if each.metadata.name not in given]:
+            self.offline.remove("Namespace", name)
 
 
 def _whole(key: str, obj: Mapping[str, Any]) -> dict[str, Any]:

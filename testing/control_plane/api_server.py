@@ -31,7 +31,7 @@ class ApiServerOptions:
     """For the API server only; the other components take their own."""
 
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
-    """API groups to serve or not, such as {"scheduling.k8s.io/v1alpha2": True}."""
+    """API groups to serve or not, such as {"scheduling.k8s.io/v1beta1": True}."""
 
     throttled: bool = False
     """Whether to keep the limits on requests in flight, including priority and fairness. Off,

@@ -70,7 +70,7 @@ def kubernetes_version(go_mod: str) -> str:
     found = re.search(r"^\s*k8s\.io/kubernetes (v\d+\.\d+\.\d+)\b", go_mod, re.MULTILINE)
     if found is None:
         msg = (
-            "go.mod does not require k8s.io/kubernetes at a release such as v1.36.2: "
+            "go.mod does not require k8s.io/kubernetes at a release such as v1.37.2: "
             "correct its `require` lines"
         )
         raise BuildError(msg)

@@ -261,6 +261,16 @@ def runtime_class(name: str, **more: Any) -> JsonObject:
     }
 
 
+def device_taint_rule(name: str, **spec: Any) -> JsonObject:
+    """A rule for devices of a driver that does not exist."""
+    rule = {
+        "deviceSelector": {"driver": "none.example"},
+        "taint": {"key": "k", "effect": "NoSchedule"},
+        **spec,
+    }
+    return _devices("DeviceTaintRule", name, namespaced=False, spec=rule)
+
+
 def resource_quota(name: str, hard: Mapping[str, Any] | None = None) -> JsonObject:
     """A quota."""
     return {
@@ -315,6 +325,7 @@ TEMPLATES: Final[Mapping[str, Callable[[str], JsonObject]]] = {
     "resourceclaims": resource_claim,
     "resourceclaimtemplates": resource_claim_template,
     "deviceclasses": device_class,
+    "devicetaintrules": device_taint_rule,
     "resourceslices": resource_slice,
     "poddisruptionbudgets": disruption_budget,
     "priorityclasses": priority_class,

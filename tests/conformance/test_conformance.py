@@ -34,8 +34,16 @@ COUNTS = {
     "volumes": 96,
     "preemption": 81,
     "nominated": 24,
-    "dra": 129,
+    "dra": 126,
     "mixed": 44,
+    "storagescore": 26,
+    "csidriver": 20,
+    "imagevolumes": 10,
+    "pdboverlap": 26,
+    "resizing": 26,
+    "gatednominated": 10,
+    "negativens": 18,
+    "devices137": 58,
 }
 
 

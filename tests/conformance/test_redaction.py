@@ -19,7 +19,8 @@ DEPEND_ON_ORDER: Final = ("message", "message-prefix", "dra")
 """Aspects in which the order of names shows: of reasons in a message, and of devices."""
 
 NAMED_LIKE_WORDS: Final[Mapping[str, frozenset[int]]] = {
-    "dra": frozenset((10, 24, 37, 67, 80, 96, 110))
+    "dra": frozenset((10, 36, 78, 94)),
+    "devices137": frozenset((8, 11, 22, 26, 40, 51, 53, 55)),
 }
 """Vectors with a message that has, without quotes, a name that is a word of kubestow's messages."""
 

@@ -33,8 +33,8 @@ SUITE_TIMEOUT: Final = "60m"
 READY_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.5
 HEARTBEAT_SECONDS: Final = 30.0
-SERIAL: Final = "[Serial]"
-"""In the names of specs that need the cluster for themselves."""
+SERIAL: Final = re.compile(r"\[Serial\]|WorkloadAwarePreemption")
+"""In the names of specs that need the cluster for themselves; the latter share a resource."""
 PARALLEL: Final = 8
 """Processes for the others: most of their time is waiting."""
 FEW: Final = 4
@@ -72,10 +72,10 @@ class Batch(NamedTuple):
 
 def batches_of(specs: Sequence[Spec]) -> tuple[list[Batch], Batch]:
     """Return the specs that may run side by side, in `PARALLEL` batches, and the serial ones."""
-    others = [spec for spec in specs if SERIAL not in spec.name]
+    others = [spec for spec in specs if not SERIAL.search(spec.name)]
     if len(others) <= FEW:
         return [], Batch(BINARY, [*specs])
-    serial = [spec for spec in specs if SERIAL in spec.name]
+    serial = [spec for spec in specs if SERIAL.search(spec.name)]
     parallel = [
         Batch(f"{BINARY}-{number}", part)
         for number in range(PARALLEL)

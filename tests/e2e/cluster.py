@@ -7,6 +7,8 @@ are on by default are on, and kube-controller-manager runs every controller that
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +27,13 @@ ZONES: Final = 2
 
 GATES: Final = {
     "GenericWorkload": True,
-    "GangScheduling": True,
     "WorkloadWithJob": True,
+    "DRAPartitionableDevicesType": True,
     "DRAResourcePoolStatus": True,
 }
-"""Alpha, and off by default: specs about them would find no API."""
+"""Off by default: specs about them would find no API."""
 
-APIS: Final = {"scheduling.k8s.io/v1alpha2": True, "resource.k8s.io/v1alpha3": True}
+APIS: Final = {"scheduling.k8s.io/v1beta1": True, "resource.k8s.io/v1alpha3": True}
 """What belongs to the gates."""
 
 RUN_SECONDS: Final = 60.0
@@ -101,10 +103,16 @@ def _start_kubestow(plane: ControlPlane) -> None:
     objects = yaml.safe_load_all(plane.kubectl("kustomize", str(_MANIFESTS)))
     permissions = [each for each in objects if each["kind"] in _PERMISSIONS]
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions))
+    # Those of the manifests are without groups of pods.
+    gates = ",".join(f"{name}=true" for name in GATES)
+    command = [sys.executable, "-m", "scheduler", "config", "rbac", f"--feature-gates={gates}"]
+    roles = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    plane.kubectl("apply", "-f", "-", stdin=roles)
     start_kubestow(
         plane,
         {"profiles": [{"schedulerName": "default-scheduler"}]},
         ["--replace-default-scheduler"],
+        feature_gates=GATES,
         kubeconfig=plane.service_account_kubeconfig(NAMESPACE, ACCOUNT, seconds=TOKEN_SECONDS),
     )
 

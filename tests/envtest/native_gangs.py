@@ -9,14 +9,12 @@ from tests.envtest.workload import Workload
 
 GATES: Final = {
     "GenericWorkload": True,
-    "GangScheduling": True,
     "TopologyAwareWorkloadScheduling": True,
-    "WorkloadAwarePreemption": True,
     "WorkloadWithJob": True,
 }
-SERVED: Final = {"scheduling.k8s.io/v1alpha2": True}
+SERVED: Final = {"scheduling.k8s.io/v1beta1": True}
 OPTIONS: Final = ApiServerOptions(feature_gates=GATES, runtime_config=SERVED)
-API: Final = "/apis/scheduling.k8s.io/v1alpha2"
+API: Final = "/apis/scheduling.k8s.io/v1beta1"
 
 
 def groups_path(work: Workload) -> str:
@@ -52,6 +50,7 @@ def add_job(work: Workload, name: str, parallelism: int, *, cpu: str = "1") -> N
             "parallelism": parallelism,
             "completions": parallelism,
             "completionMode": "Indexed",
+            "scheduling": {"schedulingPolicy": {"gang": {}}},
             "template": {
                 "spec": {
                     "schedulerName": work.scheduler_name,

@@ -102,7 +102,7 @@ def test_missing_binaries_skip_a_test_unless_they_are_required(
 def test_the_built_version_is_the_one_that_go_mod_requires() -> None:
     go_mod = (build.MODULE_DIRECTORY / "go.mod").read_text()
     version = build.kubernetes_version(go_mod)
-    assert version.startswith("v1.36.")
+    assert version.startswith("v1.37.")
     assert f"k8s.io/api => k8s.io/api v0.{version.removeprefix('v1.')}\n" in go_mod
     assert (
         f"-X k8s.io/component-base/version.gitVersion={version}" in build.build_flags(version)[-1]
@@ -111,7 +111,7 @@ def test_the_built_version_is_the_one_that_go_mod_requires() -> None:
 
 def test_a_go_mod_without_a_release_is_rejected() -> None:
     with pytest.raises(BuildError, match=r"does not require k8s\.io/kubernetes at a release"):
-        build.kubernetes_version("require k8s.io/api v0.36.2")
+        build.kubernetes_version("require k8s.io/api v0.37.2")
 
 
 def test_every_package_is_a_tool_of_the_module() -> None:
@@ -199,7 +199,7 @@ def compiler_flags(program: Program, pattern: str) -> str:
 
 
 def test_packages_that_several_programs_have_are_compiled_alike() -> None:
-    flags = build.build_flags("v1.36.0")
+    flags = build.build_flags("v1.37.0")
     of_kubernetes = [
         program
         for module in (build.CONTROL_PLANE, e2e_build.MODULE)

@@ -51,7 +51,7 @@ def create(control_plane: ControlPlane, manifest: Mapping[str, object]) -> None:
 
 def test_the_server_and_kubectl_report_a_1_36_release(control_plane: ControlPlane) -> None:
     versions = json.loads(control_plane.kubectl("version", "--output=json"))
-    assert versions["serverVersion"]["gitVersion"].startswith("v1.36.")
+    assert versions["serverVersion"]["gitVersion"].startswith("v1.37.")
     assert versions["clientVersion"]["gitVersion"] == versions["serverVersion"]["gitVersion"]
 
 

@@ -106,7 +106,7 @@ class Seen:
     bound: int
     racks: list[int]
     lower: int
-    #: Status and reason of PodGroupScheduled.
+    #: Status and reason of PodGroupInitiallyScheduled.
     group: tuple[str, str] | None
     #: Status and reason of PodScheduled of the members.
     members: list[tuple[str, str]]
@@ -125,10 +125,10 @@ def plane(
 
 
 def condition(work: Workload) -> tuple[str, str] | None:
-    """Return the condition PodGroupScheduled of the group."""
+    """Return the condition PodGroupInitiallyScheduled of the group."""
     for group in groups_of(work):
         for each in group.get("status", {}).get("conditions", ()):
-            if each["type"] == "PodGroupScheduled":
+            if each["type"] == "PodGroupInitiallyScheduled":
                 return each["status"], each["reason"]
     return None
 

@@ -214,7 +214,8 @@ def test_expressions_that_fail(name: str, devices: Devices, node: str) -> None:
         return
     devices.work.pod("p", cpu="1m", resourceClaims=by_template())
     if text:
-        until_reason(devices, "p", f"class {devices.driver}: selector #0: CEL runtime error")
+        until_reason(devices, "p", f"class {devices.driver}: selector #0 on device ")
+        until_reason(devices, "p", "CEL runtime error")
         until_reason(devices, "p", text)
     else:
         devices.work.until_bound("p")

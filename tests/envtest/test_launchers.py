@@ -36,18 +36,21 @@ QUOTAS: Final = frozenset({"resourcequotas", "resourcequotas/status"})
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 ALLOCATION: Final = {_CLAIMS, f"{_CLAIMS}/status", f"{_CLAIMS}/binding", "pods/finalizers"}
 """What DynamicResources writes. Many roles are of the time before it was on by default."""
+_RULES: Final = "devicetaintrules.resource.k8s.io"
+"""Of v1.37; the ClusterRole that kube-apiserver makes has it, others do not yet."""
 MISSING: Final = {
     "aws": QUOTAS
     | ALLOCATION
     | {
+        _RULES,
         "volumeattachments.storage.k8s.io",
         "deviceclasses.resource.k8s.io",
         "resourceslices.resource.k8s.io",
     },
     # They do not let kube-scheduler read the authorities of client certificates.
-    "jupyterhub": QUOTAS | {"configmaps", _CLAIMS},
+    "jupyterhub": QUOTAS | {"configmaps", _CLAIMS, _RULES},
     "openshift": QUOTAS | {"configmaps"},
-    "scheduler-plugins": QUOTAS | ALLOCATION,
+    "scheduler-plugins": QUOTAS | ALLOCATION | {_RULES},
 }
 """Resources of which the launcher's roles do not give what is optional; see docs/launchers.md."""
 

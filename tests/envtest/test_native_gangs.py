@@ -31,6 +31,8 @@ from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
 
+SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""Upstream's condition of a group."""
 ENABLED: Final = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 PROFILES: Final = {"profiles": [{"schedulerName": "kubestow", "plugins": ENABLED}]}
 CONTROLLERS: Final = (
@@ -79,11 +81,11 @@ def test_g40_a_job_whose_group_the_job_controller_makes(plane: ControlPlane) -> 
         until(lambda: len(work.pods()) == 4, "the Job controller made the pods")
         name = next(iter(work.pods()))
         waits_with(work, name, "needs 4 pods, 3 fit")
-        until(lambda: standing(work).get("PodGroupScheduled") == "False", "the group says so")
+        until(lambda: standing(work).get(SCHEDULED) == "False", "the group says so")
         assert not work.bound()
         work.node("native-1", cpu="2")
         until(lambda: len(work.bound()) == 4, "all four are bound")
-        until(lambda: standing(work).get("PodGroupScheduled") == "True", "the group says so")
+        until(lambda: standing(work).get(SCHEDULED) == "True", "the group says so")
         assert standing(work)["kubestow.io/Satisfied"] == "True"
 
 
@@ -93,7 +95,7 @@ def test_g40_the_example_of_a_job(plane: ControlPlane) -> None:
         work.node("native-0", cpu="4")
         plane.kubectl("apply", "-n", work.namespace, "-f", "examples/gang/native-job.yaml")
         until(lambda: len(work.bound()) == 4, "all four are bound")
-        until(lambda: standing(work).get("PodGroupScheduled") == "True", "the group says so")
+        until(lambda: standing(work).get(SCHEDULED) == "True", "the group says so")
 
 
 @pytest.mark.usefixtures("scheduler")

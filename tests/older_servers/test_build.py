@@ -22,7 +22,7 @@ def test_all_parts_are_of_the_release_that_the_folder_names(release: str) -> Non
 
 
 def test_there_are_releases_before_that_of_the_control_plane() -> None:
-    assert build.releases() == ("v1.33",)
+    assert build.releases() == ("v1.33", "v1.36")
 
 
 def test_a_release_that_is_not_built_is_reported_with_the_way_out(

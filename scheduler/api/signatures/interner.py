@@ -26,7 +26,7 @@ import msgspec
 from scheduler.api import packed_labels
 from scheduler.api.packed_labels import PackedLabels, SharedLabels
 from scheduler.api.pod import Pod, PodSpec
-from scheduler.api.requests import limits_differ
+from scheduler.api.requests import is_resize_infeasible, limits_differ
 from scheduler.api.signatures.key import (
     controller_owner,
     pod_pin,
@@ -258,7 +258,7 @@ def _share(pod: Pod, entry: _Entry, labels: SharedLabels) -> None:
         meta.owner_references = tuple([each for each in meta.owner_references if each.controller])
     if len(meta.finalizers) > MAX_LISTED:
         meta.finalizers = meta.finalizers[:MAX_LISTED]
-    if not signature.resize and not limits_differ(pod):
+    if not (signature.resize or limits_differ(pod) or is_resize_infeasible(pod)):
         status.container_statuses = ()
         status.init_container_statuses = ()
     status.phase = sys.intern(status.phase)

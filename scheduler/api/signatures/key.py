@@ -27,12 +27,12 @@ from scheduler.api.pod import (
     PodSpec,
     Volume,
 )
-from scheduler.api.quantity import Quantity, parse
+from scheduler.api.quantity import Quantity
 from scheduler.api.requests import (
     container_statuses,
-    effective_container_requests,
-    effective_pod_level_requests,
     is_resize_infeasible,
+    non_zero_requests,
+    pod_requests,
 )
 from scheduler.api.selectors import IN
 
@@ -43,8 +43,9 @@ SELECTING_OWNERS: Final = frozenset({"ReplicationController", "ReplicaSet", "Sta
 """Kinds of controllers whose selectors default spreading reads; others would only multiply
 signatures (a CronJob makes a Job, with its own UID, for every run)."""
 
-Resize = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-"""Requests where they differ from the spec: (container, ((resource, nano as text), ...))."""
+Resize = tuple[()] | tuple[tuple[tuple[str, str], ...], tuple[int, int]]
+"""The pod's requests where they differ from the spec, as ((resource, nano as text), ...), and those
+that count for scoring; else ()."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _FIELDS_OF_PIN: Final = (
@@ -114,25 +115,15 @@ def resize_of(pod: Pod) -> Resize:
     Raises `QuantityError`.
     """
     status = pod.status
-    if not status.container_statuses and not status.init_container_statuses:
-        if status.resources is None:
+    if not is_resize_infeasible(pod) and status.resources is None:
+        if not status.container_statuses and not status.init_container_statuses:
             return ()
-    elif status.resources is None and all(
-        _echoes(container, each) for container, each in container_statuses(pod)
-    ):
+        if all(_echoes(container, each) for container, each in container_statuses(pod)):
+            return ()
+    resized = pod_requests(pod, with_status=True)
+    if resized == pod_requests(pod):
         return ()
-    infeasible = is_resize_infeasible(pod)
-    found = []
-    for container, each in container_statuses(pod):
-        if not _echoes(container, each):
-            effective = effective_container_requests(container, each, infeasible=infeasible)
-            stated = {name: parse(raw) for name, raw in container.resources.requests.items()}
-            if effective != stated:
-                found.append((container.name, _frozen(effective)))
-    effective = effective_pod_level_requests(pod, with_status=True)
-    if effective != effective_pod_level_requests(pod, with_status=False):
-        found.append(("", _frozen(effective)))
-    return tuple(found)
+    return (_frozen(resized), non_zero_requests(pod))
 
 
 def signature_key(
@@ -180,11 +171,11 @@ def _volume_key(volume: Volume) -> Volume:
 
 def _echoes(container: Container, status: ContainerStatus | None) -> bool:
     """Whether a status repeats the spec exactly, as it does unless a resize is in progress."""
-    if status is None or status.resources is None:
+    if status is None:
         return True
-    stated = container.resources.requests
-    allocated = status.allocated_resources
-    return status.resources.requests == stated and (not allocated or allocated == stated)
+    stated, allocated = container.resources.requests, status.allocated_resources
+    actuated = None if status.resources is None else status.resources.requests
+    return (not allocated or allocated == stated) and (not actuated or actuated == stated)
 
 
 def _frozen(amounts: dict[str, Quantity]) -> tuple[tuple[str, str], ...]:

@@ -87,6 +87,7 @@ def csi_driver(obj: JsonObject, _notes: Notes) -> None:
     spec = part(obj, "spec")
     spec.setdefault("attachRequired", True)
     spec.setdefault("storageCapacity", False)
+    spec.setdefault("preventPodSchedulingIfMissing", False)
 
 
 def priority_class(obj: JsonObject, _notes: Notes) -> None:

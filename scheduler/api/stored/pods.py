@@ -1,4 +1,4 @@
-"""Pods, step by step as an API server completes them. Facts observed from kube-apiserver v1.36."""
+"""Pods, step by step as an API server completes them. Facts observed from kube-apiserver v1.37."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.api.quantity import parse
 from scheduler.api.requests import (
     is_huge_pages,
     is_pod_level_resource_name,
@@ -37,7 +38,6 @@ def default(pod: JsonObject, notes: Notes) -> None:
     default_spec(spec)
     for container in containers_of(spec):
         _request_limits(container, notes)
-    _default_pod_level(spec, notes)
     if spec.get("hostNetwork"):
         for container in containers_of(spec):
             _use_host_ports(container, notes)
@@ -92,40 +92,6 @@ def _request_limits(container: JsonObject, notes: Notes) -> None:
             notes.fill(REQUESTS)
 
 
-def _default_pod_level(spec: JsonObject, notes: Notes) -> None:
-    """Fill in pod-level limits and requests (`defaultHugePagePodLimits`, `defaultPodRequests`)."""
-    stated = spec.get("resources")
-    if not stated or not (stated.get("limits") or stated.get("requests")):
-        return
-    containers = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
-    alone = msgspec.convert({"spec": containers}, Pod, strict=False)
-    limits, requests = stated.get("limits") or {}, stated.get("requests") or {}
-    for name, amount in pod_limits(alone).items():
-        if is_huge_pages(name) and name not in limits:
-            limits[name] = amount.canonical()
-            notes.fill(POD_LEVEL)
-    if limits:
-        stated["limits"] = limits
-        _default_pod_requests(alone, limits, requests, notes)
-    if requests:
-        stated["requests"] = requests
-
-
-def _default_pod_requests(
-    alone: Pod, limits: JsonObject, requests: JsonObject, notes: Notes
-) -> None:
-    # Huge pages cannot be overcommitted: their requests are the limits.
-    own = {
-        name: amount.canonical()
-        for name, amount in pod_requests(alone).items()
-        if not is_huge_pages(name)
-    }
-    for name, amount in (*own.items(), *limits.items()):
-        if name not in requests and is_pod_level_resource_name(name):
-            requests[name] = amount
-            notes.fill(POD_LEVEL)
-
-
 def _use_host_ports(container: JsonObject, notes: Notes) -> None:
     for port in container.get("ports") or ():
         if not port.get("hostPort") and port.get("containerPort"):
@@ -145,9 +111,49 @@ def admit(pod: JsonObject, existing: Existing, notes: Notes) -> None:
     runtime_classes.admit(spec, existing, notes)
     drop_disabled(spec, existing, notes)
     selectors.merge_label_keys(pod, notes)
+    _default_pod_level(spec, notes)
     if limited:
         # Whoever reads it back from etcd fills in default values again.
         default(pod, notes)
+
+
+def _default_pod_level(spec: JsonObject, notes: Notes) -> None:
+    """Fill in pod-level requests and limits (`pkg/api/pod/util.go: DefaultPodLevelResources`)."""
+    stated = spec.get("resources")
+    if not stated or not (stated.get("limits") or stated.get("requests")):
+        return
+    containers = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
+    alone = msgspec.convert({"spec": containers}, Pod, strict=False)
+    limits, requests = stated.get("limits") or {}, stated.get("requests") or {}
+    limited = pod_limits(alone)
+    for name, amount in limited.items():
+        if is_huge_pages(name) and name not in limits and name not in requests:
+            limits[name] = amount.canonical()
+            notes.fill(POD_LEVEL)
+    _default_pod_requests(alone, limits, requests, notes)
+    for name, amount in requests.items():
+        everywhere = all(
+            name in (each["resources"].get("limits") or ()) for each in containers_of(spec)
+        )
+        if everywhere and name not in limits and is_pod_level_resource_name(name):
+            limits[name] = max(parse(amount), limited[name]).canonical()
+            notes.fill(POD_LEVEL)
+    stated.update({key: each for key, each in (("limits", limits), ("requests", requests)) if each})
+
+
+def _default_pod_requests(
+    alone: Pod, limits: JsonObject, requests: JsonObject, notes: Notes
+) -> None:
+    # Huge pages cannot be overcommitted: their requests are the limits.
+    own = {
+        name: amount.canonical()
+        for name, amount in pod_requests(alone).items()
+        if not is_huge_pages(name)
+    }
+    for name, amount in (*own.items(), *limits.items()):
+        if name not in requests and is_pod_level_resource_name(name):
+            requests[name] = amount
+            notes.fill(POD_LEVEL)
 
 
 def tolerate(spec: JsonObject, notes: Notes) -> None:

@@ -190,6 +190,10 @@ def numbers(meter: Meter, count: int) -> Sequence[int]:
     return range(count)
 
 
+MAX_INCLUDES: Final = 48
+"""Elements of a list that `includes` looks through."""
+
+
 def set_contains(meter: Meter, container: Sequence[Any], elements: Sequence[Any]) -> bool:
     """Whether one list has every element of another."""
     return all(
@@ -211,15 +215,27 @@ def set_equivalent(meter: Meter, one: Sequence[Any], other: Sequence[Any]) -> bo
     return set_contains(meter, one, other) and set_contains(meter, other, one)
 
 
+def includes(meter: Meter, value: Any, element: Any) -> bool:
+    """Whether a list has an element; any other value is taken for a list of itself."""
+    if type(value) not in LISTS:
+        meter.charge(_walked(value))
+        return equal(meter, value, element)
+    if len(value) > MAX_INCLUDES:
+        raise EvaluationError(f"includes: more than {MAX_INCLUDES} elements")
+    meter.charge(_elements(meter, value))
+    return any(equal(meter, each, element) for each in meter.walk(value, EQUAL_WORK))
+
+
 def _elements(meter: Meter, values: Sequence[Any]) -> int:
     """Return the cost of a walk over all elements, as `library/cost.go: traversalCost`."""
     if type(values) is range:
         return len(values)
+    return sum(_walked(each) for each in meter.walk(values, 2))
+
+
+def _walked(value: Any) -> int:
     # Upstream truncates the cost of each string.
-    return sum(
-        math.floor(len(each) * STRING_FACTOR) if isinstance(each, (str, bytes)) else 1
-        for each in meter.walk(values, 2)
-    )
+    return math.floor(len(value) * STRING_FACTOR) if isinstance(value, (str, bytes)) else 1
 
 
 def _traversing(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -284,6 +300,7 @@ def _library() -> Library:
     any_list = list_of(A)
     method("indexOf", (any_list, A), INT, _traversing(index_of), _charged)
     method("lastIndexOf", (any_list, A), INT, _traversing(last_index_of), _charged)
+    method("includes", (DYN, DYN), BOOL, includes, _charged)
     method("slice", (any_list, INT, INT), any_list, part, _output)
     method("flatten", (list_of(any_list),), any_list, flatten, _flattening)
     method("flatten", (list_of(DYN), INT), list_of(DYN), flatten, _flattening)

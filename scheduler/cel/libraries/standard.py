@@ -322,6 +322,10 @@ def _substring(arguments: Sequence[Any], result: Any) -> int:
     return traversal(arguments[0]) * traversal(arguments[1])
 
 
+def _prefix(arguments: Sequence[Any], result: Any) -> int:
+    return traversal(arguments[1])
+
+
 def _operators(library: Library) -> None:
     declare = library.function
     for name, body in (
@@ -418,8 +422,8 @@ def _functions(library: Library) -> None:
         library.method("size", (each,), INT, size, work=shared)
     two_texts = (STRING, STRING)
     library.method("contains", two_texts, BOOL, _has_part, _substring, covered)
-    library.method("startsWith", two_texts, BOOL, str.startswith, first_traversal, covered)
-    library.method("endsWith", two_texts, BOOL, str.endswith, first_traversal, covered)
+    library.method("startsWith", two_texts, BOOL, str.startswith, _prefix, covered)
+    library.method("endsWith", two_texts, BOOL, str.endswith, _prefix, covered)
     matches = regular_expressions.matches
     library.method("matches", two_texts, BOOL, matches, matching, is_metered=True)
     library.function("matches", two_texts, BOOL, matches, matching, is_metered=True)

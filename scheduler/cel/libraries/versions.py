@@ -1,21 +1,19 @@
-"""Semantic versions (`library/semverlib.go` of Kubernetes), and the method `includes` of DRA."""
+"""Semantic versions (`library/semverlib.go` of Kubernetes)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from scheduler.cel.declarations import OBJECT_BYTES, Library, first_traversal, shared
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.metering import Meter, pieces
-from scheduler.cel.types import BOOL, DYN, INT, STRING, Type
-from scheduler.cel.values import EQUAL_WORK, LISTS, MAX_UINT, Opaque, equal
+from scheduler.cel.types import BOOL, INT, STRING, Type
+from scheduler.cel.values import MAX_UINT, Opaque
 
 SEMVER: Final = Type("kubernetes.Semver")
-MAX_INCLUDES: Final = 48
-"""Elements of a list that `includes` looks through."""
 
 _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
 
@@ -133,15 +131,6 @@ def _comparing(one: Semver, other: Semver) -> int:
     return one.work
 
 
-def includes(meter: Meter, value: Any, element: Any) -> bool:
-    """Whether a list has an element; any other value is taken for a list of itself."""
-    if type(value) not in LISTS:
-        return equal(meter, value, element)
-    if len(value) > MAX_INCLUDES:
-        raise EvaluationError(f"includes: more than {MAX_INCLUDES} elements")
-    return any(equal(meter, each, element) for each in meter.walk(value, EQUAL_WORK))
-
-
 def _field(name: str) -> Callable[[Semver], int]:
     return lambda version: int(getattr(version, name))
 
@@ -161,7 +150,6 @@ def _library() -> Library:
         "isGreaterThan", two, BOOL, lambda one, other: compare(one, other) > 0, None, _comparing
     )
     library.method("compareTo", two, INT, compare, work=_comparing)
-    library.method("includes", (DYN, DYN), BOOL, includes, is_metered=True)
     return library
 
 

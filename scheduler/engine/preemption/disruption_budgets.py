@@ -166,7 +166,11 @@ class DisruptionBudgets:
     def _charge(
         self, pods: Sequence[Pod], selections: Sequence[Selection | None]
     ) -> Iterable[bool]:
-        """Return for each pod whether evicting it after the previous ones violates a budget."""
+        """Return for each pod whether evicting it after the previous ones violates a budget.
+
+        The budgets after the first that is violated are not charged (`util.go:
+        FilterVictimsWithPDBViolation`).
+        """
         left: dict[int, int] = {}
         for pod, selection in zip(pods, selections, strict=True):
             violates = False
@@ -175,7 +179,9 @@ class DisruptionBudgets:
                 if pod.metadata.name in budget.status.disrupted_pods:
                     continue
                 left[index] = left.get(index, _allowed(budget)) - 1
-                violates = violates or left[index] < 0
+                if left[index] < 0:
+                    violates = True
+                    break
             yield violates
 
     def _charge_arrays(
@@ -198,8 +204,12 @@ class DisruptionBudgets:
             disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
             if disrupted is not None:
                 indices = np.setdiff1d(indices, np.array(disrupted, dtype=np.int32))
+            exhausted = left[indices] <= 0
+            violates = bool(exhausted.any())
+            if violates:
+                indices = indices[: exhausted.argmax() + 1]
             left[indices] -= 1
-            yield bool((left[indices] < 0).any())
+            yield violates
 
     def _selection(self, pod: Pod) -> Selection | None:
         """Return the budgets that select a pod; None if there are none."""
@@ -215,13 +225,17 @@ class DisruptionBudgets:
             if len(self._selecting) >= _MAX_REMEMBERED:
                 self._selecting.clear()
             # A budget may be indexed under several values of a label, but a pod has only one.
+            # In the order of their names, because the order decides which ones are charged.
             found = self._selecting[key] = Selection(
-                [
-                    index
-                    for label in (None, *labels.items())
-                    for index, selector in by_label.get(label, ())
-                    if selector.matches(labels)
-                ]
+                sorted(
+                    (
+                        index
+                        for label in (None, *labels.items())
+                        for index, selector in by_label.get(label, ())
+                        if selector.matches(labels)
+                    ),
+                    key=self._keys.__getitem__,
+                )
             )
         return found if len(found.indices) else None
 

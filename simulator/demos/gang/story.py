@@ -84,7 +84,7 @@ class Gangs(Story):
     """Groups of pods on two racks of two nodes with four CPUs."""
 
     board: GangBoard
-    feature_gates = {"GenericWorkload": True, "GangScheduling": True}
+    feature_gates = {"GenericWorkload": True}
 
     def __init__(self, *, port: int = 0) -> None:
         self.port = port

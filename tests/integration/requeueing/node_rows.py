@@ -29,8 +29,6 @@ PORTS: Final = ("NodePorts",)
 UNSCHEDULABLE: Final = ("NodeUnschedulable",)
 FEATURES: Final = ("NodeDeclaredFeatures",)
 DEVICES: Final = ("NodeResourcesFit", "DynamicResources")
-EXTENDED_OFF: Final = {"DRAExtendedResource": False}
-EXTENDED_ON: Final = {"DRAExtendedResource": True}
 
 FEATURE: Final = "UserNamespacesHostNetwork"
 """Needed by a pod with a user namespace of its own on the host's network."""
@@ -183,24 +181,12 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         requeued=P1,
         mode="B",
     ),
-    *(
-        Row(
-            number=number,
-            plugins=DEVICES,
-            initial=[node(gpu=1)],
-            pending=[pod("p1", cpu="5", resources={GPU: "1"})],
-            trigger=_GPU_LOST,
-            feature_gates=gates,
-        )
-        for number, gates in (("13", EXTENDED_OFF), ("14", EXTENDED_ON))
-    ),
     Row(
-        number="15",
+        number="14",
         plugins=DEVICES,
-        initial=[node()],
-        pending=[pod("p1", resources={GPU: "1"})],
-        trigger=_MORE_MEMORY,
-        feature_gates=EXTENDED_OFF,
+        initial=[node(gpu=1)],
+        pending=[pod("p1", cpu="5", resources={GPU: "1"})],
+        trigger=_GPU_LOST,
     ),
     Row(
         number="16",
@@ -209,7 +195,6 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         pending=[pod("p1", cpu="4", resources={GPU: "1"}, group="b")],
         trigger=_MORE_MEMORY,
         requeued=P1,
-        feature_gates=EXTENDED_ON,
     ),
     Row(
         number="17",
@@ -218,7 +203,6 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         pending=[pod("p1", resources={GPU: "1"}), pod("p2", resources={OTHER_GPU: "1"})],
         trigger=[Create(device_class(GPU))],
         requeued=P1,
-        feature_gates=EXTENDED_ON,
     ),
     Row(
         number="18",
@@ -227,7 +211,6 @@ NODE_ROWS: Final[tuple[Row, ...]] = (
         pending=[pod("p1", resources={GPU: "1"}), pod("p2", resources={OTHER_GPU: "1"})],
         trigger=[Patch("DeviceClass", "class1", {"spec": {"extendedResourceName": GPU}})],
         requeued=P1,
-        feature_gates=EXTENDED_ON,
     ),
     Row(
         number="19",

@@ -51,7 +51,8 @@ async def test_without_hints_every_registered_event_moves_pods(row: Row) -> None
 
 def test_the_table_is_complete() -> None:
     numbers = {row.number.rstrip("abc") for row in TABLE}
-    assert numbers == {str(number) for number in range(1, 72)}
+    # Those two were about extended resources that no class serves because of a gate, now locked.
+    assert numbers == {str(number) for number in range(1, 72)} - {"13", "15"}
     assert len({row.number for row in TABLE}) == len(TABLE)
 
 

@@ -1,7 +1,7 @@
 """The estimated cost of an expression is the one for which the API server refuses it.
 
 `estimated_costs.json` holds expressions of all functions and macros, with the `MaxCost` that
-`CompileCELExpression` of k8s.io/dynamic-resource-allocation v0.36.2 returned for them, null where
+`CompileCELExpression` of k8s.io/dynamic-resource-allocation v0.37.2 returned for them, null where
 it refused to compile them.
 """
 

@@ -75,15 +75,15 @@ def test_commands_that_do_not_exist_yet_are_not_offered(
         ("kubestow", ["--version"], "kubestow "),
         ("kubestow", ["version"], "kubestow "),
         ("kubestow", ["run", "--version"], "kubestow "),
-        ("kube-scheduler", ["--version"], "Kubernetes v1.36."),
-        ("kube-scheduler", ["--version=true"], "Kubernetes v1.36."),
+        ("kube-scheduler", ["--version"], "Kubernetes v1.37."),
+        ("kube-scheduler", ["--version=true"], "Kubernetes v1.37."),
     ],
 )
 def test_the_version_is_printed(shell: Shell, name: str, arguments: list[str], start: str) -> None:
     ended = shell(*arguments, name=name)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(start)
-    assert "1.36" in ended.out
+    assert "1.37" in ended.out
     assert len(ended.out.splitlines()) == 1
 
 
@@ -93,8 +93,8 @@ def test_the_version_is_printed(shell: Shell, name: str, arguments: list[str], s
 )
 def test_everything_about_the_build_is_json(shell: Shell, name: str, arguments: list[str]) -> None:
     info = json.loads(shell(*arguments, name=name).out)
-    assert (info["major"], info["minor"]) == ("1", "36")
-    assert info["gitVersion"].startswith("v1.36.0+kubestow.")
+    assert (info["major"], info["minor"]) == ("1", "37")
+    assert info["gitVersion"].startswith("v1.37.0+kubestow.")
 
 
 # ------------------------------------------------------------------------------------------- config
@@ -175,7 +175,7 @@ def test_the_gates_are_listed_one_on_each_line(shell: Shell) -> None:
     lines = shell("config", "gates").out.splitlines()
     assert lines[0].split() == ["GATE", "STAGE", "DEFAULT", "NEEDS"]
     assert [line.split()[0] for line in lines[1:]] == sorted(GATES)
-    (gang,) = [line for line in lines if line.startswith("GangScheduling ")]
+    (gang,) = [line for line in lines if line.startswith("TopologyAwareWorkloadScheduling ")]
     assert gang.split()[1:] == ["Alpha", "false", "GenericWorkload"]
 
 

@@ -1,4 +1,4 @@
-"""Every flag of kube-scheduler v1.36.2, as its own --help lists them, and what it does here."""
+"""Every flag of kube-scheduler v1.37.2, as its own --help lists them, and what it does here."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ EXAMPLES: dict[str, str] = {
     "float": "2.5",
     "duration": "1m30s",
     "list": "a,b",
-    "repeated": "StorageCapacityScoring=true",
+    "repeated": "StorageCapacityScoring=false",
     "string": "text",
 }
 
@@ -279,10 +279,10 @@ def test_other_flags_become_options(
         # The value asks for the present behaviour.
         (["--permit-address-sharing", "--disable-http2-serving"], []),
         (["--contention-profiling=false", "--log-json-split-stream=false"], []),
-        (["--emulated-version=1.36"], []),
+        (["--emulated-version=1.37"], []),
         (
             ["--emulated-version=1.35"],
-            ["--emulated-version has no effect: kubestow behaves like v1.36 only"],
+            ["--emulated-version has no effect: kubestow behaves like v1.37 only"],
         ),
         (
             ["--feature-gates=GracefulNodeShutdown=true"],
@@ -361,7 +361,7 @@ def test_feature_gates_are_joined_over_repetitions(shell: Shell) -> None:
         (["--lock_object_name", "x"], 2, "--lock-object-name: use --leader-elect-resource-name"),
         (["--config"], 2, "requires an argument"),
         (["--feature-gates=Nope=true"], 1, "unrecognized feature gate: Nope"),
-        (["--feature-gates=SidecarContainers=false"], 1, "feature is locked to true"),
+        (["--feature-gates=DRAAdminAccess=false"], 1, "feature is locked to true"),
         (["--feature-gates=A,B=x"], 1, '"A" has no value'),
     ],
 )
@@ -373,7 +373,7 @@ def test_mistakes_are_named(shell: Shell, arguments: list[str], code: int, messa
 
 
 def test_all_problems_are_listed_at_once(shell: Shell) -> None:
-    ended = shell("run", "--feature-gates=Nope=true,A,SidecarContainers=false")
+    ended = shell("run", "--feature-gates=Nope=true,A,DRAAdminAccess=false")
     assert ended.err.splitlines()[0] == "Error: 3 problems with the configuration"
     assert all(line.startswith("  - ") for line in ended.err.splitlines()[1:])
 

@@ -129,7 +129,6 @@ def test_arguments_of_unavailable_plugins_stay_as_they_are() -> None:
     [
         ("DRASchedulerFilterTimeout", "{filterTimeout: 1s}", "filterTimeout"),
         ("DRADeviceBindingConditions", "{bindingTimeout: 1s}", "bindingTimeout"),
-        ("DRAResourceClaimDeviceStatus", "{bindingTimeout: 1s}", "bindingTimeout"),
     ],
 )
 def test_arguments_of_a_gate_that_is_off_are_forbidden(gate: str, args: str, problem: str) -> None:

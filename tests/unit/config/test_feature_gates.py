@@ -40,17 +40,17 @@ def test_our_own_gates() -> None:
     ("flags", "changes"),
     [
         ([""], {}),
-        (["StorageCapacityScoring=true"], {"StorageCapacityScoring": True}),
+        (["StorageCapacityScoring=false"], {"StorageCapacityScoring": False}),
         ([" OpportunisticBatching = F , "], {"OpportunisticBatching": False}),
         (
-            ["StorageCapacityScoring=1", "NodeDeclaredFeatures=0"],
-            {"StorageCapacityScoring": True, "NodeDeclaredFeatures": False},
+            ["TaintTolerationComparisonOperators=1", "OpportunisticBatching=0"],
+            {"TaintTolerationComparisonOperators": True, "OpportunisticBatching": False},
         ),
-        (["StorageCapacityScoring=true,StorageCapacityScoring=false"], {}),
-        (["SidecarContainers=true"], {}),
+        (["StorageCapacityScoring=false,StorageCapacityScoring=true"], {}),
+        (["NodeDeclaredFeatures=true"], {}),
         (
-            ["GangScheduling=true,GenericWorkload=true"],
-            {"GangScheduling": True, "GenericWorkload": True},
+            ["TopologyAwareWorkloadScheduling=true,GenericWorkload=true"],
+            {"TopologyAwareWorkloadScheduling": True, "GenericWorkload": True},
         ),
     ],
 )
@@ -60,15 +60,17 @@ def test_flag(flags: list[str], changes: Mapping[str, bool]) -> None:
 
 
 def test_groups_set_what_is_not_named() -> None:
-    gates = FeatureGates.parse("AllAlpha=true,AllBeta=false,StorageCapacityScoring=false")
+    gates = FeatureGates.parse(
+        "AllAlpha=true,AllBeta=false,GenericWorkload=true,NativeHistograms=false"
+    )
     for name, gate in GATES.items():
-        alpha = name != "StorageCapacityScoring" and not gate.lacking
-        expected = {Stage.ALPHA: alpha, Stage.BETA: False}
+        alpha = name != "NativeHistograms" and not gate.lacking
+        expected = {Stage.ALPHA: alpha, Stage.BETA: name == "GenericWorkload"}
         assert gates.enabled(name) is expected.get(gate.stage, gate.default), name
 
 
 def test_every_mistake_is_reported() -> None:
-    assert refusal("StorageScoring=true,SidecarContainers=false,NodeDeclaredFeatures,A=maybe") == (
+    assert refusal("StorageScoring=true,DRAAdminAccess=false,NodeDeclaredFeatures,A=maybe") == (
         '--feature-gates: "NodeDeclaredFeatures" has no value; write NodeDeclaredFeatures=true',
         '--feature-gates: "A=maybe": the value must be true or false',
         (
@@ -76,7 +78,7 @@ def test_every_mistake_is_reported() -> None:
             'did you mean "StorageCapacityScoring"?'
         ),
         (
-            "--feature-gates: cannot set feature gate SidecarContainers to false, "
+            "--feature-gates: cannot set feature gate DRAAdminAccess to false, "
             "feature is locked to true"
         ),
     )
@@ -85,12 +87,17 @@ def test_every_mistake_is_reported() -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("GangScheduling=true", "GangScheduling needs GenericWorkload, which is off"),
+        (
+            "TopologyAwareWorkloadScheduling=true",
+            "TopologyAwareWorkloadScheduling needs GenericWorkload, which is off",
+        ),
+        ("GangScheduling=true", "unrecognized feature gate: GangScheduling"),
+        ("SidecarContainers=true", "unrecognized feature gate: SidecarContainers"),
         (
             "DRADeviceTaints=false,DRADeviceTaintRules=true",
             "DRADeviceTaintRules needs DRADeviceTaints, which is off",
         ),
-        ("AllAlpha=true,GenericWorkload=false", "GangScheduling needs GenericWorkload"),
+        ("AllAlpha=true", "TopologyAwareWorkloadScheduling needs GenericWorkload"),
         (
             "DRAListTypeAttributes=true",
             (

@@ -198,7 +198,6 @@ def test_defaults_come_in_the_order_handed_in_less_what_is_missing() -> None:
 @pytest.mark.parametrize(
     ("gate", "plugin"),
     [
-        ("NodeDeclaredFeatures", "NodeDeclaredFeatures"),
         ("PodSchedulingReadiness", "SchedulingGates"),
     ],
 )

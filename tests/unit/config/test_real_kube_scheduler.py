@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 import config
 import plugins
 from config import API_VERSION, KIND, Configuration, load_configuration, to_yaml, upstream_form
+from plugins.volume_binding.arguments import DEFAULT_SHAPE
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
 from testing.control_plane.binaries import Binaries, BinariesMissingError
@@ -135,6 +137,9 @@ def test_our_defaults_are_kube_schedulers(kube_scheduler: Completed) -> None:
     for key in theirs.keys() - {"profiles", "clientConnection"}:
         assert ours[key] == theirs[key], key
     their_args = {entry["name"]: entry["args"] for entry in theirs["profiles"][0]["pluginConfig"]}
+    # Its default depends on a feature gate, so ours is not written down.
+    shape = their_args["VolumeBinding"].pop("shape")
+    assert shape == list(msgspec.to_builtins(DEFAULT_SHAPE))
     for entry in ours["profiles"][0]["pluginConfig"]:
         filled = {key: value for key, value in entry["args"].items() if value != []}
         assert filled == their_args[entry["name"]]

@@ -90,7 +90,7 @@ HOST = "10.0.0.1:443"
 
 @pytest.fixture
 def metrics() -> SchedulerMetrics:
-    build = BuildInfo("1.2.3", "1", "36", "3.11.0", "linux/x86_64")
+    build = BuildInfo("1.2.3", "1", "37", "3.11.0", "linux/x86_64")
     return SchedulerMetrics(build=build, process=False)
 
 
@@ -497,4 +497,4 @@ def test_two_schedulers_in_one_process_measure_apart(metrics: SchedulerMetrics) 
 
 def test_the_build_names_the_kubernetes_release_first(metrics: SchedulerMetrics) -> None:
     text = metrics.exposition()[0].decode()
-    assert 'git_version="v1.36.0+kubestow.1.2.3"' in text
+    assert 'git_version="v1.37.0+kubestow.1.2.3"' in text

@@ -31,6 +31,7 @@ from scheduler.framework import (
     PostFilterResult,
     QueuedPodInfo,
     QueueingHint,
+    Status,
     unresolvable,
     unschedulable,
 )
@@ -64,18 +65,22 @@ def test_nothing_is_preempted_without_permission(needed: tuple[str, str]) -> Non
     assert result == PostFilterResult(unschedulable(reason))
     assert handle.log == []
     handle.forbidden.clear()
-    assert run(handle, preemptor(handle)).status is None
+    status = run(handle, preemptor(handle)).status
+    assert status is not None
+    assert status.success
 
 
 # -- results -------------------------------------------------------------------------------------
 
 
-def test_success_nominates_and_says_nothing() -> None:
+def test_success_nominates_and_says_where() -> None:
     handle = PreemptionHandle()
     choose(handle, pod("v"))
     result = run(handle, preemptor(handle))
     nominating, outcome = NominatingInfo("n1"), PostFilterOutcome.NOMINATED
-    assert result == PostFilterResult(None, nominating, outcome, victims=("default/v",))
+    text = "preemption: found a potential placement for pod on node n1, preempting 1 victims"
+    status = Status(Code.SUCCESS, (text,))
+    assert result == PostFilterResult(status, nominating, outcome, victims=("default/v",))
     assert handle.log == ["evict v", "event v"]
     assert handle.observed == [1]
 

@@ -10,9 +10,9 @@ from scheduler.framework.registry import args_type
 EXPECTED_POINTS = {
     "SchedulingGates": "preEnqueue",
     "PrioritySort": "queueSort",
-    "NodeUnschedulable": "filter",
-    "NodeName": "filter",
-    "TaintToleration": "filter preScore score",
+    "NodeName": "preFilter filter",
+    "NodeUnschedulable": "preFilter filter",
+    "TaintToleration": "preFilter filter preScore score",
     "NodeAffinity": "preFilter filter preScore score",
     "NodePorts": "preFilter filter",
     "NodeResourcesFit": "preFilter filter preScore score",

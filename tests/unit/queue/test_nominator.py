@@ -299,11 +299,11 @@ class TestInTheQueue:
         world.pop_names()
         assert self.nodes(world, "a", "b") == ["n1", "n2"]
 
-    def test_a_pod_is_nominated_from_its_status_when_it_is_ungated(self) -> None:
+    def test_a_gated_pod_is_nominated_from_its_status(self) -> None:
         world = World(SchedulingGatesDouble())
         gated = make_pod("a", gates=["x"], nominated="n1")
         world.add(gated)
-        assert self.nodes(world, "a") == [""]
+        assert self.nodes(world, "a") == ["n1"]
         world.update(gated, make_pod("a", nominated="n1"))
         assert self.nodes(world, "a") == ["n1"]
 

@@ -155,7 +155,10 @@ def test_many_claims_need_no_stack() -> None:
             ["d"],
             [request(selectors=[{"cel": {"expression": "1 / 0 == 1"}}])],
             AllocationError,
-            "claim default/c: selector #0: CEL runtime error: division by zero",
+            (
+                "claim default/c: selector #0 on device gpu.example.com/p/d: CEL runtime error: "
+                "division by zero"
+            ),
         ),
     ],
 )

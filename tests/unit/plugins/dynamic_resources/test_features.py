@@ -23,20 +23,25 @@ TABLE = {
     # gate: its stage, its default, and the field that it switches, or why it switches none
     "DynamicResourceAllocation": (Stage.GA, True, LOCKED),
     "DRAAdminAccess": (Stage.GA, True, LOCKED),
-    "DRAPrioritizedList": (Stage.GA, True, "prioritized_list"),
-    "DRAResourceClaimDeviceStatus": (Stage.BETA, True, "binding_conditions"),
+    "DRAPrioritizedList": (Stage.GA, True, LOCKED),
+    "DRAResourceClaimDeviceStatus": (Stage.GA, True, LOCKED),
     "DRASchedulerFilterTimeout": (Stage.BETA, True, "filter_timeout"),
     "DRAConsumableCapacity": (Stage.BETA, True, "consumable_capacity"),
     "DRADeviceBindingConditions": (Stage.BETA, True, "binding_conditions"),
-    "DRADeviceTaints": (Stage.BETA, True, "device_taints"),
+    "DRADeviceTaints": (Stage.GA, True, "device_taints"),
     "DRAPartitionableDevices": (Stage.BETA, True, "partitionable_devices"),
-    "DRAExtendedResource": (Stage.BETA, True, "extended_resources"),
-    "DRADeviceTaintRules": (Stage.BETA, False, "taint_rules"),
+    "DRAExtendedResource": (Stage.GA, True, LOCKED),
+    "DRADeviceTaintRules": (Stage.GA, True, "taint_rules"),
     "DRAResourceClaimGranularStatusAuthorization": (Stage.BETA, True, WITHOUT_EFFECT),
     "DRAResourcePoolStatus": (Stage.ALPHA, False, WITHOUT_EFFECT),
     "DRAListTypeAttributes": (Stage.ALPHA, False, REFUSED),
     "DRANodeAllocatableResources": (Stage.ALPHA, False, REFUSED),
-    "DRAWorkloadResourceClaims": (Stage.ALPHA, False, REFUSED),
+    "DRAWorkloadResourceClaims": (Stage.BETA, False, REFUSED),
+    "DRAFractionalCapacityRange": (Stage.BETA, False, REFUSED),
+    "DRADerivedAttributes": (Stage.ALPHA, False, REFUSED),
+    "DRADeviceCompatibilityGroups": (Stage.ALPHA, False, REFUSED),
+    "DRAOptionalNodeOperations": (Stage.ALPHA, False, REFUSED),
+    "DRAPartitionableDevicesType": (Stage.ALPHA, False, WITHOUT_EFFECT),
 }
 
 
@@ -55,9 +60,11 @@ def test_each_gate_switches_its_feature_or_is_refused_by_name(gate: str) -> None
         with pytest.raises(ConfigurationError, match=f"cannot set feature gate {gate} to"):
             FeatureGates({**needed, gate: not default})
         return
-    changed = Features.of_gates(FeatureGates({**needed, gate: not default}))
+    dependents = {each: False for each in GATES if gate in GATES[each].requires}
+    changed = Features.of_gates(FeatureGates({**needed, **dependents, gate: not default}))
     before, after = dataclasses.asdict(Features()), dataclasses.asdict(changed)
     switched = {} if effect == WITHOUT_EFFECT else {effect: not default}
+    switched |= {TABLE[each][2]: False for each in dependents if TABLE[each][2] in before}
     assert after == {**before, **switched}
 
 

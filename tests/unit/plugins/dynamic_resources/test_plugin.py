@@ -23,6 +23,7 @@ from scheduler.framework import (
     EventResource,
     NodeToStatus,
     RejectedNodes,
+    unschedulable,
 )
 from tests.unit.plugins.clusters import Cluster, hint, node, pod
 from tests.unit.plugins.dynamic_resources.objects import DeviceCluster, device
@@ -156,7 +157,7 @@ def test_an_allocated_claim_is_available_on_its_node_only() -> None:
     result = world.plugin.post_filter(state, other, NodeToStatus())
     assert result.status is not None
     # The first pod still uses it.
-    assert result.status.message == "still not schedulable"
+    assert result.status == unschedulable()
 
 
 def test_post_filter_gives_up_an_allocation_that_nobody_uses() -> None:
@@ -205,9 +206,7 @@ def test_post_filter_without_claims(ran: bool) -> None:
         plugin.pre_filter(state, pod(), Cluster().table)
     result = plugin.post_filter(state, pod(), NodeToStatus())
     assert result.status is not None
-    expected = (
-        (Code.UNSCHEDULABLE, "no new claims to deallocate") if ran else (Code.ERROR, "not found")
-    )
+    expected = (Code.UNSCHEDULABLE, "") if ran else (Code.ERROR, "not found")
     assert (result.status.code, result.status.message) == expected
 
 
@@ -252,7 +251,11 @@ def test_an_error_on_a_node_is_an_error_of_the_attempt_and_no_fault_of_the_plugi
     status = world.plugin.filter(state, subject, table.node_info(0))
     assert status is not None
     assert status.code is Code.ERROR
-    assert status.message == "class gpu: selector #0: CEL runtime error: no such key: x"
+    assert status.message == (
+        "class gpu: selector #0 on device gpu.example.com/n1/d0: CEL runtime error: "
+        "no such key: x. consider using CEL optional chaining (.? followed by orValue()) or "
+        "guarding the check with has() for optional fields"
+    )
 
 
 def test_a_search_ends_after_its_time_and_goes_on_in_the_next_attempt() -> None:

@@ -92,7 +92,7 @@ def test_a_node_looks_at_its_own_slices_however_many_pools_there_are(nodes: int)
 
     (pool,) = gather_pools(index, subject, Features(), check)
     assert (pool.name, len(pool.devices), len(pool.counter_slices)) == ("n0", 2, 1)
-    assert total == 1 + 2, "the slice with devices, and the devices"
+    assert total == 2 + 2, "the slices of the node, and the devices"
 
 
 def test_pools_are_kept_by_node_in_spite_of_counters() -> None:
@@ -103,17 +103,18 @@ def test_pools_are_kept_by_node_in_spite_of_counters() -> None:
     assert world.devices.pools_of(second) is kept[1]
 
 
-def test_an_unusable_pool_of_counters_is_noticed_on_all_nodes() -> None:
+def test_an_unusable_pool_of_counters_elsewhere_is_no_concern_of_a_node() -> None:
     world = cluster(2)
     world.add_claim("c", {"name": "r", "exactly": {"deviceClassName": "gpu", **ALL}})
     before = world.filtered(world.pod("c"))[1]
     assert before == dict.fromkeys(("n0", "n1"), "cannot allocate all claims")
-    made = part("x-c", "x", counters())
+    made = part("x-c", "x", counters(), nodeName="n2")
     world.cluster.add_object(SLICES, made)
-    with pytest.raises(AllocationError, match="x is currently being updated"):
-        world.filtered(world.pod("c"))
-    world.cluster.delete_object(SLICES, made)
     assert world.filtered(world.pod("c"))[1] == before
+    here = part("y-c", "y", counters(), nodeName="n1")
+    world.cluster.add_object(SLICES, here)
+    with pytest.raises(AllocationError, match="y is currently being updated"):
+        world.filtered(world.pod("c"))
 
 
 class OverTimeError(Exception):
@@ -151,11 +152,11 @@ slices = st.builds(
 
 
 def upstream_pools(views: Iterable[SliceView], subject: Node) -> list[Pool]:
-    """Return all pools that a node sees, found as upstream does: counters concern each node."""
+    """Return all pools that a node sees, found as upstream does."""
     seen: dict[tuple[str, str], list[SliceView]] = {}
     index = SliceIndex(views)
     for each in index._by_name.values():
-        if each.counters or each.nodes.matches(subject):
+        if each.nodes.matches(subject):
             seen.setdefault((each.driver, each.pool), []).append(each)
     built = [_build(index, key, of_pool, None) for key, of_pool in sorted(seen.items())]
     return [each for each in built if each is not None]
