@@ -2,12 +2,16 @@
 
 Small pods start and end in a cluster in virtual time, 50 per second, while nodes change. The
 figures are CPU times of this process, without gangs and while gangs wait for room that none of
-these events gives them; they are measured alternately, and the ratios are of the medians.
+these events gives them; they are measured alternately, and the ratios are of the medians. On a busy
+machine `--instructions` counts instead, by Valgrind: a longer run minus a shorter one, which leaves
+out the start and the first attempts at the gangs.
 """
 
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import time
 from functools import partial
 from statistics import median
@@ -15,6 +19,7 @@ from typing import Final
 
 import click
 
+from benchmarks.remembering import VALGRIND, environment, instructions
 from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.testing import Cluster, node, pod
@@ -79,20 +84,43 @@ def _change_nodes(cluster: Cluster, number: int) -> None:
         cluster.world.add(node(f"n{each}", cpu=16, labels={"changed": str(number)}))
 
 
+def churn_instructions(gangs: int, templates: int, seconds: int) -> float:
+    """Return the instructions of small pods that come and go while gangs wait."""
+    more, few = (_counted(gangs, templates, length) for length in (2 * seconds, seconds))
+    return more - few
+
+
+def _counted(gangs: int, templates: int, seconds: int) -> int:
+    command = [*VALGRIND, sys.executable, "-m", "benchmarks.waiting_gangs", "--run"]
+    command += [f"--gangs={gangs}", f"--templates={templates}", f"--seconds={seconds}"]
+    variables = environment()
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    return instructions(done.stderr)
+
+
 @click.command()
-@click.option("--gangs", default=200, show_default=True, type=click.IntRange(min=1))
+@click.option("--gangs", default=200, show_default=True, type=click.IntRange(min=0))
 @click.option("--seconds", default=20, show_default=True, help="virtual time of each measurement")
 @click.option("--rounds", default=ROUNDS, show_default=True)
-def main(gangs: int, seconds: int, rounds: int) -> None:
-    """Print the CPU time of small pods with waiting gangs, relative to that without."""
+@click.option("--instructions", "counts", is_flag=True, help="Count instead, once; needs Valgrind.")
+@click.option("--run", is_flag=True, hidden=True)
+@click.option("--templates", default=1, hidden=True)
+def main(gangs: int, seconds: int, rounds: int, counts: bool, run: bool, templates: int) -> None:
+    """Print the cost of small pods with waiting gangs, relative to that without."""
+    if run:
+        churn_seconds(gangs, templates, seconds)
+        return
     cases = {"none": (0, 1), "one template": (gangs, 1), f"{gangs} templates": (gangs, gangs)}
     found: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(rounds):
-        for name, (count, templates) in cases.items():
-            found[name].append(churn_seconds(count, templates, seconds))
+    for _ in range(1 if counts else rounds):
+        for name, (count, each) in cases.items():
+            measure = churn_instructions if counts else churn_seconds
+            found[name].append(measure(count, each, seconds))
     base = median(found["none"])
     for name, measured in found.items():
-        click.echo(f"{name:>14}  {median(measured):6.3f} s  {median(measured) / base:5.2f}")
+        cost = median(measured)
+        shown = f"{cost / 1e9:6.3f} G" if counts else f"{cost:6.3f} s"
+        click.echo(f"{name:>14}  {shown}  {cost / base:5.2f}")
 
 
 if __name__ == "__main__":

@@ -190,9 +190,10 @@ class BackoffQueue:
 
     def next_release(self) -> float | None:
         """Return when the first pod stops backing off; None when the queue is empty."""
-        heads = [heap.head() for heap in (self._normal, self.errors)]
-        expiries = [head[SORT_KEY][0] for head in heads if head is not None]
-        return self._policy.release(min(expiries)) if expiries else None
+        first, other = self._normal.head(), self.errors.head()
+        if first is None or (other is not None and other[SORT_KEY][0] < first[SORT_KEY][0]):
+            first = other
+        return None if first is None else self._policy.release(first[SORT_KEY][0])
 
     def ordered(self, limit: int | None = None) -> list[QueuedPodInfo]:
         """Return all pods, or the first `limit`, in order: normal heap, then error heap."""

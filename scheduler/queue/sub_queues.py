@@ -170,7 +170,7 @@ class SubQueues:
         With `early`, a pod in backoff is popped when none is active, unless its retry is suppressed
         (KEP-5142: pop pod from backoffQ when activeQ is empty).
         """
-        if not self._states:
+        if not self.active and not (early and self.backoff.poppable):
             self.active.pop_again = False
             return None
         info = self.active.pop()

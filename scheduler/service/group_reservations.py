@@ -139,10 +139,11 @@ class GroupReservations:
 
     def next_due(self) -> float | None:
         """Return the time at which a reservation may begin, change or end."""
-        if not self._profiles:
-            return None
-        times = [each.due for each in self._profiles.values() if each.due is not None]
-        return min(times, default=None)
+        earliest = None
+        for each in self._profiles.values():
+            if each.due is not None and (earliest is None or each.due < earliest):
+                earliest = each.due
+        return earliest
 
     def run_due(self) -> None:
         """Begin, renew and end reservations."""
