@@ -43,7 +43,6 @@ from scheduler.queue.wakeups import DUE_NOW, UNKNOWN_EVENTS
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 REQUEUE_AFTER: Final = "RequeueAfter"
-RECHECK: Final = "Recheck"
 
 
 class AlreadyQueuedError(ValueError):
@@ -98,6 +97,7 @@ class SchedulingQueue(QueueSnapshots):
             self._sub_queues.remove(queued)
             self._sub_queues.count_rejectors(queued, -1)
             self._readmissions.discard(pod.uid)
+            self._wakeups.rechecks.pop(pod.uid, None)
 
     def _queue_new(self, pod: Pod, label: str) -> None:
         now = self._clock.now()
@@ -154,6 +154,10 @@ class SchedulingQueue(QueueSnapshots):
         Also None when many pods of deferred namespaces had to be set aside first; `on_ready` is
         then called at once.
         """
+        if self._wakeups.rechecks:
+            # Groups with members that were not checked yet would seem to be incomplete.
+            self.signals.ready()
+            return None
         info = self._sub_queues.pop(self._retry_suppressor, early=self._options.pop_from_backoff)
         if info is not None and self._readmissions and info.uid in self._readmissions:
             info = self._readmitted(info)
@@ -323,16 +327,12 @@ class SchedulingQueue(QueueSnapshots):
                 self._in_flight.record(InFlightEvent(FORCE_ACTIVATE, None, pod, label, only=only))
 
     def recheck(self, uids: Iterable[str]) -> None:
-        """Run PreEnqueue again for queued pods, which may ungate or gate them."""
+        """Run PreEnqueue again for queued pods, which may ungate or gate them.
+
+        Work beyond a time slice is left to `run_due`, and no pod is popped before that.
+        """
         self._end_suppression()
-        for uid in uids:
-            info = self._sub_queues.get(uid)
-            if info is None:
-                continue
-            if info.gated:
-                self._mover.requeue(info, AFTER_BACKOFF, RECHECK)
-            elif self._mover.run_pre_enqueue(info):
-                self._mover.move_to_unschedulable(info, RECHECK)
+        self._wakeups.recheck(uids)
 
     def wake(self, uids: Iterable[str], plugin: str, event_label: str) -> int:
         """Requeue pods that `plugin` rejected, on its own request.

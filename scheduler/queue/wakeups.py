@@ -18,7 +18,7 @@ evaluating their hints.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -52,6 +52,9 @@ DUE_NOW: Final = 0.0
 """A wall clock time in the past, even if the clock was just set back a little."""
 
 _Move = tuple[QueuedPodInfo, QueueingDecision, str]
+RECHECK: Final = "Recheck"
+"""Label of the moves of `Wakeups.recheck`."""
+
 _Lane = dict[Group, list[InFlightEvent]]
 
 
@@ -96,12 +99,15 @@ class Wakeups:
     #: Groups in which the periodic flush has not looked yet, and the arguments of `flush`.
     _to_flush: deque[Group] = field(default_factory=deque, init=False)
     _flush_times: tuple[float, float] = (0.0, 0.0)
+    #: UIDs of pods for which PreEnqueue must run again. Not a dict: see `InFlight`.
+    rechecks: OrderedDict[str, None] = field(default_factory=OrderedDict, init=False)
 
     @property
     def backlog(self) -> int:
-        """Number of postponed groups and moves."""
+        """Number of postponed groups, moves and checks."""
         pending, deferred = self._lanes
-        return len(pending) + len(deferred) + len(self._moves) + len(self._to_flush)
+        postponed = len(pending) + len(deferred) + len(self._moves) + len(self._to_flush)
+        return postponed + len(self.rechecks)
 
     def time_slice(self) -> TimeSlice:
         """Begin a time slice."""
@@ -145,6 +151,26 @@ class Wakeups:
         if self.backlog:
             self.mover.signals.due(DUE_NOW)
 
+    def recheck(self, uids: Iterable[str]) -> None:
+        """Run PreEnqueue again for queued pods, which may ungate or gate them; in slices."""
+        self.rechecks.update(dict.fromkeys(uids))
+        self._recheck(self.time_slice())
+        if self.backlog:
+            self.mover.signals.due(DUE_NOW)
+
+    def _recheck(self, time_slice: TimeSlice) -> None:
+        while self.rechecks:
+            uid, _ = self.rechecks.popitem(last=False)
+            info = self.mover.sub_queues.get(uid)
+            if info is None:
+                continue
+            if info.gated:
+                self.mover.requeue(info, AFTER_BACKOFF, RECHECK)
+            elif self.mover.run_pre_enqueue(info):
+                self.mover.move_to_unschedulable(info, RECHECK)
+            if time_slice.over():
+                return
+
     def move_all(self, groups: Iterable[Group], event: InFlightEvent) -> None:
         """Move all members of `groups`, even gated ones, without evaluating hints; in slices."""
         for group in groups:
@@ -161,6 +187,9 @@ class Wakeups:
         if not self.backlog:
             return
         time_slice = self.time_slice()
+        self._recheck(time_slice)
+        if self.rechecks:
+            return
         moves, self._moves = self._moves, deque()
         self._apply(moves, time_slice)
         # At least one group each time, so that even a slice that starts late makes progress.

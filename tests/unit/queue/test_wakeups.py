@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from scheduler.api.pod import Pod
-from scheduler.framework import QueueingHint
+from scheduler.framework import QueueingHint, unresolvable
 from scheduler.queue import wakeups
-from tests.unit.queue.doubles import NODE_ADD, QUEUE, SKIP, FilterDouble, World, make_pod
+from tests.unit.queue.doubles import (
+    NODE_ADD,
+    QUEUE,
+    SKIP,
+    FilterDouble,
+    GateDouble,
+    World,
+    make_pod,
+)
 
 SLICE = 0.005
 
@@ -198,3 +206,41 @@ def test_postponed_groups_without_pods_are_dropped(
             slow.world.queue.delete(pod)
     # No due work was run, as in a standby replica.
     assert slow.world.queue.statistics().wakeups_left < 1_200
+
+
+def test_rechecks_run_in_time_slices_and_nothing_is_popped_between_them() -> None:
+    gate = GateDouble("G")
+    world = World(gate, slice_seconds=0.0)
+    queue, names = world.queue, [f"p{number}" for number in range(100)]
+    gate.closed = dict.fromkeys(names, unresolvable("closed"))
+    for name in names:
+        queue.add(make_pod(name))
+    queue.add(make_pod("open"))
+    gate.closed.clear()
+    gate.runs.clear()
+    uids = [f"uid-{name}" for name in names]
+    queue.recheck(uids)
+    queue.recheck(uids[50:])
+    assert 0 < len(gate.runs) < 100
+    assert queue.pop() is None, "a part of a group would seem to be all of it"
+    queue.delete(make_pod("p99"))
+    left = turns(world)
+    assert len(left) > 2
+    assert sorted(set(gate.runs)) == sorted(names[:99])
+    assert len(gate.runs) < 2 * len(names)
+    assert queue.statistics().active == 100
+    assert queue.pop() is not None
+
+
+def test_rechecks_may_gate_in_time_slices() -> None:
+    gate = GateDouble("G")
+    world = World(gate, slice_seconds=0.0)
+    names = [f"p{number}" for number in range(100)]
+    for name in names:
+        world.queue.add(make_pod(name))
+    gate.closed = dict.fromkeys(names, unresolvable("closed"))
+    world.queue.recheck(f"uid-{name}" for name in names)
+    assert 0 < world.queue.statistics().active < 100
+    turns(world)
+    assert world.queue.statistics().active == 0
+    assert world.queue.pop() is None
