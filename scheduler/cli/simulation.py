@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from simulator.offline import Result
     from simulator.offline.assertions import Assertion
     from simulator.offline.comparison import Comparison
-    from simulator.offline.experiment import Sample, Scenario, SimulatedRun, Simulation
+    from simulator.offline.experiment import Scenario, SimulatedRun, Simulation
+    from simulator.offline.sampling import Sample
 
 MAX_SEEDS: Final = 1000
 MAX_SHOWN: Final = 1000

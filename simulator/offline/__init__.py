@@ -19,6 +19,7 @@ from simulator.offline.records import (
     Waiting,
     to_json,
 )
+from simulator.offline.shown import progress
 from simulator.offline.trace import Arrival, read_csv
 from simulator.offline.trial import Trial
 from simulator.offline.world import World
@@ -48,6 +49,7 @@ __all__ = [
     "nodes_needed",
     "openb",
     "pod",
+    "progress",
     "read_csv",
     "to_json",
 ]

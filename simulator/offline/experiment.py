@@ -21,20 +21,14 @@ from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import label_selector
 from simulator.offline.call_limits import LIMIT_SECONDS, CallLimit
 from simulator.offline.editing import WorldError
-from simulator.offline.figures import Gauge, figures
 from simulator.offline.reading import Objects
 from simulator.offline.records import Result
+from simulator.offline.sampling import SAMPLES, Sample
 from simulator.offline.trace import Arrival
 from simulator.offline.world import World
 
 MAX_SEEDS: Final = 100_000
-SAMPLES: Final = 200
-"""Samples of a run with a workload or a length, at equal distances."""
-
 _SEEDS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-
-Sample = dict[str, float]
-"""Measures at one time; see `Gauge.sample`. `placed` are the pods placed so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,60 +184,14 @@ class Simulation:
         ):
             world.settle()
             world.scheduler.end_on_exception()
-            gauge = Gauge(world, arrivals)
-            sampler = _Sampler(world, gauge, _interval(world, arrivals, given.until), on_sample)
             if arrivals or world.busy or given.until is not None:
-                sampler.begin()
-                result = world.run(given.until, arrivals)
+                result = world.run(given.until, arrivals, samples=SAMPLES, on_sample=on_sample)
             else:
-                result = world.schedule()
-            sampler.take()
+                result = world.schedule(measure=True)
             error = world.scheduler.plugin_errors()
-            found = {} if error else figures(world, gauge, result, sampler.samples)
-            samples = tuple(sampler.samples)
+            found = {} if error else result.figures()
             notes = tuple(filter(None, (*world.notes, world.filled)))
-        return SimulatedRun(name, seed, found, result, samples, error, notes)
-
-
-class _Sampler:
-    """Takes a sample at equal distances as long as something is on the agenda."""
-
-    def __init__(
-        self,
-        world: World,
-        gauge: Gauge,
-        interval: float,
-        on_sample: Callable[[Sample], None] | None,
-    ) -> None:
-        self._world, self._gauge, self._interval = world, gauge, interval
-        self._on_sample = on_sample
-        self.samples: list[Sample] = []
-
-    def begin(self) -> None:
-        if self._interval > 0:
-            self._world.at(self._world.now + self._interval, self._next)
-
-    def _next(self) -> None:
-        self.take()
-        if self._world.busy:
-            self._world.at(self._world.now + self._interval, self._next)
-
-    def take(self) -> None:
-        sample = self._gauge.sample()
-        if self.samples and self.samples[-1]["time"] == sample["time"]:
-            self.samples.pop()
-        self.samples.append(sample)
-        if self._on_sample is not None:
-            self._on_sample(sample)
-
-
-def _interval(world: World, arrivals: Sequence[Arrival], until: float | None) -> float:
-    """Return the distance of samples: a part of the time in which something is known to happen."""
-    if until is None:
-        last = max((each.time for each in arrivals), default=0.0)
-        until = last + max((each.duration or 0.0 for each in arrivals), default=0.0)
-        until = max(until, world.recorded)
-    return until / SAMPLES
+        return SimulatedRun(name, seed, found, result, result.samples, error, notes)
 
 
 def _selected(world: World, text: str) -> list[str]:

@@ -6,7 +6,7 @@ version. Times are virtual seconds since the start of the world.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
@@ -118,9 +118,12 @@ class Eviction:
     """When it was deleted; it ends after its grace period."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """The events from `began` to `ended`, and who waits then. `result["default/web-0"]`."""
+    """The events from `began` to `ended`, and who waits then. `result["default/web-0"]`.
+
+    In a notebook it shows itself; `table` is for a data frame, `figures` and `plot` for a report.
+    """
 
     began: float
     ended: float
@@ -131,9 +134,9 @@ class Result:
     evicted: tuple[Eviction, ...] = ()
     finished: int = 0
     """Pods that ended because their duration was over."""
-    _by_pod: dict[str, Placement | Waiting] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
+    _samples: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
+    _figures: Mapping[str, float] = field(default_factory=dict, compare=False)
+    _by_pod: dict[str, Placement | Waiting] = field(init=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_pod.update((each.pod, each) for each in self.placed)
@@ -157,6 +160,84 @@ class Result:
 
     def __len__(self) -> int:
         return len(self._by_pod)
+
+    def __repr__(self) -> str:
+        return f"<Result {self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        from simulator.offline.shown import html  # noqa: PLC0415 - only a notebook needs it
+
+        return html(self, self._headline())
+
+    def _headline(self) -> str:
+        return (
+            f"{self.began:g} s to {self.ended:g} s: {len(self.placed)} placed, "
+            f"{len(self.waiting)} waiting, {len(self.evicted)} evicted, {self.finished} finished"
+        )
+
+    @property
+    def samples(self) -> tuple[Mapping[str, float], ...]:
+        """The measures at each sample, by name; empty unless the run was asked for some.
+
+        `time` and `waiting`, and by resource `cpu_allocation` and `cpu_fragmentation`, in per cent.
+        """
+        return self._samples
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return a record for each pod, first those that were placed, for a data frame.
+
+        `pandas.DataFrame(result.table())` and `polars.DataFrame(result.table())` take it as it is.
+
+        >>> from simulator import offline
+        >>> with offline.World() as world:
+        ...     _ = world.add_pods(offline.pod("web"))
+        ...     world.schedule().table()[0]["pod"]
+        'default/web'
+        """
+        placed = [
+            {
+                "pod": each.pod,
+                "state": "placed",
+                "node": each.node,
+                "time": each.time,
+                "waited": each.waited,
+                "attempts": each.attempts,
+                "reason": "",
+            }
+            for each in self.placed
+        ]
+        return placed + [
+            {
+                "pod": each.pod,
+                "state": each.state,
+                "node": "",
+                "time": None,
+                "waited": each.waited,
+                "attempts": each.attempts,
+                "reason": each.reason,
+            }
+            for each in self.waiting
+        ]
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of `kubestow simulate`, by name.
+
+        Of a run without samples only those that its records have: who was placed, and the waits.
+        """
+        from simulator.offline.figures import of_records  # noqa: PLC0415 - it imports this module
+
+        return dict(self._figures) or of_records(self)
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure: what is used, and who waits, over the time.
+
+        Raises:
+            ValueError: the run took no samples.
+            ImportError: matplotlib is not installed.
+        """
+        from simulator.offline.shown import plot  # noqa: PLC0415 - it imports matplotlib
+
+        return plot(self._samples)
 
     def to_json(self) -> bytes:
         """Return everything as JSON: byte-equal for equal input, seed and version."""

@@ -14,10 +14,11 @@ from asyncio import Task
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from config import Configuration
 from scheduler.api.pod import Pod
@@ -45,6 +46,9 @@ from simulator.offline.virtual_time import (
     rare_collections,
 )
 from simulator.offline.workload import Workload
+
+if TYPE_CHECKING:
+    from simulator.offline.sampling import Sample, Sampler
 
 PATIENCE: Final = 120.0
 """Seconds without a placement, an eviction or an end after which `schedule` gives up: longer than
@@ -268,19 +272,20 @@ class World(Editing):
 
     # -- time ------------------------------------------------------------------------------------
 
-    def schedule(self, patience: float = PATIENCE) -> Result:
+    def schedule(self, patience: float = PATIENCE, *, measure: bool = False) -> Result:
         """Let time pass until nothing is on its way any more, and say what happened.
 
         Then every pod that can be placed is, victims have ended, and the others were tried since
         the last change. Pods at Permit, or that fail with an error, are waited for as long as
         something else happens within `patience` seconds. Pods go on running: their ends, and other
-        events of the future, are not waited for.
+        events of the future, are not waited for. With `measure` the result has all figures.
         """
 
         def settled(due: float) -> bool:
             return quiet(self._assembly) or due - self._last_change > patience
 
-        return self._run(float("inf"), settled)
+        sampler = self._sampler((), None, 0) if measure else None
+        return self._run(float("inf"), settled, sampler)
 
     def run(
         self,
@@ -288,22 +293,35 @@ class World(Editing):
         workload: Sequence[Arrival] = (),
         *,
         patience: float = PATIENCE,
+        samples: int = 0,
+        on_sample: Callable[[Sample], None] | None = None,
     ) -> Result:
         """Let time pass to virtual second `until`, and say what happened.
 
         Pods of `workload` arrive at their times, those whose time is past at once. Without `until`,
         time passes until every pod has arrived, every duration is over and nothing is on its way.
+
+        Args:
+            until: the virtual second of the end.
+            workload: pods that arrive.
+            patience: see `schedule`.
+            samples: take about so many at equal distances, and one at the end; the result then has
+                all figures, and can be plotted.
+            on_sample: is called with each of them; `progress` shows them.
         """
+        sampler = self._sampler(workload, until, samples, on_sample) if samples else None
+        if sampler is not None:
+            sampler.begin()
         self._workload.begin(workload)
         if until is not None:
-            return self._run(until, lambda _due: False)
+            return self._run(until, lambda _due: False, sampler)
 
         def over(due: float) -> bool:
             if self._agenda:
                 return False
             return quiet(self._assembly) or due - self._last_change > patience
 
-        return self._run(float("inf"), over)
+        return self._run(float("inf"), over, sampler)
 
     def at(self, time: float, action: Callable[[], object]) -> None:
         """Call `action` at a virtual second, to change the world while it runs.
@@ -317,7 +335,15 @@ class World(Editing):
         """
         self._agenda.at(time, action)
 
-    def _run(self, until: float, on_idle: Callable[[float], bool]) -> Result:
+    def _sampler(self, *arguments: Any) -> Sampler:
+        # It imports what only figures need, and this module itself.
+        from simulator.offline.sampling import Sampler  # noqa: PLC0415
+
+        return Sampler(self, *arguments)
+
+    def _run(
+        self, until: float, on_idle: Callable[[float], bool], sampler: Sampler | None = None
+    ) -> Result:
         def idle(due: float) -> bool:
             if self._assembly.scheduling.binding.under_way:
                 self._assembly.server.catch_up()
@@ -338,7 +364,11 @@ class World(Editing):
         placed, self._placed = self._placed, []
         evicted, self._evicted = self._evicted, []
         finished, self._finished = self._finished, 0
-        return Result(began, self.now, tuple(placed), self.waiting(), tuple(evicted), finished)
+        found = Result(began, self.now, tuple(placed), self.waiting(), tuple(evicted), finished)
+        if sampler is None:
+            return found
+        sampler.take()
+        return replace(found, _samples=tuple(sampler.samples), _figures=sampler.figures(found))
 
     def settle(self) -> None:
         """Show the scheduler every change made so far; no time passes and nothing is scheduled.
