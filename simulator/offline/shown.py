@@ -1,4 +1,4 @@
-"""How results show themselves in a notebook, and progress in a notebook or a terminal."""
+"""Views of results for notebooks, and progress in a notebook or a terminal."""
 
 from __future__ import annotations
 

@@ -25,20 +25,17 @@ from scheduler.api.pod import Pod
 from scheduler.bundle.reading import is_bundle
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import PODS, Resource
-from scheduler.engine import PodExplanation
 from scheduler.framework import Registry
-from scheduler.pages import Remedies
-from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.absent import absences
+from simulator.offline.asking import Asking
 from simulator.offline.assembly import Assembly, assemble, quiet, read
 from simulator.offline.bundles import Content, Restorer, unknown_kinds
 from simulator.offline.callbacks import Deliveries, retrieve, weak
-from simulator.offline.editing import Editing, checked
+from simulator.offline.editing import checked
 from simulator.offline.reading import Objects
 from simulator.offline.recorded import RecordedChanges
-from simulator.offline.records import Capacity, Eviction, Placement, Result, Waiting
+from simulator.offline.records import Eviction, Placement, Result, Waiting
 from simulator.offline.trace import Arrival
-from simulator.offline.trial import MAX_COPIES, Trial, explain
 from simulator.offline.virtual_time import (
     START,
     no_collections,
@@ -55,7 +52,7 @@ PATIENCE: Final = 120.0
 any backoff, so that every pod was tried since."""
 
 
-class World(Editing):
+class World(Asking):
     """A cluster to ask. Close it, or use it as a context manager, to end its tasks.
 
     >>> from simulator import offline
@@ -401,53 +398,6 @@ class World(Editing):
             ]
             if self._assembly.direct is not None:
                 self._assembly.direct.start()
-
-    # -- questions -------------------------------------------------------------------------------
-
-    def trial(self) -> Trial:
-        """Return a context in which changes can be tried, and which undoes them at its end.
-
-        >>> from simulator import offline
-        >>> with offline.World() as world:
-        ...     _ = world.add_nodes(offline.node("small", cpu=1))
-        ...     _ = world.add_pods(offline.pod("big", cpu=8))
-        ...     with world.trial() as trial:
-        ...         _ = trial.add_nodes(offline.node("large", cpu=16))
-        ...         trial.place("default/big").node
-        'large'
-        """
-        self.settle()
-        return Trial(self._assembly, default_scheduler=self._default_scheduler, adopt=self._adopt)
-
-    def how_many_fit(self, pod: Mapping[str, Any], limit: int = MAX_COPIES) -> Capacity:
-        """Count how many copies of a pod fit beside what is there now; the world stays as it is."""
-        with self.trial() as trial:
-            return trial.how_many_fit(pod, limit)
-
-    def remedies(self, pod: str, *, limit: int = DEFAULT_LIMIT) -> Remedies:
-        """Look for what would have to change for a pending pod to fit; each was tried.
-
-        >>> from simulator import offline
-        >>> with offline.World() as world:
-        ...     _ = world.add_nodes(offline.node("small", cpu=4))
-        ...     _ = world.add_pods(offline.pod("big", cpu=6))
-        ...     world.remedies("default/big").remedies[0].text
-        'request at most 4 cpu'
-
-        Raises:
-            LookupError: there is no such pod, or it has a node.
-        """
-        with self.trial() as trial:
-            return trial.remedies(pod, limit=limit)
-
-    def explain(self, pod: str, *, top: int = 10, examples: int = 3) -> PodExplanation:
-        """Explain a pod, `namespace/name`, as `kubestow explain` does.
-
-        Raises:
-            LookupError: there is no such pod.
-        """
-        self.settle()
-        return explain(self._assembly, pod, top=top, examples=examples)
 
     # -- changes ---------------------------------------------------------------------------------
 

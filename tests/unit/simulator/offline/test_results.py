@@ -1,4 +1,4 @@
-"""What a script or a notebook makes of a result."""
+"""A result is shown, tabled, measured and plotted, in a script or a notebook."""
 
 from __future__ import annotations
 
