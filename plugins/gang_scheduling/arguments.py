@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from typing import Literal
 
 from plugins.arguments import Arguments
 from scheduler.framework.field_errors import invalid
@@ -12,9 +13,11 @@ from scheduler.framework.field_errors import invalid
 class GangSchedulingArgs(Arguments):
     """Arguments of GangScheduling."""
 
-    write_status: bool = True
-    """Whether the status of PodGroups is written: phase and counts of the custom resource, unless
-    another controller writes them, and conditions of the built-in one. Default: true."""
+    pod_group_status: Literal["Auto", "Always", "Never"] = "Auto"
+    """Whether the status of PodGroups is written: phase and counts of the custom resource, and
+    conditions of the built-in one. `Auto` (default) leaves custom resources alone whose status
+    another manager has written, since two writers would overwrite each other. `Always` takes these
+    over, once the other controller is stopped. `Never` writes none."""
 
     assemble_for: dt.timedelta = dt.timedelta(milliseconds=500)
     """Time without a new member after which a group that requires a topology domain is tried for

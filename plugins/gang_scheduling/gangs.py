@@ -31,6 +31,7 @@ from plugins.gang_scheduling.messages import (
     OF_GROUP,
     ONLY_RESOURCES,
     OTHER_GROUP,
+    moved,
     other_group,
     why_held,
 )
@@ -153,7 +154,7 @@ class Gangs:
             self._noticed.add(changed.key)
         group = self.groups.of(pod.uid)
         if before is not None and before is not group:
-            self._left(before, pod.uid)
+            self._moved(pod, before, group)
         if group is None:
             return ""
         if group.terms is not None:
@@ -275,7 +276,7 @@ class Gangs:
         if old is None and group is not None:
             self._report_conflict(new, group)
         if before is not None and before is not group:
-            self._left(before, new.uid)
+            self._moved(new, before, group)
             # If it is rejected, then for the needs of its former group, which its message shows.
             self._handle.wake([new.uid], self._plugin)
         # PreEnqueue may have seen the pod first, but it could not requeue other pods.
@@ -285,6 +286,13 @@ class Gangs:
         elif group is not None and old is not None and old.interned is not new.interned:
             # A member's requests have changed, for which no rejecting plugin may have an event.
             self._try_again(group)
+
+    def _moved(self, pod: Pod, before: Group, now: Group | None) -> None:
+        """Handle that a pod names another group, or none."""
+        for group, reason, note in moved(pod, before, now):
+            if group.terms is not None:
+                self.record(group, "Normal", reason, note)
+        self._left(before, pod.uid)
 
     def _left(self, group: Group, uid: str) -> None:
         """Handle that a pod is no longer a member of a group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from scheduler.api.pod import Pod
@@ -16,6 +17,8 @@ GANG_PARTIAL: Final = "GangPartial"
 PREEMPTING: Final = "Preempting"
 GANG_PREEMPTED: Final = "GangPreempted"
 FAILED_SCHEDULING: Final = "FailedScheduling"
+GANG_MEMBER_LEFT: Final = "GangMemberLeft"
+GANG_MEMBER_JOINED: Final = "GangMemberJoined"
 TOPOLOGY_SPLIT: Final = "TopologySplit"
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
 INVALID_GROUP: Final = "InvalidPodGroup"
@@ -73,6 +76,10 @@ EVICTED: Final = (
     "all {victims} evicted for {preemptor}, whose priority is {priority}: fewer than {minimum} "
     "members would be left; the annotation {annotation}: Pod lets members be evicted one by one"
 )
+LEFT: Final = "{pod} is no longer a member: it is {now}"
+JOINED: Final = "{pod} is a member now, and was one of pod group {other} before"
+IN_GROUP: Final = "in pod group {key} now"
+IN_NONE: Final = "in no group now"
 IGNORED: Final = "{fault}; the annotation is ignored"
 REFUSED: Final = "pod group {key}: {why}"
 TWO_PROFILES: Final = (
@@ -93,6 +100,14 @@ def other_group(pod: Pod) -> tuple[str, str] | None:
             if value := names.get(key):
                 return key, value
     return None
+
+
+def moved(pod: Pod, before: Group, now: Group | None) -> Iterator[tuple[Group, str, str]]:
+    """Yield groups with reason and note of an Event about a pod that names another one."""
+    place = IN_NONE if now is None else IN_GROUP.format(key=now.key)
+    yield before, GANG_MEMBER_LEFT, LEFT.format(pod=pod.key, now=place)
+    if now is not None:
+        yield now, GANG_MEMBER_JOINED, JOINED.format(pod=pod.key, other=before.key)
 
 
 def why_held(group: Group) -> str:

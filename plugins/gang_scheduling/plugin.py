@@ -117,7 +117,8 @@ class GangScheduling:
         self.gangs: Gangs = handle.shared(self.name, lambda: Gangs(handle, self.name))
         self._group_of_uid = self.gangs.groups.of
         self.gangs.profiles.add(handle.profile_name)
-        self.gangs.statuses.enabled |= args.write_status
+        self.gangs.statuses.enabled |= args.pod_group_status != "Never"
+        self.gangs.statuses.takes_over |= args.pod_group_status == "Always"
         seconds = args.assemble_for.total_seconds()
         self.gangs.assemble_seconds = max(self.gangs.assemble_seconds, seconds)
 

@@ -89,8 +89,9 @@ class GroupStatuses:
         deadlines: Deadlines,
     ) -> None:
         """`group` returns a group by its key, `standing` its progress."""
-        #: Whether statuses are written; set by the plugin's argument `writeStatus`.
-        self.enabled = False
+        #: Whether statuses are written, and also those that another manager has written; set by
+        #: the plugin's argument `podGroupStatus`.
+        self.enabled = self.takes_over = False
         self._handle = handle
         self._group = group
         self._standing = standing
@@ -157,7 +158,7 @@ class GroupStatuses:
         self._deadlines.plan(self._begin, key, seconds)
 
     def _writes(self, known: _Known) -> bool:
-        return self.enabled and known.ours and not known.foreign
+        return self.enabled and known.ours and (self.takes_over or not known.foreign)
 
     def _begin(self, key: GroupKey) -> None:
         """Begin a write that is due, unless one is under way; it touches the group at its end."""

@@ -154,7 +154,7 @@ def test_g39_a_recreated_group_has_new_terms_at_once(plane: ControlPlane) -> Non
 
 def test_g7_members_that_succeeded_before_a_restart_count(plane: ControlPlane) -> None:
     # Without a status nothing tells the next process that the gang has started before.
-    silent = {"name": "GangScheduling", "args": {"writeStatus": False}}
+    silent = {"name": "GangScheduling", "args": {"podGroupStatus": "Never"}}
     profile = {"schedulerName": "kubestow", "plugins": ENABLED, "pluginConfig": [silent]}
     with Workload(plane, "native-ended") as work:
         work.node("native-0", cpu="4")

@@ -152,3 +152,31 @@ def test_what_an_annotation_hides_is_shown_in_the_event(cluster: GangCluster) ->
     assert len(cluster.bound()) == 1
     (event,) = [each for each in cluster.events if each.reason == "InvalidAnnotation"]
     assert '"Pod\\u202e\\x1b[31m" is neither PodGroup nor Pod' in event.note
+
+
+def test_a_pod_that_changes_groups_is_told_of_on_both(cluster: GangCluster) -> None:
+    for name in "gh":
+        cluster.add_group(5, name)
+    (moved, *_) = cluster.add_members(3)
+    cluster.tick(5)
+    relabel(cluster, moved, "h")
+    cluster.tick(5)
+    relabel(cluster, moved, "missing")
+    cluster.tick(5)
+    relabel(cluster, moved, "")
+    cluster.tick(5)
+    told = [
+        (each.regarding, each.reason, each.note)
+        for each in cluster.events
+        if each.reason.startswith("GangMember")
+    ]
+    gone = f"{moved} is no longer a member: it is "
+    assert told == [
+        ("default/g", "GangMemberLeft", f"{gone}in pod group default/h now"),
+        (
+            "default/h",
+            "GangMemberJoined",
+            f"{moved} is a member now, and was one of pod group default/g before",
+        ),
+        ("default/h", "GangMemberLeft", f"{gone}in pod group default/missing now"),
+    ]

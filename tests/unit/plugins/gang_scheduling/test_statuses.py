@@ -61,6 +61,21 @@ def test_nothing_is_written_where_another_manager_writes_the_status(cluster: Gan
     assert stored(cluster).status.phase == ""
 
 
+@pytest.mark.parametrize(
+    ("argument", "phase"), [("Auto", ""), ("Always", "Scheduling"), ("Never", "")]
+)
+def test_a_status_of_another_manager_is_taken_over_on_request(argument: str, phase: str) -> None:
+    with GangCluster(args={"podGroupStatus": argument}) as cluster:
+        fields = [{"manager": "controller", "subresource": "status"}]
+        cluster.add_group(2, managedFields=fields)
+        cluster.add_members(2)
+        assert stored(cluster).status.phase == phase
+        cluster.add_group(2, "own")
+        cluster.add_members(2, "own")
+        own = stored(cluster, name="own").status.phase
+        assert own == ("" if argument == "Never" else "Scheduling")
+
+
 def test_a_final_phase_stays(cluster: GangCluster) -> None:
     cluster.add(
         {
