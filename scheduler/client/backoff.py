@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import Final
+
+MAX_ATTEMPTS: Final = 4
+"""Of a write of the scheduler that failed with an error that may be gone soon."""
 
 
 @dataclass(slots=True)
@@ -32,3 +36,8 @@ class Backoff:
     def reset(self) -> None:
         """Restart from `initial`; call it after progress, not after a mere connection."""
         self.attempts = 0
+
+
+def of_writes(random: Random) -> Backoff:
+    """Return the delays between these attempts (`util.go: DefaultBackoff` of client-go)."""
+    return Backoff(random, initial=0.01, cap=10.0, factor=5.0, jitter=0.1)

@@ -65,6 +65,12 @@ class BindResult:
         """Whether the pod is on the requested node."""
         return self.outcome is BindOutcome.BOUND
 
+    @property
+    def temporary(self) -> bool:
+        """Whether the pod is on no node because of an error that may be gone at once."""
+        failed = self.error is not None and self.error.temporary
+        return failed and self.outcome is BindOutcome.UNBOUND
+
 
 BOUND: Final = BindResult(BindOutcome.BOUND)
 

@@ -26,6 +26,7 @@ from typing import TypeVar
 import structlog
 
 from scheduler.api.pod import Pod
+from scheduler.client.backoff import MAX_ATTEMPTS, of_writes
 from scheduler.client.binding import BindOutcome, BindResult, attempt_bind, settle_bind
 from scheduler.client.errors import NotLeader, RequestError, describe
 from scheduler.client.fence import Fence, OpenFence
@@ -171,23 +172,38 @@ class Dispatcher:
         """Bind when a slot is free; return when the outcome is certain (see `binding`).
 
         `precondition` is called when the request is about to be sent; a reason prevents that.
-        `send` replaces our own request; it returns an error when the outcome is unknown.
+        `send` replaces our own request, and is not retried; it returns an error when the outcome
+        is unknown.
 
         Raises:
             DispatcherClosedError: closed before anything was sent.
         """
-        lane = self._lanes[Lane.BIND]
         if self._pending or self._blocked or self._in_flight or self._patched:
             await self._end_patches(pod.metadata.uid)
+        if send is not None:
+            return await self._bind_once(pod, node_name, send)
+
+        async def own() -> BindResult | RequestError:
+            return await attempt_bind(self._client, pod, node_name, annotations, precondition)
+
+        backoff = of_writes(self._random)
+        while True:
+            result = await self._bind_once(pod, node_name, own)
+            delay = backoff.next()
+            if not result.temporary or backoff.attempts >= MAX_ATTEMPTS:
+                return result
+            await self._client.clock.sleep(delay)
+
+    async def _bind_once(
+        self, pod: Pod, node_name: str, send: Callable[[], Awaitable[BindResult | RequestError]]
+    ) -> BindResult:
+        lane = self._lanes[Lane.BIND]
         await self._acquire(Lane.BIND)
         try:
             if not self._fence.allowed():
                 lane.fenced += 1
                 return BindResult(BindOutcome.UNBOUND, NotLeader("POST", f"{pod.key}/binding"))
-            if send is None:
-                result = await attempt_bind(self._client, pod, node_name, annotations, precondition)
-            else:
-                result = await send()
+            result = await send()
             lane.sent += 1
         finally:
             self._release(Lane.BIND)

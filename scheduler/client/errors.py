@@ -64,6 +64,8 @@ class RequestError(Exception):
 
     outcome_unknown = True
     """Whether the server may have executed the request although no success was received."""
+    temporary = False
+    """Whether the same request may succeed a moment later (`utils.go: Retriable`)."""
 
     def __init__(self, method: str, path: str, text: str) -> None:
         super().__init__(f"{method} {path}: {text}")
@@ -93,6 +95,7 @@ class ApiError(RequestError):
         self.retry_after = retry_after
         # 409: a conflict may be with our own earlier, lost success.
         self.outcome_unknown = status >= 500 or status in (408, 409)
+        self.temporary = status in (500, 503)
 
 
 class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
@@ -107,7 +110,7 @@ class ConnectionFailed(RequestError):  # noqa: N818  (says what happened)
     ) -> None:
         super().__init__(method, path, text)
         self.sent = self.outcome_unknown = sent
-        self.refused = refused
+        self.refused = self.temporary = refused
 
 
 class ResponseTooLarge(ConnectionFailed):

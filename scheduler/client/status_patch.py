@@ -9,21 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from scheduler.api.decoding import decode_json
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
-from scheduler.client.backoff import Backoff
-from scheduler.client.errors import ApiError, ConnectionFailed, RequestError
+from scheduler.client.backoff import MAX_ATTEMPTS, of_writes
+from scheduler.client.errors import ApiError, RequestError
 from scheduler.client.request_sender import STRATEGIC_MERGE_PATCH
 from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
-
-MAX_ATTEMPTS: Final = 4
-_RETRIED_STATUSES: Final = frozenset({409, 500, 503})
 
 
 class _PatchedMeta(msgspec.Struct, rename="camel"):
@@ -147,7 +144,7 @@ async def send_status_patch(
     Raises:
         RequestError: the error of the last attempt; 404 means that the pod was deleted.
     """
-    backoff = Backoff(random, initial=0.01, cap=10.0, factor=5.0, jitter=0.1)
+    backoff = of_writes(random)
     path = PODS.path(patch.name, patch.namespace, "status")
     body = patch.encode()
     query = {"fieldManager": field_manager} if field_manager else None
@@ -174,9 +171,7 @@ def version_of(body: bytes) -> str:
 
 
 def _worth_retrying(error: RequestError) -> bool:
-    if isinstance(error, ApiError):
-        return error.status in _RETRIED_STATUSES
-    return isinstance(error, ConnectionFailed) and error.refused
+    return error.temporary or (isinstance(error, ApiError) and error.status == 409)
 
 
 def concerns_another_pod(error: RequestError) -> bool:

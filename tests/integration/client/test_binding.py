@@ -76,7 +76,6 @@ async def test_committed_but_the_response_was_lost(
         (409, {"node_name": "other"}, BindOutcome.ELSEWHERE),
         (409, {"uid": "reborn"}, BindOutcome.GONE),
         (409, {"uid": "reborn", "node_name": "node-1"}, BindOutcome.GONE),
-        (500, {}, BindOutcome.UNBOUND),
         (504, {"node_name": "node-1"}, BindOutcome.BOUND),
         (404, {"uid": "reborn"}, BindOutcome.GONE),
         (404, {}, BindOutcome.UNBOUND),
@@ -95,6 +94,34 @@ async def test_an_error_is_settled_by_what_the_pod_is(
     assert result.outcome is outcome
     assert len(server.requests("GET")) == 1
     assert str(response) in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "binds", "bound"),
+    [([500, 503], 3, True), ([503] * 4, 4, False), ([409], 1, False), ([422], 1, False)],
+)
+async def test_an_error_that_may_pass_is_retried_once_the_pod_is_seen_on_no_node(
+    server: FaultyServer, client: ApiClient, statuses: list[int], binds: int, bound: bool
+) -> None:
+    PodOnServer(server)
+    server.on("POST", BINDING_PATH, *map(server.status, statuses), server.json({}, 201))
+    result = await bind(client)
+    assert result.bound is bound
+    assert len(server.requests("POST")) == binds
+
+
+async def test_a_retry_ends_when_another_client_has_bound_the_pod(
+    server: FaultyServer, client: ApiClient
+) -> None:
+    state = PodOnServer(server)
+
+    def elsewhere(_: web.Request) -> None:
+        state.json = pod("p", "2", node_name="other")
+
+    server.on("POST", BINDING_PATH, server.status(500), server.cut(elsewhere))
+    result = await bind(client)
+    assert result.outcome is BindOutcome.ELSEWHERE
+    assert len(server.requests("POST")) == 2
 
 
 async def test_a_deleted_pod_is_gone(server: FaultyServer, client: ApiClient) -> None:
