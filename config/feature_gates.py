@@ -100,6 +100,11 @@ UPSTREAM_GATES: Final = (
     _beta("DRAResourceClaimGranularStatusAuthorization"),
     _alpha("DRAResourcePoolStatus"),
     _ga("InPlacePodVerticalScaling"),
+    _alpha(
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        "InPlacePodVerticalScaling",
+        lacking="preemption for pods whose resize the kubelet has deferred",
+    ),
     _beta("InPlacePodLevelResourcesVerticalScaling"),
     _beta("PodLevelResources"),
     _ga("PodObservedGenerationTracking"),
@@ -113,6 +118,17 @@ UPSTREAM_GATES: Final = (
     _beta("VolumeLimitScaling"),
     _beta("GenericWorkload", default=False),
     _alpha("TopologyAwareWorkloadScheduling", "GenericWorkload"),
+    _alpha(
+        "CompositePodGroup",
+        "GenericWorkload",
+        "TopologyAwareWorkloadScheduling",
+        lacking="groups of pod groups",
+    ),
+    # The API server keeps the field if it is on, and what it keeps is respected here.
+    _alpha("PodGroupPreemptionPolicy", "GenericWorkload"),
+    # Speed only; kubestow has an index for hints, and evaluates affinity by node anyway.
+    _alpha("SchedulerPreQueueingHints"),
+    _alpha("InterPodAffinityHostnameFastPath"),
     _beta("CoordinatedLeaderElection", default=False),
     _beta("ComponentFlagz"),
     _beta("ComponentStatusz"),
@@ -127,7 +143,7 @@ OWN_GATES: Final = (
     _beta("ResourceQuotaDeferredEnforcement"),
     # Removed upstream, after it was locked to on; manifests and charts still name it.
     _ga("PodSchedulingReadiness", locked=False),
-    # Locked upstream; can be switched off here, for a cluster in which a hint is wrong.
+    # Removed upstream in v1.37; can be switched off here, for a cluster in which a hint is wrong.
     _ga("SchedulerQueueingHints", locked=False),
 )
 """Gates that kubestow adds: KEP-3990 and KEP-5465; KEP-3521 and KEP-4247, which cannot be switched

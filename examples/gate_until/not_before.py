@@ -75,7 +75,7 @@ class NotBefore:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for changes of the pod's own annotation."""
-        event = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
+        event = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE)
         return (ClusterEventWithHint(event, self._after_own_update),)
 
     def _after_own_update(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:

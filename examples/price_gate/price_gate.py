@@ -190,7 +190,7 @@ class PriceGate(BasePlugin):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for a new forecast, and for a change of the pod's own deadline."""
         forecast = ClusterEvent("priceforecasts.v1.example.com", ActionType.ALL)
-        own = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
+        own = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE)
         return (
             ClusterEventWithHint(forecast, self._after_forecast, per_signature=True),
             ClusterEventWithHint(own, self._after_own_update),

@@ -261,7 +261,7 @@ class RackAware(BasePlugin):
         nodes = ClusterEvent(
             EventResource.NODE, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL
         )
-        own = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_LABEL)
+        own = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_LABEL)
         keys = HintKeys(self._required, self._provided)
         return (
             ClusterEventWithHint(pods, self._after_pod, per_signature=True, keys=keys),

@@ -73,7 +73,7 @@ class AppLimit:
                 per_signature=True,
             ),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_LABEL),
+                ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_LABEL),
                 self._after_own_update,
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),

@@ -61,9 +61,7 @@ def device_events(devices: ClusterDevices) -> Sequence[ClusterEventWithHint]:
             keys=_KEYS,
         ),
         ClusterEventWithHint(
-            ClusterEvent(
-                EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
-            ),
+            ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
             after_pod,
         ),
         ClusterEventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, _CHANGED)),

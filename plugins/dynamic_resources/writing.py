@@ -449,18 +449,20 @@ class ClaimWriter:
         try:
             created: ResourceClaim = await self._api.create(CLAIMS, metadata.namespace, body)
         except Exception as error:
-            self._handle.metrics.count(CREATES, "failure")
+            self._handle.metrics.count(CREATES, "failure", *_CREATED_FOR)
             raise PreBindError(
                 f"create claim for extended resources {metadata.namespace}/: {error}"
             ) from error
-        self._handle.metrics.count(CREATES, "success")
+        self._handle.metrics.count(CREATES, "success", *_CREATED_FOR)
         return created
 
 
-CREATES: Final = "scheduler_resourceclaim_creates_total"
+CREATES: Final = "dynamic_resource_allocation_resourceclaim_creates_total"
+_LABELS: Final = ("status", "admin_access", "owner_api_group", "owner_api_kind")
+_CREATED_FOR: Final = ("false", "", "Pod")
 CONFLICTS: Final = "kubestow_resourceclaim_conflicts_total"
 METRICS: Final = (
-    Metric(CREATES, "counter", "Number of ResourceClaims that were created.", ("status",)),
+    Metric(CREATES, "counter", "Number of ResourceClaims that were created.", _LABELS),
 )
 _NOT_FOUND: Final = 404
 

@@ -31,6 +31,7 @@ from plugins.gang_scheduling.messages import (
     OF_GROUP,
     ONLY_RESOURCES,
     OTHER_GROUP,
+    PARENT,
     moved,
     other_group,
     why_held,
@@ -334,6 +335,8 @@ class Gangs:
             self.record(group, "Warning", INVALID_GROUP, terms.refused)
         if terms.only_resources and (before is None or not before.only_resources):
             self.record(group, "Warning", GROUP_NOT_UNDERSTOOD, ONLY_RESOURCES)
+        if terms.parent and (before is None or before.parent != terms.parent):
+            self.record(group, "Warning", GROUP_NOT_UNDERSTOOD, PARENT.format(parent=terms.parent))
         for fault in terms.ignored:
             if before is None or fault not in before.ignored:
                 self.record(group, "Warning", INVALID_ANNOTATION, IGNORED.format(fault=fault))

@@ -28,7 +28,8 @@ GROUP_CONFLICT: Final = "GroupConflict"
 """Reason of an Event on a pod."""
 
 GROUP_NOT_UNDERSTOOD: Final = "GroupNotUnderstood"
-"""Reason of an Event on a pod that another system would treat as a member of a group."""
+"""Reason of an Event on a pod that another system would treat as a member of a group, and on a
+PodGroup with a field that is not read."""
 
 OTHER_GROUPS: Final = (
     "scheduling.k8s.io/group-name",
@@ -48,6 +49,10 @@ OTHER_GROUP: Final = (
 ONLY_RESOURCES: Final = (
     "spec.minResources is not read, and spec.minMember asks for one pod, so the pods start one by "
     "one; set spec.minMember to the number of pods that must start together"
+)
+PARENT: Final = (
+    "spec.parentCompositePodGroupName names {parent}: groups of pod groups are not supported, so "
+    "this group is scheduled on its own"
 )
 NO_OBJECT: Final = "pod group {key}: there is no such PodGroup{of}"
 OF_GROUP: Final = {

@@ -28,9 +28,10 @@ OWN_MANAGER: Final = "kubestow"
 """The field manager of our writes, which is the first part of our User-Agent."""
 
 CONDITION: Final = "kubestow.io/Satisfied"
-UPSTREAM_CONDITIONS: Final = dict(
-    zip(NATIVE_POD_GROUPS, ("PodGroupScheduled", "PodGroupInitiallyScheduled"), strict=True)
-)
+UPSTREAM_CONDITIONS: Final = {
+    **dict.fromkeys(NATIVE_POD_GROUPS, "PodGroupInitiallyScheduled"),
+    NATIVE_POD_GROUPS[0]: "PodGroupScheduled",
+}
 
 SOON_SECONDS: Final = 0.5
 """Seconds from a change to its write, since the members of a gang change one after the other."""

@@ -2,8 +2,7 @@
 
 `scheduling.x-k8s.io/v1alpha1` is the custom resource of the Coscheduling plugin; a label joins its
 pods. `scheduling.k8s.io` is built into API servers from 1.36 on, behind feature gates; a field of
-the pod's spec names its group. It has the versions v1alpha2 (1.36) and v1beta1 (1.37), whose
-fields for scheduling differ in `disruptionMode` only.
+the pod's spec names its group. It has the versions v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
 
 NATIVE_POD_GROUPS: Final = (
     "scheduling.k8s.io/v1alpha2/podgroups",
+    "scheduling.k8s.io/v1alpha3/podgroups",
     "scheduling.k8s.io/v1beta1/podgroups",
 )
 """The built-in resource in its versions, the newest last; an API server may serve both."""
@@ -77,7 +77,7 @@ class Presence(Value, frozen=True):
 class GangPolicy(Value, frozen=True):
     """`spec.schedulingPolicy.gang`."""
 
-    #: Number of pods that start together or not at all; may change from v1beta1 on.
+    #: Number of pods that start together or not at all; may change except in v1alpha2.
     min_count: int = 0
 
 
@@ -101,7 +101,7 @@ class SchedulingConstraints(Value, frozen=True):
 
 
 class DisruptionMode(Value, frozen=True):
-    """`spec.disruptionMode` of v1beta1, of which one is set; v1alpha2 has Pod or PodGroup."""
+    """`spec.disruptionMode`, of which one is set; a text in v1alpha2: Pod or PodGroup."""
 
     single: Presence | None = None
     all: Presence | None = None
@@ -115,6 +115,7 @@ class NativePodGroupSpec(Object):
     disruption_mode: str | DisruptionMode | None = None
     priority: int | None = None
     preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
 
 
 class NativePodGroupStatus(Object):

@@ -189,10 +189,9 @@ class Dispatcher:
         backoff = of_writes(self._random)
         while True:
             result = await self._bind_once(pod, node_name, own)
-            delay = backoff.next()
-            if not result.temporary or backoff.attempts >= MAX_ATTEMPTS:
+            if not result.temporary or backoff.attempts + 1 >= MAX_ATTEMPTS:
                 return result
-            await self._client.clock.sleep(delay)
+            await self._client.clock.sleep(backoff.next())
 
     async def _bind_once(
         self, pod: Pod, node_name: str, send: Callable[[], Awaitable[BindResult | RequestError]]

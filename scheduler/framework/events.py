@@ -44,7 +44,10 @@ class EventResource(StrEnum):
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
-    UNSCHEDULABLE_POD = "UnschedulablePod"
+    #: A pod without a node, for a pod that waits for another reason than its own change.
+    UNSCHEDULED_POD = "UnscheduledPod"
+    #: The waiting pod itself.
+    TARGET_POD = "TargetPod"
     NODE = "Node"
     PERSISTENT_VOLUME = "PersistentVolume"
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -96,8 +99,8 @@ class ClusterEvent:
     def matches(self, incoming: ClusterEvent) -> bool:
         """Whether this registration covers `incoming`: a subset of actions, and the same resource.
 
-        A registered Pod covers assigned and unscheduled pods alike; an incoming wildcard matches
-        only a registered wildcard (types.go: MatchClusterEvents).
+        A registered Pod covers assigned, unscheduled and target pods alike; an incoming wildcard
+        matches only a registered wildcard (types.go: MatchClusterEvents).
         """
         if self.wildcard:
             return incoming.action_type & ActionType.ALL == incoming.action_type
@@ -112,7 +115,8 @@ class ClusterEvent:
             return True
         return self.resource == EventResource.POD and resource in (
             EventResource.ASSIGNED_POD,
-            EventResource.UNSCHEDULABLE_POD,
+            EventResource.UNSCHEDULED_POD,
+            EventResource.TARGET_POD,
         )
 
 
@@ -163,14 +167,14 @@ class ClusterEventWithHint:
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
-UNSCHEDULED_POD_ADD: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
-UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(EventResource.UNSCHEDULED_POD, ActionType.ADD)
+TARGET_POD_UPDATE: Final = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE)
 NODE_ADD: Final = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE: Final = ClusterEvent(EventResource.NODE, ActionType.DELETE)
 #: Emitted for a pod whose attempt was rejected, unless an event since then makes it worth a retry.
 #: The hints of the plugins that rejected the pod are called as `hint(pod, None, info)`, with its
 #: `QueuedPodInfo`. So a plugin can react to the outcome before the API server has shown it.
-ATTEMPT_OUTCOME: Final = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ATTEMPT_OUTCOME)
+ATTEMPT_OUTCOME: Final = ClusterEvent(EventResource.TARGET_POD, ActionType.ATTEMPT_OUTCOME)
 TIME_TICK: Final = ClusterEvent(EventResource.TIME, ActionType.TICK)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(
     EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout"

@@ -99,6 +99,8 @@ class GroupTerms:
     whole: bool = True
     #: Whether `minResources` is the only demand of the object, which is not read.
     only_resources: bool = False
+    #: The CompositePodGroup that the group is part of; empty if none.
+    parent: str = ""
     #: Errors of annotations that are ignored.
     ignored: tuple[str, ...] = ()
 
@@ -143,6 +145,7 @@ def terms_of(group: PodGroup | NativePodGroup, resource: str = POD_GROUPS) -> Gr
         required_key=keys[0] if keys else "",
         preferred_keys=preferred,
         whole=_declared_whole(spec) if whole is None else whole,
+        parent=spec.parent_composite_pod_group_name or "",
         ignored=tuple(read.faults),
     )
 

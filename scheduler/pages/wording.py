@@ -71,7 +71,8 @@ def quantity(resource: str, amount: float) -> str:
 
 _NOUNS: Final = {
     "AssignedPod": "a pod that has a node",
-    "UnschedulablePod": "a pending pod",
+    "UnscheduledPod": "a pending pod",
+    "TargetPod": "the pod itself",
     "Node": "a node",
     "Pod": "a pod",
     "Time": "time",

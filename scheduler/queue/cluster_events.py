@@ -80,7 +80,7 @@ def pod_events(
     that kubestow adds follow those of upstream.
     """
     assigned = bool(new.spec.node_name)
-    resource = EventResource.ASSIGNED_POD if assigned else EventResource.UNSCHEDULABLE_POD
+    resource = EventResource.ASSIGNED_POD if assigned else EventResource.TARGET_POD
     actions = _specific_pod_actions(new, old, features) or [ActionType.UPDATE]
     if not assigned:
         if _scheduling_status_differs(new, old):

@@ -25,7 +25,6 @@ from scheduler.framework.events import (
     PROFILES_REPLACED,
     TIME_TICK,
     UNSCHEDULED_POD_ADD,
-    UNSCHEDULED_POD_UPDATE,
     ActionType,
     ClusterEvent,
     EventResource,
@@ -87,7 +86,7 @@ class SchedulingQueue(QueueSnapshots):
         elif queued is not None:
             self._update_queued(queued, old or queued.pod, new)
         else:
-            self._queue_new(new, UNSCHEDULED_POD_UPDATE.label)
+            self._queue_new(new, UNSCHEDULED_POD_ADD.label)
 
     def delete(self, pod: Pod) -> None:
         """Forget a pod that was deleted or bound. A running attempt calls `done` itself."""

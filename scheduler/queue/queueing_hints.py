@@ -21,7 +21,7 @@ from scheduler.api.packed_labels import labels_key
 from scheduler.api.pod import Pod
 from scheduler.framework.events import (
     ATTEMPT_OUTCOME,
-    UNSCHEDULED_POD_UPDATE,
+    TARGET_POD_UPDATE,
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
@@ -42,12 +42,9 @@ HINT: Final = "hint"
 PluginErrorListener = Callable[[str, str, Pod, Exception], None]
 """`listener(plugin, what, pod, error)`; `what` is the extension point or function that raised."""
 
-_NO_KINDS: Final = (
-    EventResource.ASSIGNED_POD,
-    EventResource.UNSCHEDULABLE_POD,
-    EventResource.WILDCARD,
-    EventResource.TIME,
-)
+_NO_KINDS: Final = frozenset(("AssignedPod", "UnscheduledPod", "TargetPod", "*", "Time"))
+"""Kinds of events of pods, and what is no object."""
+
 DEFAULT_EVENTS: Final = tuple(
     ClusterEventWithHint(ClusterEvent(resource, ActionType.ALL))
     for resource in EventResource
@@ -127,7 +124,7 @@ def build_hint_map(
 def _without_hint(each: Registration) -> Registration:
     if not each.event.action_type & ActionType.ALL:
         return each
-    if each.event.matches(UNSCHEDULED_POD_UPDATE):
+    if each.event.matches(TARGET_POD_UPDATE):
         return replace(each, hint=_unless_own_status, per_signature=False, keys=None)
     return replace(each, hint=None, keys=None)
 

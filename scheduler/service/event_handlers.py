@@ -197,7 +197,7 @@ class EventHandlers:
         elif self._ours(pod):
             started = self._clock.monotonic()
             self._queue.add(pod)
-            self._metrics.event_handling("UnschedulablePodAdd", self._since(started))
+            self._metrics.event_handling("UnscheduledPodAdd", self._since(started))
         elif self._honor_nominations and pod.status.nominated_node_name:
             self._queue.nominator.add_nominated_pod(pod, None)
 
@@ -237,7 +237,7 @@ class EventHandlers:
         started = self._clock.monotonic()
         self._queue.update(old, new)
         self._nomination_left(old, new.status.nominated_node_name)
-        self._metrics.event_handling("UnschedulablePodUpdate", self._since(started))
+        self._metrics.event_handling("UnscheduledPodUpdate", self._since(started))
 
     def _pod_deleted(self, pod: Pod) -> None:
         if pod.spec.node_name:
@@ -254,7 +254,7 @@ class EventHandlers:
                 self._assumed_deleted(pod)
             elif pod.status.nominated_node_name:
                 self._move(ASSIGNED_POD_DELETE, pod, None, _at_most(pod.priority))
-            self._metrics.event_handling("UnschedulablePodDelete", self._since(started))
+            self._metrics.event_handling("UnscheduledPodDelete", self._since(started))
         elif self._honor_nominations:
             self._queue.nominator.delete_nominated_pod_if_exists(pod)
             self._nomination_left(pod, "")

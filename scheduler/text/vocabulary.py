@@ -43,10 +43,9 @@ KNOWN_WORDS: Final = _words(
     CPU cpu create CreateClaim created CreateDeviceClass CreateStorageClass criteria CriteriaMet
     criterion CrossNamespacePodAffinity CSI csi CSIDriver csidrivers CSINode csinodes
     csistoragecapacities CSIStorageCapacity currently cycle cycles CycleState data date deadline
-    deallocate deallocated deallocation DebugPage
-    decide Decision DecisionList DecisionResult decisions
-    DeclareFeature declares deduced def default DefaultBinder defaultConstraints defaultingType
-    DefaultPreemption defaultWeights Deferred deferred deferred-keys DeferredKeys
+    deallocate deallocated deallocation DebugPage decide Decision DecisionList DecisionResult
+    decisions DeclareFeature declares deduced def default DefaultBinder defaultConstraints
+    defaultingType DefaultPreemption defaultWeights Deferred deferred deferred-keys DeferredKeys
     DeferredQuotaInvalidKey DeferredQuotaOvercommitted define Delete delete deleted deletion
     dense depends derived detail device device's DeviceClass deviceclasses
     deviceclasses.resource.k8s.io devices DeviceTaintRules did didn differ different differs
@@ -57,35 +56,33 @@ KNOWN_WORDS: Final = _words(
     either eligible else elsewhere empty enable encountered end ended enforced Engine enough
     EnqueueExtensions entries entry environment ephemeral ephemeral-storage equal Error error
     evaluated Evaluator even event EventFeatures EventResource Events events every everything
-    Evicted evicted Evicting eviction evictions
-    EvictPods evicts Examination examples exceed exceeded exceeds
-    exist existing ExistingPodTerm exists expected expensive explain Explainer ExplainingPlugin
-    ExplainPage explanation expression extended Extender extender extenders extension
-    ExtensionPoint Failed failed FailedAndUnresolvableNodes FailedNodes FailedScheduling failing
-    Failure failure failures fairness fallback fallbackCriteria FallbackPodTopologySpread
-    fallbackStrategy falls False false fault feature features few fewer field fields file files
-    Filesystem Filter filter filtered FilterPlugin filters filterTimeout finalizer find finish
-    finished first fit FitError fits flag flight floor flush followed for Forbidden
-    ForceActivate form format found Framework framework free FreeHostPort from further gang
-    GangScheduling gate gated gates gating gave gce-pd generator get gets Gi give given gives go
-    goes gone got greater group groups Gt guarding had handed Handle handle happen happens hard
-    hardPodAffinityWeight has have head heap heaps held help helpful here higher highest hint
-    HintFunction HintKeys hold HoldAfter holdAfter HoldingPlugin holds Honor Host host hostname
-    how http https hugepages hugepages-SIZE hypothetical identity ids If if ignored
-    ignoredResourceGroups ignoredResources ImageLocality images ImageState immediate imported In
-    in in-flight in-tree in-use incoming increasing index indexed indexes IndexPage indices
-    Ineligible inf Infeasible init initializing inline input insecure installed instead
+    Evicted evicted Evicting eviction evictions EvictPods evicts Examination examples exceed
+    exceeded exceeds exist existing ExistingPodTerm exists expected expensive explain Explainer
+    ExplainingPlugin ExplainPage explanation expression extended Extender extender extenders
+    extension ExtensionPoint Failed failed FailedAndUnresolvableNodes FailedNodes
+    FailedScheduling failing Failure failure failures fairness fallback fallbackCriteria
+    FallbackPodTopologySpread fallbackStrategy falls False false fault feature features few
+    fewer field fields file files Filesystem Filter filter filtered FilterPlugin filters
+    filterTimeout finalizer find finish finished first fit FitError fits flag flight floor flush
+    followed for Forbidden ForceActivate form format found Framework framework free FreeHostPort
+    from further gang GangScheduling gate gated gates gating gave gce-pd generator get gets Gi
+    give given gives go goes gone got greater group groups Gt guarding had handed Handle handle
+    happen happens hard hardPodAffinityWeight has have head heap heaps held help helpful here
+    higher highest hint HintFunction HintKeys hold HoldAfter holdAfter HoldingPlugin holds Honor
+    Host host hostname how http https hugepages hugepages-SIZE hypothetical identity ids If if
+    ignored ignoredResourceGroups ignoredResources ImageLocality images ImageState immediate
+    imported In in in-flight in-tree in-use incoming increasing index indexed indexes IndexPage
+    indices Ineligible inf Infeasible init initializing inline input insecure installed instead
     Insufficient insufficient integers internals InterPodAffinity into Invalid invalid
     InvalidAnnotation InvalidTopologySpreadFallback is It it items its itself JSON json keeps
     kept KeptInfo key keys Ki kind kinds know known knows kubectl KubeletRejections kubestow
     kubestow.cycleTimeBudget Kueue label LabelNode labels labelSelector LabelValues lacks
     largest last lastSeq lately later latest layout lead leading least LeastAllocated leaves
     left less let lets like limit limited limits List list listener Lister Listers log long
-    longer looked looking loses Lost lower LowerRequest
-    lowest Lt make makes malformed many ManyEvents
-    mapping mappings mark match matches MatchLabelKeysInPodTopologySpread matter max maxHold
-    maxSkew may mean meantime MeetDemand member members Memory memory message metadata method
-    metrics Mi might migrated migrated-plugins millis minCandidateNodesAbsolute
+    longer looked looking loses Lost lower LowerRequest lowest Lt make makes malformed many
+    ManyEvents mapping mappings mark match matches MatchLabelKeysInPodTopologySpread matter max
+    maxHold maxSkew may mean meantime MeetDemand member members Memory memory message metadata
+    method metrics Mi might migrated migrated-plugins millis minCandidateNodesAbsolute
     minCandidateNodesPercentage minDomains minimum minMember minResources misnumbered missing
     mode module moment monotonic more MoreOnNode most MostAllocated moved ms msgspec much
     Multiarch must MyValue NAME name named names NAMESPACE namespace namespaces Native native
@@ -148,25 +145,26 @@ KNOWN_WORDS: Final = _words(
     selectedNode selector selectors sent Sequence sequence serve server serves services set
     SetSchedulerName settle several shape Shared shared short should show shown shows signatures
     simultaneously since size skew SKIP Skip skipped slack slice slow so soft some something
-    sorted sorting sorts source sparse spec spec.minMember spec.minResources spec.priority
-    spec.resourceClaim spec.schedulingGroup spec.schedulingPolicy specified specifying spent
-    spread SpreadAnyway stable stamps stands start started starts starve starving state
-    StatefulSet statefulsets StateNotFoundError states Status status statuses stays Step step
-    still stopped stops stopwatch storage storage-class StorageCapacityScoring StorageClass
-    storageClass storageclass.storage.k8s.io storageclasses stored strict StrictFirst string
-    Struct sub-queue sub-queues subdomain subrequest subrequests Subscriptions Succeeded
-    succeeded Success success Successfully such sum Summary SummaryPage sums supported supports
-    supposed suppressed surrogatepass suspended switched synchronous System SZ table
-    TableWithoutVictims taint tainted taints TaintToleration TaintTolerationComparisonOperators
-    takes telling template templates ten term Terminating terminating TermKind terms text than
-    that The the their them then there these they this those thousandths Ti Tick ties Time time
-    timed TimedWork timeout timers times TLS to together TolerateTaint tolerations Too too took
-    topology topology-spread-fallback topology-spread-fallback-applied topologyKey
+    sorted sorting sorts source sparse spec spec.minMember spec.minResources
+    spec.parentCompositePodGroupName spec.priority spec.resourceClaim spec.schedulingGroup
+    spec.schedulingPolicy specified specifying spent spread SpreadAnyway stable stamps stands
+    start started starts starve starving state StatefulSet statefulsets StateNotFoundError
+    states Status status statuses stays Step step still stopped stops stopwatch storage
+    storage-class StorageCapacityScoring StorageClass storageClass storageclass.storage.k8s.io
+    storageclasses stored strict StrictFirst string Struct sub-queue sub-queues subdomain
+    subrequest subrequests Subscriptions Succeeded succeeded Success success Successfully such
+    sum Summary SummaryPage sums supported supports supposed suppressed surrogatepass suspended
+    switched synchronous System SZ table TableWithoutVictims taint tainted taints
+    TaintToleration TaintTolerationComparisonOperators takes TargetPod telling template
+    templates ten term Terminating terminating TermKind terms text than that The the their them
+    then there these they this those thousandths Ti Tick ties Time time timed TimedWork timeout
+    timers times TLS to together TolerateTaint tolerations Too too took topology
+    topology-spread-fallback topology-spread-fallback-applied topologyKey
     TopologyPlacementGenerator topologySpreadConstraints TopologySpreadFallback total totals
     towards tracked translates treated TrialDecision TrialDecisions tried True true try trying
     Tuning tuple turn twice two type UID uid unavailable unbound UncordonNode under undo
     unexpected Ungate Unknown unknown Unreserve unreserve unresolvable Unschedulable
-    unschedulable UnschedulablePod UnschedulableReason UnschedulableTimeout Unsupported
+    unschedulable UnschedulableReason UnschedulableTimeout UnscheduledPod Unsupported
     unsupported until untolerated unusual up Update update updated UpdateNodeAllocatable
     UpdateNodeAnnotation UpdateNodeCondition UpdateNodeDeclaredFeature UpdateNodeLabel
     UpdateNodeTaint UpdatePodAnnotation UpdatePodGeneratedResourceClaim UpdatePodLabel

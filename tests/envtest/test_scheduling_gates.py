@@ -141,7 +141,7 @@ def test_a_pod_whose_gates_are_cleared_reaches_the_active_queue(
         return inspector.sample(
             "scheduler_queue_incoming_pods_total",
             queue="active",
-            event="UnschedulablePodUpdatePodSchedulingGatesEliminated",
+            event="TargetPodUpdatePodSchedulingGatesEliminated",
         )
 
     names = [f"gated-{number:02}" for number in range(20)]

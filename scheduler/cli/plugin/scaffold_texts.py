@@ -220,19 +220,19 @@ EVENT: Final = """\
             ),
 """
 EVENTS: Final = {
-    "pre-enqueue": (("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),),
+    "pre-enqueue": (("TARGET_POD", "ActionType.UPDATE_POD_LABEL"),),
     "pre-filter": (
         ("NODE", "ActionType.ADD | ActionType.UPDATE_NODE_LABEL"),
-        ("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),
+        ("TARGET_POD", "ActionType.UPDATE_POD_LABEL"),
     ),
-    "permit": (("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),),
+    "permit": (("TARGET_POD", "ActionType.UPDATE_POD_LABEL"),),
     "filter": (
         ("NODE", "ActionType.ADD | ActionType.UPDATE_NODE_LABEL"),
-        ("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),
+        ("TARGET_POD", "ActionType.UPDATE_POD_LABEL"),
     ),
     "reserve": (
         ("ASSIGNED_POD", "ActionType.DELETE"),
-        ("UNSCHEDULABLE_POD", "ActionType.UPDATE_POD_LABEL"),
+        ("TARGET_POD", "ActionType.UPDATE_POD_LABEL"),
     ),
 }
 """Resource and actions of the events, by point; Score rejects nothing."""

@@ -58,7 +58,7 @@ async def test_the_queue_shows_one_line_for_each_pod(scheduling: Open) -> None:
         "0",
         "when the gate opens",
         "gate SchedulingGates: waiting for scheduling gates: [example.com/quota example.com/data]",
-        "UnschedulablePodAdd",
+        "UnscheduledPodAdd",
     ]
 
 

@@ -15,7 +15,7 @@ from tests.unit.plugins.clusters import pod as make_pod
 
 POD_GONE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
 POD_RELABELLED = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_LABEL)
-OWN_LABELS = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_LABEL)
+OWN_LABELS = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_LABEL)
 NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
 
 

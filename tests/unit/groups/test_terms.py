@@ -16,7 +16,7 @@ from scheduler.groups.terms import (
 )
 from tests.unit.groups.objects import member, native_group, pod_group
 
-ALPHA, BETA = NATIVE_POD_GROUPS
+ALPHA, *_, BETA = NATIVE_POD_GROUPS
 GANG = {"gang": {"minCount": 3}}
 
 

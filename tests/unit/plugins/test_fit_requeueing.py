@@ -64,7 +64,7 @@ def test_pod_delete(plugin: NodeResourcesFit, deleted: Pod, wakes: bool) -> None
     ],
 )
 def test_scale_down(plugin: NodeResourcesFit, old: Pod, new: Pod, wakes: bool) -> None:
-    resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
+    resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.TARGET_POD
 
     assert hint(plugin, ClusterEvent(resource, SCALE_DOWN), requesting(cpu=1), old, new) is wakes
 

@@ -132,7 +132,7 @@ def test_pre_filter(subject: Pod, skips: bool) -> None:
 )
 def test_pod_delete_hints(deleted: Pod, wakes: bool) -> None:
     plugin = NodePorts(None, Cluster().handle())
-    unscheduled = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
+    unscheduled = ClusterEvent(EventResource.TARGET_POD, ActionType.DELETE)
     event = ASSIGNED_POD_DELETE if deleted.spec.node_name else unscheduled
 
     assert hint(plugin, event, wanting("TCP/127.0.0.1/80"), deleted, None) is wakes

@@ -13,7 +13,7 @@ from tests.unit.plugins.clusters import Cluster, hint, node, pod, rejected, tain
 
 CORDON = "node.kubernetes.io/unschedulable"
 NODE_TAINT = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
-POD_TOLERATION = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_TOLERATION)
+POD_TOLERATION = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_TOLERATION)
 TOLERATED = {"key": CORDON, "operator": "Exists"}
 
 

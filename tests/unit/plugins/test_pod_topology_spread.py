@@ -334,7 +334,7 @@ def test_own_tolerations_wake_where_taints_are_honoured(policy: str, *, expected
     tolerating = asking(
         constraint(nodeTaintsPolicy=policy), spec={"tolerations": [{"operator": "Exists"}]}
     )
-    event = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_TOLERATION)
+    event = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_TOLERATION)
     plugin = PodTopologySpread(None, cluster().handle())
     assert hint(plugin, event, waiting, waiting, tolerating) == expected
 

@@ -9,7 +9,7 @@ from scheduler.framework import ActionType, ClusterEvent, Code, EventResource
 from tests.unit.plugins.clusters import Cluster, hint, pod
 
 ELIMINATED = ClusterEvent(
-    EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    EventResource.TARGET_POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
 )
 
 

@@ -23,7 +23,7 @@ from tests.unit.plugins.clusters import (
 GATE = "TaintTolerationComparisonOperators"
 DEDICATED = "dedicated=user1:NoSchedule"
 NODE_TAINT = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
-POD_TOLERATION = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_TOLERATION)
+POD_TOLERATION = ClusterEvent(EventResource.TARGET_POD, ActionType.UPDATE_POD_TOLERATION)
 
 
 def tolerating(*tolerations: dict[str, str]) -> Any:

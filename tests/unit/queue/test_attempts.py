@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.framework import ActionType, ClusterEvent, unresolvable
-from scheduler.framework.events import ATTEMPT_OUTCOME, UNSCHEDULED_POD_UPDATE
+from scheduler.framework.events import ATTEMPT_OUTCOME, TARGET_POD_UPDATE
 from scheduler.framework.queued import PostFilterOutcome
 from scheduler.queue import AlreadyQueuedError
 from scheduler.queue.in_flight import InFlight, InFlightEvent
@@ -400,7 +400,7 @@ class TestComingBack:
         world = World(FilterDouble("P", [(ClusterEvent("*", ActionType.ALL), QUEUE)]))
         world.rejected(make_pod("a"), "P")
         assert world.place("a") == "unschedulable"
-        assert world.happen(UNSCHEDULED_POD_UPDATE) == 1
+        assert world.happen(TARGET_POD_UPDATE) == 1
 
     def test_a_label_event_is_recorded_for_a_pod_that_waits_at_permit(self) -> None:
         plugin = FilterDouble("Permit", [(NODE_LABEL, QUEUE)])

@@ -166,7 +166,7 @@ REFUSED = Condition(type="PodResizePending", status="True", reason="Infeasible")
 )  # fmt: skip
 def test_pod_updates(old: Pod, new: Pod, suffixes: list[str]) -> None:
     assert [event.label for event in pod_events(new, old)] == [
-        f"UnschedulablePod{suffix}" for suffix in suffixes
+        f"TargetPod{suffix}" for suffix in suffixes
     ]
 
 
@@ -183,4 +183,4 @@ def test_a_bound_pod_gives_upstreams_events_for_the_assigned_resource_only() -> 
 def test_claim_statuses_count_only_with_their_gate() -> None:
     features = EventFeatures(dynamic_resource_allocation=False)
     events = pod_events(pod(resource_claim_statuses=CLAIMS), pod(), features)
-    assert [event.label for event in events] == ["UnschedulablePodUpdate"]
+    assert [event.label for event in events] == ["TargetPodUpdate"]

@@ -41,7 +41,7 @@ class TestGates:
         world, gate = gated_by(unresolvable("no"), (NODE_ADD, QUEUE))
         assert world.happen(NODE_ADD) == 0
         assert world.place("a") == "gated"
-        assert world.metrics.incoming == {("unschedulable", "UnschedulablePodAdd"): 1}
+        assert world.metrics.incoming == {("unschedulable", "UnscheduledPodAdd"): 1}
         gate.closed.clear()
         assert world.happen(NODE_ADD) == 1
         assert world.place("a") == "active"

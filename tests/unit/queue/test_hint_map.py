@@ -69,7 +69,13 @@ class TestBuilding:
         assert events(Silent()) == [("Silent", each.event) for each in DEFAULT_EVENTS]
         assert {each.event.action_type for each in DEFAULT_EVENTS} == {ActionType.ALL}
         resources = {each.event.resource for each in DEFAULT_EVENTS}
-        assert resources == set(EventResource) - {"AssignedPod", "UnschedulablePod", "*", "Time"}
+        assert resources == set(EventResource) - {
+            "AssignedPod",
+            "UnscheduledPod",
+            "TargetPod",
+            "*",
+            "Time",
+        }
 
     def test_an_empty_list_means_nothing_and_other_kinds_of_plugins_do_not_count(self) -> None:
         assert events(FilterDouble("P"), ScoreOnly()) == []
@@ -262,12 +268,12 @@ class TestEvaluating:
             ("*", ActionType.ADD, "Node", ActionType.ADD, True),
             ("*", ActionType.ALL, "Node", ActionType(24), True),
             ("*", ActionType.UPDATE_NODE_LABEL, "Pod", ActionType.UPDATE, False),
-            ("Pod", ActionType(259), "UnschedulablePod", ActionType.UPDATE_POD_LABEL, True),
+            ("Pod", ActionType(259), "TargetPod", ActionType.UPDATE_POD_LABEL, True),
             ("Pod", ActionType(259), "AssignedPod", ActionType.UPDATE, False),
             ("Pod", ActionType.UPDATE, "AssignedPod", ActionType.ADD, False),
             ("Node", ActionType.ALL, "*", ActionType.ALL, False),
             ("*", ActionType.ALL, "Time", ActionType.TICK, False),
-            ("Pod", ActionType.ALL, "UnschedulablePod", ActionType.UPDATE_POD_ANNOTATION, False),
+            ("Pod", ActionType.ALL, "TargetPod", ActionType.UPDATE_POD_ANNOTATION, False),
         ],
     )
     def test_which_registrations_an_event_finds(

@@ -23,7 +23,7 @@ from tests.unit.queue.doubles import (
 def test_incoming_pods_are_counted_by_queue_and_event() -> None:
     world = World(FilterDouble("P"))
     world.add(*(make_pod(f"p{number}") for number in range(3)))
-    assert world.metrics.incoming == {("active", "UnschedulablePodAdd"): 3}
+    assert world.metrics.incoming == {("active", "UnscheduledPodAdd"): 3}
     infos = [world.pop() for _ in range(3)]
     world.metrics.incoming.clear()
     world.fail(infos[0], "P")

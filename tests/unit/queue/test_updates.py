@@ -28,7 +28,7 @@ def test_an_unknown_pod_becomes_active() -> None:
     world = World()
     world.update(None, NEW)
     assert world.pop().pod is NEW
-    assert world.metrics.incoming["active", "UnschedulablePodUpdate"] == 1
+    assert world.metrics.incoming["active", "UnscheduledPodAdd"] == 1
 
 
 def test_an_active_pod_stays_active_and_takes_its_new_turn() -> None:

@@ -61,7 +61,7 @@ async def test_a_placed_pod() -> None:
     ]
     assert decision.score == 31
     assert decision.queue == "active"
-    assert decision.event == "UnschedulablePodAdd"
+    assert decision.event == "UnscheduledPodAdd"
     assert decision.bound == service.clock.now()
     assert {"queued", "prefilter", "filter", "score", "bind"} <= set(decision.phases)
 

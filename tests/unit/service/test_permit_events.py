@@ -27,7 +27,7 @@ from tests.unit.service.test_event_handlers import node, pod
 WAIT = Status(Code.WAIT), 60.0
 ALLOW = None, 0.0
 POD_UPDATED = ClusterEvent(
-    EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE | ActionType.UPDATE_POD_LABEL
+    EventResource.TARGET_POD, ActionType.UPDATE | ActionType.UPDATE_POD_LABEL
 )
 NODE_ADDED = ClusterEvent(EventResource.NODE, ActionType.ADD)
 

@@ -378,7 +378,7 @@ def test_hints_of_other_objects() -> None:
     world.add_claim()
     subject = world.pod("c")
     generated = ClusterEvent(
-        EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
+        EventResource.TARGET_POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
     )
     assert hint(world.plugin, generated, subject, subject, subject)
     assert not hint(world.plugin, generated, subject, None, world.pod("c", name="q"))

@@ -289,7 +289,8 @@ def test_a_claim_is_created_for_extended_resources() -> None:
     ]
     assert world.taken() == {"n1/d0"}
     assert not list(world.devices.allocated.in_flight())
-    assert ("scheduler_resourceclaim_creates_total", "success") in world.counted
+    created = "dynamic_resource_allocation_resourceclaim_creates_total"
+    assert (created, "success", "false", "", "Pod") in world.counted
 
 
 def test_the_claim_that_prebind_made_is_not_stale_when_the_node_is_filtered_again() -> None:

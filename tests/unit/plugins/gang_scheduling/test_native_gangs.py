@@ -13,7 +13,7 @@ def cluster() -> GangCluster:
     return GangCluster()
 
 
-@pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
 def test_g1_a_native_gang_is_bound_in_one_cycle(cluster: GangCluster, version: str) -> None:
     cluster.add_native_group(4, version=version)
     cluster.add_native_members(3)
@@ -98,6 +98,17 @@ def test_a_contradiction_is_an_event_and_the_text_of_the_pods(cluster: GangClust
     assert notes(cluster, "InvalidPodGroup") == [text], "once"
     cluster.add_native_group(1)
     assert len(cluster.bound()) == 1
+
+
+def test_a_part_of_a_composite_group_is_scheduled_on_its_own_and_told_so(
+    cluster: GangCluster,
+) -> None:
+    cluster.add_native_group(2, version="v1alpha3", parentCompositePodGroupName="whole")
+    cluster.add_native_members(2)
+    assert len(cluster.bound()) == 2
+    cluster.add_native_group(2, version="v1alpha3", parentCompositePodGroupName="whole")
+    (note,) = notes(cluster, "GroupNotUnderstood")
+    assert note.startswith("spec.parentCompositePodGroupName names whole: groups of pod groups")
 
 
 def test_an_unreadable_annotation_is_an_event_and_holds_nobody(cluster: GangCluster) -> None:

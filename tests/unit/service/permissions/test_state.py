@@ -111,7 +111,7 @@ def test_a_watch_that_opens_again_ends_it(fixture: Fixture) -> None:
 
 def test_one_version_of_a_resource_may_be_served_without_the_other(fixture: Fixture) -> None:
     state = fixture.state
-    older, newer = map(resource_of, NATIVE_POD_GROUPS)
+    older, *_, newer = map(resource_of, NATIVE_POD_GROUPS)
     state.declare([followed(older.plural, ())])
     assert state.contacted(newer, rejected(404)), "nothing waits for it"
     assert not state.serves(newer.plural)
