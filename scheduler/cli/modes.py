@@ -61,7 +61,7 @@ SIMULATE: Final[Choice] = (
     Mode(
         "--sweep",
         _given("sweep"),
-        ("sweep", "results", "processes", "dask", "seeds", "assertions", "report"),
+        ("sweep", "results", "processes", "dask", "seeds", "assertions", "report", "junit"),
         _ONE_DOCUMENT,
     ),
     Mode("--how-many-fit", _given("how_many_fit"), (*_CHANGES, "how_many_fit"), _ONE_DOCUMENT),
@@ -82,7 +82,7 @@ SIMULATE: Final[Choice] = (
         _otherwise,
         (
             *_CHANGES, "plugin_timeout", "seeds", "compare", "workload", "templates", "until",
-            "assertions", "report",
+            "assertions", "report", "junit",
         ),
     ),
 )  # fmt: skip

@@ -148,6 +148,8 @@ def _standard_input(
               "local processes.")  # fmt: skip
 @click.option("--report", metavar="FILE", type=click.Path(dir_okay=False),
               help="Write an HTML page with plots, too; needs matplotlib.")  # fmt: skip
+@click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False),
+              help="Write the outcome of the assertions as JUnit XML, too, for CI.")  # fmt: skip
 @click.option("--output", "-o", default="table",
               type=click.Choice(["table", "json", "jsonl", "csv"]), show_default=True,
               help="How to print the answer; jsonl and csv are for a run only.")  # fmt: skip
@@ -183,6 +185,8 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
             if asked["report"]:
                 configs = simulation.named((asked["config"], *asked["compare"]))
                 simulation.write_report(asked["report"], found, configs, repeated(ctx))
+            if asked["junit"]:
+                simulation.write_junit(asked["junit"], found.runs, found.assertions)
             simulation.echo(found, output)
             good = found.good
     if not good:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from simulator.offline import Result
-    from simulator.offline.assertions import Assertion
+    from simulator.offline.assertions import Assertion, Check
     from simulator.offline.comparison import Comparison
     from simulator.offline.experiment import Scenario, SimulatedRun, Simulation
     from simulator.offline.sampling import Sample
@@ -42,16 +42,6 @@ MAX_DIFFERENCES: Final = 20
 CSV_COLUMNS: Final = (
     "run", "seed", "event", "pod", "node", "time", "waited", "attempts", "reason"
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One assertion about one run, or about a pair of runs of one seed."""
-
-    text: str
-    run: str
-    seed: int
-    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +207,7 @@ def named(configs: Sequence[str | None]) -> dict[str, str | None]:
 
 def checked(assertions: Sequence[Assertion], runs: Sequence[SimulatedRun]) -> Iterator[Check]:
     """Yield the outcome of each assertion: for each run, or once where it compares runs."""
-    from simulator.offline.assertions import AssertionSyntaxError
+    from simulator.offline.assertions import AssertionSyntaxError, Check
 
     whole = [each for each in runs if not each.error]
     pair = (
@@ -448,7 +438,7 @@ def _table(
 def write_report(
     path: str, answer: Answer, configs: Mapping[str, str | None], command: Sequence[str]
 ) -> None:
-    """Write the report as a whole, or not at all; `configs` are files by name.
+    """Write the report; `configs` are files by name.
 
     Raises:
         CommandError: the file cannot be written.
@@ -463,10 +453,22 @@ def write_report(
         (each.text, f"{each.run}, seed {each.seed}", each.holds) for each in answer.assertions
     ]
     given = ReportInput(answer.runs, answer.comparisons, checks, texts, shlex.join(command))
+    write_whole(path, report(given))
+
+
+def write_junit(path: str, runs: Sequence[SimulatedRun], checks: Sequence[Check]) -> None:
+    """Write what CI systems show. Raises CommandError if the file cannot be written."""
+    from simulator.offline.junit import junit
+
+    write_whole(path, junit(runs, checks))
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file as a whole, or not at all. Raises CommandError."""
     target = Path(path)
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        beside.write_text(report(given), encoding="utf-8")
+        beside.write_text(text, encoding="utf-8")
         beside.replace(target)
     except OSError as error:
         beside.unlink(missing_ok=True)

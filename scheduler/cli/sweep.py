@@ -16,7 +16,7 @@ from scheduler.pages.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scheduler.cli.simulation import Check
+    from simulator.offline.assertions import Check
     from simulator.offline.experiment import SimulatedRun
     from simulator.sweeps import Outcome
 
@@ -63,6 +63,8 @@ def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json:
     if asked["report"]:
         answer = simulation.Answer(tuple(runs), (), every)
         simulation.write_report(asked["report"], answer, _configs(outcomes), command)
+    if asked["junit"]:
+        simulation.write_junit(asked["junit"], runs, every)
     if as_json:
         for outcome, of_run in zip(outcomes, checks, strict=True):
             _echo_json(outcome, of_run)

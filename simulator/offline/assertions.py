@@ -39,6 +39,16 @@ class AssertionSyntaxError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """One assertion about one run, or about a pair of runs of one seed."""
+
+    text: str
+    run: str
+    seed: int
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Assertion:
     """An expression that holds for figures, or does not.
 

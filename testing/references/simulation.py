@@ -9,8 +9,8 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from config.schema import DIALECT, field_descriptions
-from scheduler.cli.simulation import Check
 from simulator.offline import Capacity, Consolidation, NodesNeeded
+from simulator.offline.assertions import Check
 from simulator.offline.comparison import Comparison
 from simulator.offline.documents import API_VERSION
 from simulator.offline.experiment import SimulatedRun
