@@ -17,6 +17,7 @@ from typing import Any, Final
 from plugins.gang_scheduling.bindings import Bindings
 from plugins.gang_scheduling.deadlines import Deadlines
 from plugins.gang_scheduling.ended import LOOK_AGAIN_SECONDS, EndedMembers
+from plugins.gang_scheduling.lost_nodes import LostNodes
 from plugins.gang_scheduling.messages import (
     ASKING,
     ASSEMBLING,
@@ -129,6 +130,7 @@ class Gangs:
             subscriptions.on_object(resource, partial(self._object_changed, resource))
         subscriptions.on_object(PRIORITY_CLASSES, self._class_changed)
         subscriptions.on_synced(self._synced)
+        self._lost = LostNodes(handle, lambda pod: self._pod_changed(pod, pod))
         self.priorities = GroupPriorities(handle)
         #: Whether all PriorityClasses are known, so that a missing one does not exist.
         self._classes_known = False
@@ -261,11 +263,13 @@ class Gangs:
         pod = old if new is None else new
         assert pod is not None
         before = groups.of(pod.uid)
-        if new is None or (new.terminating and not new.spec.node_name):
+        if new is None:
+            self._lost.forget(pod)
+        if new is None or (new.terminating and not new.spec.node_name) or self._lost.has(new):
             if before is not None:
                 groups.forget(pod.uid)
                 self.statuses.member_left(before.key, pod.uid)
-                if pod.spec.node_name and not pod.terminating:
+                if new is None and pod.spec.node_name and not pod.terminating:
                     self.ended.note(before, pod)
                 self._left(before, pod.uid)
             return
