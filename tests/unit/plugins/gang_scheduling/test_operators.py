@@ -1,4 +1,4 @@
-"""What operators create, and what happens here: the rows of the table in docs/gang-scheduling.md.
+"""Gangs of operators: the rows of the table in docs/gang-scheduling.md, each tried.
 
 Groups, labels and the order in which pods appear are as in the sources of these operators.
 """
