@@ -124,6 +124,16 @@ def test_panels_do_not_overlap() -> None:
     assert len({panel["id"] for panel in panels()}) == len(places)
 
 
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: str(panel["title"]))
+def test_a_panel_says_what_it_shows_and_follows_the_variables(panel: dict[str, Any]) -> None:
+    assert panel["description"].endswith(".")
+    for target in panel["targets"]:
+        selectors = re.findall(r"\{([^}]*)\}", target["expr"])
+        assert selectors
+        for each in selectors:
+            assert 'namespace=~"$namespace",instance=~"$instance"' in each
+
+
 def test_metrics_named_in_the_documents_exist() -> None:
     named = set[str]()
     for page in ("monitoring.md", "troubleshooting.md"):
