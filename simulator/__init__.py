@@ -1,7 +1,7 @@
 """The embedded cluster: an API server in this process, a fake kubelet, faults and a clock to turn.
 
 Public: `EmbeddedCluster` for tests and the demo, `serve` for the command line, and the parts that
-drive one (`SimClock`, `FaultRule`, `Settings`, `ApiError`). It imitates kube-apiserver v1.36 as far
+drive one (`SimClock`, `FaultRule`, `Settings`, `ApiError`). It imitates kube-apiserver v1.37 as far
 as schedulers, kubectl and our tests look; it is no conformant API server and keeps nothing on disk.
 """
 

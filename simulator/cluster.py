@@ -60,7 +60,7 @@ class EmbeddedCluster:
 
     Parameters are read at construction; serving starts with `async with`.
 
-    `personality` `stock` behaves like v1.36, `native` also has what the KEPs add; `feature_gates`
+    `personality` `stock` behaves like v1.37, `native` also has what the KEPs add; `feature_gates`
     decides single gates of the API server and `controller_gates` those of the controllers; `gates`
     holds both and can be changed later. `controllers` names those that act from the start (by
     default all but `kueue`, which also acts when it is given settings).

@@ -16,8 +16,8 @@ from simulator.resources import Resource, ResourceTable
 
 VERSION: Final[JsonObject] = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0-kubestow",
+    "minor": "37",
+    "gitVersion": "v1.37.0-kubestow",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

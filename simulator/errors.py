@@ -1,6 +1,6 @@
 """Errors of the API server: `Status` objects with upstream's texts.
 
-Each constructor gives one kind of refusal, observed from kube-apiserver v1.36. Nothing here decides
+Each constructor gives one kind of refusal, observed from kube-apiserver v1.37. Nothing here decides
 when to refuse.
 """
 

@@ -18,8 +18,8 @@ FALLBACK_GATE: Final = "PodTopologySpreadFallbackMode"
 QUOTA_GATE: Final = "ResourceQuotaDeferredEnforcement"
 """KEP-5465: gated pods are not charged."""
 WORKLOAD_GATE: Final = "GenericWorkload"
-"""Alpha in v1.36: pods keep `schedulingGroup`; PodGroups of `scheduling.k8s.io` are served if it is
-on from the start."""
+"""Off by default in v1.37: pods keep `schedulingGroup`; PodGroups of `scheduling.k8s.io` are served
+if it is on from the start."""
 EFFECTIVE_GATES: Final[Mapping[str, tuple[str, ...]]] = {
     "apiserver": (FALLBACK_GATE, QUOTA_GATE, WORKLOAD_GATE),
     "controllers": (FALLBACK_GATE, QUOTA_GATE),

@@ -3,7 +3,7 @@
 Rules: gate names are qualified and unique; no gates together with a node; gates are only ever
 removed; while gated, node selector and required node affinity may be narrowed; otherwise only
 images, the active deadline, added tolerations and a negative grace period may change. Texts as
-kube-apiserver v1.36 writes them, except that the diff it appends to the immutable-spec message is
+kube-apiserver v1.37 writes them, except that the diff it appends to the immutable-spec message is
 not reproduced: the changed fields are named instead.
 """
 

@@ -1,7 +1,7 @@
 """Pods on their way in: QoS class, the SchedulingGated condition, what is refused.
 
 What is filled in is `scheduler.api.stored`'s; what may change later is in
-`simulator.pod_validation`. Facts observed from kube-apiserver v1.36.
+`simulator.pod_validation`. Facts observed from kube-apiserver v1.37.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Table printing: the columns that `kubectl get` shows, by kind.
 
 A column is a name and a function from the stored object and the time to its cell. Kinds without an
-entry get Name and Age. Column names and order as kube-apiserver v1.36 gives them; descriptions are
+entry get Name and Age. Column names and order as kube-apiserver v1.37 gives them; descriptions are
 left empty.
 """
 

@@ -1,9 +1,9 @@
 """The ResourceQuota admission plugin: refuses what is over a limit, charges what is let in.
 
-Runs last in the chain. Limits and usage are read from `status`, as v1.36 does, so a quota that its
+Runs last in the chain. Limits and usage are read from `status`, as v1.37 does, so a quota that its
 controller has not seen yet limits nothing. Charging writes `status.used` of the version that was
 read, in one step with the check: no two requests can both take the last unit. Keys of a foreign
-domain belong to no evaluator and are ignored. Texts as kube-apiserver v1.36 writes them.
+domain belong to no evaluator and are ignored. Texts as kube-apiserver v1.37 writes them.
 
 A charge is not taken back when the write fails afterwards; the controller's recount does that.
 """
@@ -90,7 +90,7 @@ class QuotaAdmission:
         return [charge for charge in charges if charge is not None]
 
     def _requested(self, request: AdmissionRequest, evaluator: Evaluator) -> Amounts:
-        """Return what the write adds. The controller handles decreases, as in v1.36."""
+        """Return what the write adds. The controller handles decreases, as in v1.37."""
         now = request.clock.now()
         requested = evaluator.usage(request.obj, now)
         if request.operation == "UPDATE" and request.old is not None:

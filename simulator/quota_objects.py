@@ -1,7 +1,7 @@
 """ResourceQuotas on their way in: what may be limited, and how amounts must look.
 
 Foreign keys (a domain that is not Kubernetes') are accepted and must be integers, because the API
-server takes them for extended resources. Texts as kube-apiserver v1.36 writes them.
+server takes them for extended resources. Texts as kube-apiserver v1.37 writes them.
 """
 
 from __future__ import annotations

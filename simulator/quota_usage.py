@@ -1,6 +1,6 @@
 """Usage of pods, volume claims and services by quota key.
 
-Written from the documented behaviour of v1.36, apart from the scheduler's own arithmetic, so that
+Written from the documented behaviour of v1.37, apart from the scheduler's own arithmetic, so that
 each checks the other. Amounts are exact (`Quantity`). Nothing here reads a store or decides.
 """
 

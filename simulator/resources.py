@@ -410,13 +410,13 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 WORKLOAD_RESOURCES: Final = (
     Resource(
         "scheduling.k8s.io",
-        "v1alpha2",
+        "v1beta1",
         "podgroups",
         "PodGroup",
         subresources=("status",),
         generation=True,
     ),
-    Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", generation=True),
+    Resource("scheduling.k8s.io", "v1beta1", "workloads", "Workload", generation=True),
 )
 """Served with the feature gate GenericWorkload."""
 

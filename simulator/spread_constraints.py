@@ -1,4 +1,4 @@
-"""Validation of spread constraints: the rules of v1.36, and those of `fallbackCriteria`.
+"""Validation of spread constraints: the rules of v1.37, and those of `fallbackCriteria`.
 
 Checked in new pods and in templates. A pod's constraints cannot change later. Left out: label
 selectors, matchLabelKeys and the two node inclusion policies, which are kept as they come.

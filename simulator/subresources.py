@@ -1,6 +1,6 @@
 """pods/binding, pods/eviction, scale, and the reviews that are created but never stored.
 
-Texts and effects as observed from kube-apiserver v1.36. A binding to a node that does not exist
+Texts and effects as observed from kube-apiserver v1.37. A binding to a node that does not exist
 succeeds there, and here.
 """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     type=click.Choice(["stock", "native"]),
     default="stock",
     show_default=True,
-    help="stock behaves like Kubernetes v1.36; native also has what the KEPs add to the API.",
+    help="stock behaves like Kubernetes v1.37; native also has what the KEPs add to the API.",
 )
 @click.option(
     "--feature-gates",
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 def command(**values: Any) -> None:
     """Serve an API server from memory, until interrupted.
 
-    It imitates kube-apiserver v1.36 as far as schedulers, kubectl and tests look, with a kubelet
+    It imitates kube-apiserver v1.37 as far as schedulers, kubectl and tests look, with a kubelet
     that runs what is bound. It speaks plain HTTP, lets everybody do everything and forgets all when
     it ends: for experiments only. GET /_kubestow/ on it explains how to inject faults, turn the
     clock and switch controllers. Of protobuf it reads what `kubectl create NAME` sends; give

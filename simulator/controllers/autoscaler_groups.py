@@ -111,7 +111,7 @@ class NodeGroup(
                 "capacity": amounts,
                 "allocatable": dict(amounts),
                 "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-                "nodeInfo": {"kubeletVersion": "v1.36.2", "operatingSystem": "linux"},
+                "nodeInfo": {"kubeletVersion": "v1.37.2", "operatingSystem": "linux"},
             },
         }
 

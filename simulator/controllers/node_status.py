@@ -40,7 +40,7 @@ class NodeTemplate(NamedTuple):
     memory: str = "32Gi"
     ephemeral_storage: str = "100Gi"
     pods: str = "110"
-    version: str = "v1.36.2"
+    version: str = "v1.37.2"
 
 
 def registration(template: NodeTemplate, now: float) -> JsonObject:

@@ -2,7 +2,7 @@
 
 A recount happens when a quota appears or its spec changes, when an object it counts goes, when a
 pod ends, is resized or changes its scope, and every resync period; not on creation or binding, as
-in v1.36 (admission has charged by then). Keys nobody counts (foreign ones) keep the usage somebody
+in v1.37 (admission has charged by then). Keys nobody counts (foreign ones) keep the usage somebody
 else wrote, keys that left the spec lose theirs, and a recount that changes nothing writes nothing.
 
 With KEP-5465's gate on for controllers, deferred pods without a node are not counted, and a pod

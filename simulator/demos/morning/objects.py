@@ -107,7 +107,7 @@ def node(pool: Pool, zone: str, number: int, images: Sequence[JsonObject] = ()) 
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-            "nodeInfo": {"kubeletVersion": "v1.36.2", "operatingSystem": "linux"},
+            "nodeInfo": {"kubeletVersion": "v1.37.2", "operatingSystem": "linux"},
             "images": [*images],
         },
     }

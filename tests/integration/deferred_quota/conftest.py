@@ -28,7 +28,7 @@ async def _server(stack: AsyncExitStack, personality: str) -> Server:
 
 @pytest.fixture
 async def stock(stack: AsyncExitStack) -> Server:
-    """A server that answers as v1.36."""
+    """A server that answers as v1.37."""
     return await _server(stack, "stock")
 
 

@@ -1,6 +1,6 @@
 """`fallbackCriteria` over HTTP: responses to each kind of client, gates switched from outside.
 
-The texts of a stock server are those of kube-apiserver v1.36; tests/envtest compares them.
+The texts of a stock server are those of kube-apiserver v1.37; tests/envtest compares them.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ async def test_discovery_names_every_resource(client: Client) -> None:
     assert found["pods"]["shortNames"] == ["po"]
     assert found["pods/binding"]["kind"] == "Binding"
     _, version = await client.get("/version")
-    assert version["gitVersion"].startswith("v1.36.")
+    assert version["gitVersion"].startswith("v1.37.")
     _, index = await client.get("/openapi/v3")
     for entry in index["paths"].values():
         status, document = await client.get(entry["serverRelativeURL"])

@@ -110,5 +110,5 @@ def test_the_group_of_a_pod_is_kept_with_its_gate(
 ) -> None:
     cluster = EmbeddedCluster(personality=personality, feature_gates=gates)
     assert ("schedulingGroup" in cluster.create(_grouped())["spec"]) is kept
-    row = cluster.resources.find("scheduling.k8s.io", "v1alpha2", "podgroups")
+    row = cluster.resources.find("scheduling.k8s.io", "v1beta1", "podgroups")
     assert (row is not None) is kept
