@@ -70,6 +70,7 @@ class SchedulerMetrics:
         self._after_flush = families.counter("scheduler_pod_scheduled_after_flush_total")[()]
         self._handling = families.histogram("scheduler_event_handling_duration_seconds")
         self._handler_errors = families.counter("kubestow_handler_errors_total")
+        self._misspelt = families.counter("kubestow_misspelt_scheduler_names_total")[()]
         self.plugin_faults = PluginFaultRecorder(families)
         self._permit_waits = families.histogram("scheduler_permit_wait_duration_seconds")
         self._preemption_attempts = families.counter("scheduler_preemption_attempts_total")[()]
@@ -223,6 +224,10 @@ class SchedulerMetrics:
     def event_handling(self, event: str, seconds: float) -> None:
         """Observe the handling of one change; `event` is a `ClusterEvent.label`."""
         self._handling[event,].observe(seconds)
+
+    def misspelt_scheduler(self) -> None:
+        """Count a pending pod whose schedulerName is nearly one of ours."""
+        self._misspelt.inc()
 
     def handler_error(self, plural: str) -> None:
         """Count a change of an object that its handler failed to apply."""

@@ -31,6 +31,7 @@ from scheduler.framework.events import (
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
+from scheduler.service.misspelt_names import MisspeltNames
 from scheduler.service.recording.journal import RELOAD, Journal
 from scheduler.service.subscriptions import SubscriptionBoard
 
@@ -54,11 +55,24 @@ class EventHandlers:
         features: EventFeatures,
         rejected: RejectedPods | None = None,
         honor_foreign_nominations: bool = True,
+        misspelt: MisspeltNames | None = None,
     ) -> None:
-        """Wire the handlers; `rejected` gets deleted bound pods of ours, and deleted nodes.
+        """Wire the handlers.
 
-        With `honor_foreign_nominations`, pending pods of other schedulers that are nominated to a
-        node count there like our own.
+        Args:
+            cache: takes bound pods, and nodes.
+            queue: takes pending pods of ours, and the changes that may help them.
+            waiting_pods: those at Permit.
+            scheduler_names: names of our profiles.
+            registered: the actions of other resources that plugins registered for.
+            subscriptions: what plugins subscribed to.
+            clock: of durations.
+            metrics: of changes.
+            features: the gates that decide which events a change is.
+            rejected: gets deleted bound pods of ours, and deleted nodes.
+            honor_foreign_nominations: count pending pods of other schedulers on the node to which
+                they are nominated, like our own.
+            misspelt: gets pending pods of other schedulers.
         """
         self._rejected = rejected
         self._honor_nominations = honor_foreign_nominations
@@ -73,6 +87,7 @@ class EventHandlers:
         self._clock = clock
         self._metrics = metrics
         self._features = features
+        self._misspelt = misspelt
         #: Calls of Permit because of the current change. They are made last, so that plugins have
         #: already handled the change.
         self._permits: deque[Callable[[], None]] = deque()
@@ -89,6 +104,8 @@ class EventHandlers:
         names = frozenset(scheduler_names)
         self._names_removed = self._names_removed or not self._names <= names
         self._names = names
+        if self._misspelt is not None:
+            self._misspelt.forget()
         for pod in strangers:
             if self._honor_nominations and pod.status.nominated_node_name:
                 self._queue.nominator.add_nominated_pod(pod, None)
@@ -198,8 +215,11 @@ class EventHandlers:
             started = self._clock.monotonic()
             self._queue.add(pod)
             self._metrics.event_handling("UnscheduledPodAdd", self._since(started))
-        elif self._honor_nominations and pod.status.nominated_node_name:
-            self._queue.nominator.add_nominated_pod(pod, None)
+        else:
+            if self._misspelt is not None:
+                self._misspelt.look(pod, self._names)
+            if self._honor_nominations and pod.status.nominated_node_name:
+                self._queue.nominator.add_nominated_pod(pod, None)
 
     def _foreign_updated(self, old: Pod, new: Pod) -> None:
         """Track the nomination of a pending pod of another scheduler."""

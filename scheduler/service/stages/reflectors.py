@@ -16,6 +16,7 @@ from scheduler.engine import Framework
 from scheduler.extenders.extender import sends_nodes, sends_pod, sends_victims
 from scheduler.framework import ActionType
 from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.misspelt_names import MisspeltNames
 from scheduler.service.options import seconds
 from scheduler.service.pod_intake import PodIntake, check_node
 from scheduler.service.resources import PODS_SELECTOR, event_name, watched_plurals, watched_resource
@@ -116,6 +117,7 @@ def build_handlers(
         features=scheduling.features,
         rejected=controllers.rejected_pods,
         honor_foreign_nominations=connections.configuration.options.honor_foreign_nominations,
+        misspelt=MisspeltNames(connections.metrics),
     )
 
 

@@ -183,6 +183,7 @@ REPORTS: list[tuple[Report, str, dict[str, str], float]] = [
         1,
     ),
     (lambda m: m.handler_error("pods"), "kubestow_handler_errors_total", {"resource": "pods"}, 1),
+    (lambda m: m.misspelt_scheduler(), "kubestow_misspelt_scheduler_names_total", {}, 1),
     (
         lambda m: m.plugin_faults.raised("Gpu", "Filter"),
         "kubestow_plugin_exceptions_total",
