@@ -26,7 +26,8 @@ KNOWN_WORDS: Final = _words(
     answered anti-affinity any anything API Api apiVersion ApiWriter appears application apply
     applying apps architectures are args argument arguments arithmetic arrays as aside asked
     asks assigned AssignedPod assumed async asynchronous at attached Attempt attempt
-    AttemptError AttemptOutcome attribute Available available Awaitable Awaited AwaitingCriteria
+    AttemptError AttemptOutcome attribute Auto
+    Available available Awaitable Awaited AwaitingCriteria
     AWS aws aws-ebs azure-disk azure-file back backoff BackoffComplete basic be because before
     began begin begins begun behind being belong belongs below best BestEffort between big Bind
     bind bind-completed Binding binding bindingTimeout BindPlugin BindTimeoutSeconds

@@ -7,6 +7,9 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from types import ModuleType
+from typing import get_args
+
+import msgspec
 
 import plugins
 import scheduler.engine
@@ -40,3 +43,21 @@ def test_every_word_of_a_message_is_kept() -> None:
     assert len(found) > 100
     kept = {(name, redactor.text(text)) for name, text in found}
     assert kept - found == set()
+
+
+class _NoArguments(msgspec.Struct):
+    pass
+
+
+def test_every_value_that_an_argument_may_have_is_kept() -> None:
+    """A redacted configuration must be valid, since a replay begins with it."""
+    values = {
+        value
+        for plugin in plugins.in_tree()
+        for each in msgspec.structs.fields(getattr(plugin, "args_type", _NoArguments))
+        for value in get_args(each.type)
+        if isinstance(value, str)
+    }
+    assert {"Always", "Auto", "Never"} <= values
+    redactor = Redactor(b"salt")
+    assert {value for value in values if redactor.text(value) != value} == set()
