@@ -28,8 +28,9 @@ class Fillings:
 
         >>> from scheduler.api.stored import Nothing, as_stored
         >>> fillings = Fillings()
-        >>> node = {"apiVersion": "v1", "kind": "Node", "status": {"capacity": {"cpu": "4"}}}
-        >>> fillings.note(as_stored(node, Nothing()))
+        >>> labels = {"kubernetes.io/hostname": "n1"}
+        >>> node = {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": labels}}
+        >>> fillings.note(as_stored({**node, "status": {"capacity": {"cpu": "4"}}}, Nothing()))
         >>> fillings.line()
         'filled in as an API server would: allocatable from capacity (1 object)'
         """
