@@ -1,8 +1,8 @@
 """The active queue: pods that may be scheduled now, in the order of the QueueSort plugin.
 
 Pods of deferred accounts (`accounts`), which are namespaces and all pods in groups, are popped
-after all others, in QueueSort order among themselves. While no account is deferred, there is one
-heap in exactly QueueSort's order.
+after all others, in QueueSort order among themselves. Pods of groups in `held_groups` are not
+popped at all. While there are neither, there is one heap in exactly QueueSort's order.
 
 Invariant: no pod here is gated. The sort key is computed when a pod enters or its object changes,
 never while popping; ties leave first in, first out, whichever heap a pod is in.
@@ -29,15 +29,18 @@ class ActiveQueue:
 
     def __init__(self, sort_key: SortKey, over_limit: Callable[[], Collection[str]]) -> None:
         """`over_limit` returns the accounts whose pods are popped after all others."""
-        #: Whether a pod belongs to the account of groups, in constant time.
-        self.in_group: Callable[[Pod], bool] = lambda _pod: False
+        #: Returns the name of a pod's group in constant time; None for a pod in no group.
+        self.group_name: Callable[[Pod], str | None] = lambda _pod: None
+        #: Names of groups whose pods are not popped.
+        self.held_groups: Collection[str] = ()
         #: Returns the UID of a pod that must be popped before this one, or None. None: no pod must.
         self.ahead_of: Callable[[QueuedPodInfo], str | None] | None = None
         self._sort_key = sort_key
         self._over_limit = over_limit
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap()
-        #: Pods that reached the top while their account was deferred, by account. They keep their
-        #: sort key and turn, so that the first of all heads is the first of all pods.
+        #: Pods that reached the top while their account was deferred, by account, or while their
+        #: group was held, by `_held_account`. They keep their sort key and turn, so that the first
+        #: of all heads is the first of all pods.
         self._deferred: dict[str, KeyedHeap[QueuedPodInfo]] = {}
         #: Whether the last `pop` returned None only because it set `MAX_MOVES` pods aside.
         self.pop_again = False
@@ -84,16 +87,18 @@ class ActiveQueue:
         return None
 
     def pop(self) -> QueuedPodInfo | None:
-        """Take out the first pod; None when empty, or `pop_again`."""
+        """Take out the first pod; None when empty, when all are held, or `pop_again`."""
         self.pop_again = False
         over = self._over_limit()
-        info = self._pop_fairly(over) if over or self._deferred else self._heap.pop()
+        ordinary = not (over or self._deferred or self.held_groups)
+        info = self._heap.pop() if ordinary else self._pop_fairly(over)
         if info is None or self.ahead_of is None:
             return info
         ahead = self.ahead_of(info)
-        first = None if ahead is None else self.remove(ahead)
-        if first is None:
+        first = None if ahead is None else self.get(ahead)
+        if first is None or self._held_account(first.pod):
             return info
+        self.remove(first.uid)
         self.add(info)
         return first
 
@@ -118,6 +123,10 @@ class ActiveQueue:
         """Whether the pod is popped after those of other namespaces."""
         return info.pod.metadata.namespace in self._over_limit()
 
+    def held(self, info: QueuedPodInfo) -> bool:
+        """Whether the pod is not popped, because its group is held."""
+        return self._held_account(info.pod) is not None
+
     def violations(self) -> list[str]:
         """Return the broken invariants, for `validate()`."""
         found = [f"active queue: {text}" for heap in self._heaps() for text in heap.violations()]
@@ -126,7 +135,8 @@ class ActiveQueue:
             f"pod {info.key} is set aside with those of {account}"
             for account, heap in self._deferred.items()
             for info in heap.items()
-            if account not in (info.pod.metadata.namespace, GROUPS)
+            if account
+            not in (info.pod.metadata.namespace, GROUPS, self._account_of_group(info.pod))
         ]
         if not all(map(len, self._deferred.values())):
             found.append("active queue: a heap of a deferred account is empty")
@@ -159,7 +169,7 @@ class ActiveQueue:
         found: tuple[str, KeyedHeap[QueuedPodInfo]] = ("", self._heap)
         for each in (("", self._heap), *self._deferred.items()):
             head = each[1].head()
-            if head is None:
+            if head is None or self._held_account(head[ITEM].pod):
                 continue
             turn = self._turn(head, over)
             if first is None or _precedes(turn, first):
@@ -177,9 +187,23 @@ class ActiveQueue:
     def _deferred_account(self, entry: Entry, over: Collection[str]) -> str | None:
         """Return the deferred account of a pod, which is then popped after others; None if none."""
         pod: Pod = entry[ITEM].pod
+        held = self._held_account(pod)
+        if held is not None:
+            return held
         if pod.metadata.namespace in over:
             return pod.metadata.namespace
-        return GROUPS if GROUPS in over and self.in_group(pod) else None
+        return GROUPS if GROUPS in over and self.group_name(pod) is not None else None
+
+    def _held_account(self, pod: Pod) -> str | None:
+        """Return the name of the heap of a pod whose group is held; None if it is not."""
+        return (
+            self._account_of_group(pod)
+            if self.held_groups and self.group_name(pod) in self.held_groups
+            else None
+        )
+
+    def _account_of_group(self, pod: Pod) -> str:
+        return f"{GROUPS}/{self.group_name(pod)}"
 
     def _turn(self, entry: Entry, over: Collection[str]) -> tuple[bool, Entry]:
         return self._deferred_account(entry, over) is not None, entry

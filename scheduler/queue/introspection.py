@@ -164,8 +164,9 @@ class QueueIntrospection(QueueParts):
             for info in self._in_flight
             if info.uid in self
         ]
+        active = self._sub_queues.active
         early = self._options.pop_from_backoff and self._sub_queues.backoff.poppable
-        ready = early or len(self._sub_queues.active)
+        ready = (early and not active.held_groups) or not all(map(active.held, active))
         if self.signals.waiting_for_pod and ready:
             found.append("a pod could be popped, but on_ready was not called")
         if found:

@@ -96,7 +96,7 @@ class SchedulingQueue(QueueSnapshots):
             self._sub_queues.remove(queued)
             self._sub_queues.count_rejectors(queued, -1)
             self._readmissions.discard(pod.uid)
-            self._wakeups.rechecks.pop(pod.uid, None)
+            self._wakeups.forget(pod.uid)
 
     def _queue_new(self, pod: Pod, label: str) -> None:
         now = self._clock.now()
@@ -151,12 +151,8 @@ class SchedulingQueue(QueueSnapshots):
         """Take out the next pod to schedule, in flight from now on; None when there is none.
 
         Also None when many pods of deferred namespaces had to be set aside first; `on_ready` is
-        then called at once.
+        then called at once. Members of groups of which `recheck` has some left are not popped.
         """
-        if self._wakeups.rechecks:
-            # Groups with members that were not checked yet would seem to be incomplete.
-            self.signals.ready()
-            return None
         info = self._sub_queues.pop(self._retry_suppressor, early=self._options.pop_from_backoff)
         if info is not None and self._readmissions and info.uid in self._readmissions:
             info = self._readmitted(info)
@@ -269,14 +265,14 @@ class SchedulingQueue(QueueSnapshots):
 
     def recognize_groups(
         self,
-        in_group: Callable[[Pod], bool],
+        group_name: Callable[[Pod], str | None],
         ahead_of: Callable[[QueuedPodInfo], str | None] | None,
     ) -> None:
-        """Use functions of constant time: which pods are in groups, and which go before others.
+        """Use functions of constant time: in which groups pods are, and which go before others.
 
         `ahead_of` returns the UID of an active pod that must be popped before another one.
         """
-        self._sub_queues.active.in_group = in_group
+        self._sub_queues.active.group_name = group_name
         self._sub_queues.active.ahead_of = ahead_of
 
     # ---------------------------------------------------------- events that move unschedulable pods
@@ -328,7 +324,8 @@ class SchedulingQueue(QueueSnapshots):
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for queued pods, which may ungate or gate them.
 
-        Work beyond a time slice is left to `run_due`, and no pod is popped before that.
+        Work beyond a time slice is left to `run_due`. Until it is done for all members of a group
+        in `uids`, none of them is popped: a part of a group would seem to be all of it.
         """
         self._end_suppression()
         self._wakeups.recheck(uids)

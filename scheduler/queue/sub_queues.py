@@ -177,7 +177,8 @@ class SubQueues:
         if info is not None:
             self._left(info, QueueState.ACTIVE)
             info.popped_early = False
-        elif self.active.pop_again:
+        elif self.active.pop_again or self.active.held_groups:
+            # Members of held groups must not be popped from backoff either.
             return None
         elif early and (info := self.backoff.pop_early(suppressor)) is not None:
             self._left(info, QueueState.BACKOFF)

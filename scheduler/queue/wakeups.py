@@ -99,15 +99,22 @@ class Wakeups:
     #: Groups in which the periodic flush has not looked yet, and the arguments of `flush`.
     _to_flush: deque[Group] = field(default_factory=deque, init=False)
     _flush_times: tuple[float, float] = (0.0, 0.0)
-    #: UIDs of pods for which PreEnqueue must run again. Not a dict: see `InFlight`.
-    rechecks: OrderedDict[str, None] = field(default_factory=OrderedDict, init=False)
+    #: UIDs of pods for which PreEnqueue must run again, and their groups' names; "": no group.
+    #: Not a dict: see `InFlight`.
+    _rechecks: OrderedDict[str, str] = field(default_factory=OrderedDict, init=False)
+    #: Groups of these pods -> number of these pods; the active queue holds them.
+    _rechecked_groups: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Let the active queue hold the groups that are being rechecked."""
+        self.mover.sub_queues.active.held_groups = self._rechecked_groups.keys()
 
     @property
     def backlog(self) -> int:
         """Number of postponed groups, moves and checks."""
         pending, deferred = self._lanes
         postponed = len(pending) + len(deferred) + len(self._moves) + len(self._to_flush)
-        return postponed + len(self.rechecks)
+        return postponed + len(self._rechecks)
 
     def time_slice(self) -> TimeSlice:
         """Begin a time slice."""
@@ -153,15 +160,24 @@ class Wakeups:
 
     def recheck(self, uids: Iterable[str]) -> None:
         """Run PreEnqueue again for queued pods, which may ungate or gate them; in slices."""
-        self.rechecks.update(dict.fromkeys(uids))
+        queues, groups = self.mover.sub_queues, self._rechecked_groups
+        for uid in uids:
+            info = queues.get(uid)
+            if info is None or uid in self._rechecks:
+                continue
+            group = queues.active.group_name(info.pod) or ""
+            self._rechecks[uid] = group
+            if group:
+                groups[group] = groups.get(group, 0) + 1
         self._recheck(self.time_slice())
         if self.backlog:
             self.mover.signals.due(DUE_NOW)
 
     def _recheck(self, time_slice: TimeSlice) -> None:
-        while self.rechecks:
-            uid, _ = self.rechecks.popitem(last=False)
+        while self._rechecks:
+            uid = next(iter(self._rechecks))
             info = self.mover.sub_queues.get(uid)
+            self.forget(uid)
             if info is None:
                 continue
             if info.gated:
@@ -170,6 +186,18 @@ class Wakeups:
                 self.mover.move_to_unschedulable(info, RECHECK)
             if time_slice.over():
                 return
+
+    def forget(self, uid: str) -> None:
+        """Do not recheck this pod."""
+        group = self._rechecks.pop(uid, "")
+        if not group:
+            return
+        left = self._rechecked_groups[group] - 1
+        if left:
+            self._rechecked_groups[group] = left
+        else:
+            del self._rechecked_groups[group]
+            self.mover.signals.ready()
 
     def move_all(self, groups: Iterable[Group], event: InFlightEvent) -> None:
         """Move all members of `groups`, even gated ones, without evaluating hints; in slices."""
@@ -183,13 +211,12 @@ class Wakeups:
             self.mover.signals.due(DUE_NOW)
 
     def resume(self) -> None:
-        """Do one time slice of the backlog."""
+        """Do a time slice of checks, and one of the rest of the backlog."""
         if not self.backlog:
             return
+        # Neither waits for the end of the other: tenants can cause either again and again.
+        self._recheck(self.time_slice())
         time_slice = self.time_slice()
-        self._recheck(time_slice)
-        if self.rechecks:
-            return
         moves, self._moves = self._moves, deque()
         self._apply(moves, time_slice)
         # At least one group each time, so that even a slice that starts late makes progress.

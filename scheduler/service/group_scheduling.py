@@ -78,7 +78,7 @@ class GroupScheduling:
         self.journal: Journal | None = None
         #: The members of the last cycle.
         self._tried: Sequence[QueuedPodInfo] = ()
-        queue.recognize_groups(self._in_group, self._ahead_of)
+        queue.recognize_groups(self._group_name, self._ahead_of)
         binding.on_member_failure = self._not_bound
 
     def group_of(self, info: QueuedPodInfo) -> GroupToSchedule | None:
@@ -242,9 +242,9 @@ class GroupScheduling:
         if report is not None:
             report(attempt.info.pod, failure.message, undone=undone)
 
-    def _in_group(self, pod: Pod) -> bool:
+    def _group_name(self, pod: Pod) -> str | None:
         grouping = self._grouping_of(pod)
-        return grouping is not None and grouping.group_name(pod) is not None
+        return None if grouping is None else grouping.group_name(pod)
 
     def _ahead_of(self, info: QueuedPodInfo) -> str | None:
         """Return an active member of a group that must be tried before the group of this pod."""

@@ -208,7 +208,86 @@ def test_postponed_groups_without_pods_are_dropped(
     assert slow.world.queue.statistics().wakeups_left < 1_200
 
 
-def test_rechecks_run_in_time_slices_and_nothing_is_popped_between_them() -> None:
+def by_prefix(pod: Pod) -> str | None:
+    """Put pods `a-1`, `a-2`, ... into a group `a`."""
+    group, dash, _ = pod.metadata.name.partition("-")
+    return group if dash else None
+
+
+def held(count: int = 100) -> tuple[World, GateDouble, list[str]]:
+    """Return a world with a gated group and slices of 16 checks, and the names of its members."""
+    gate = GateDouble("G")
+    world = World(gate, slice_seconds=0.0)
+    world.queue.recognize_groups(by_prefix, None)
+    names = [f"big-{number}" for number in range(count)]
+    gate.closed = dict.fromkeys(names, unresolvable("closed"))
+    for name in names:
+        world.queue.add(make_pod(name))
+    gate.closed = {}
+    gate.runs.clear()
+    return world, gate, names
+
+
+def test_groups_are_not_popped_before_all_their_members_were_rechecked() -> None:
+    world, gate, names = held()
+    world.queue.recheck(f"uid-{name}" for name in names)
+    assert 0 < len(gate.runs) < 100
+    assert world.queue.pop() is None, "a part of a group would seem to be all of it"
+    world.queue.validate()
+    while len(gate.runs) < 100:
+        assert world.queue.pop() is None
+        world.queue.run_due()
+    first = world.queue.pop()
+    assert first is not None
+    assert first.pod.metadata.name == "big-0", "the order does not change"
+
+
+def test_a_deleted_member_does_not_hold_its_group_for_ever() -> None:
+    world, _, names = held(20)
+    world.queue.recheck(f"uid-{name}" for name in names)
+    assert world.queue.pop() is None
+    for name in names[16:]:
+        world.queue.delete(make_pod(name))
+    assert world.queue.pop() is not None
+
+
+def test_members_of_a_held_group_are_not_popped_from_backoff() -> None:
+    world, _, names = held()
+    world.queue.add(make_pod("big-again"))
+    info = world.queue.pop()
+    assert info is not None
+    world.queue.add_unschedulable_if_not_present(info)
+    assert world.queue.statistics().backoff == 1
+    world.queue.recheck(f"uid-{name}" for name in names)
+    assert world.queue.pop() is None
+
+
+def test_who_rechecks_a_group_again_and_again_delays_no_other_pod() -> None:
+    world, _, names = held(1_000)
+    queue = world.queue
+    uids = [f"uid-{name}" for name in names]
+    queue.recheck(uids)
+    for number in range(50):
+        queue.add(make_pod(f"single{number}"))
+        queue.add(make_pod(f"other{number}-0"))
+        popped = {each.pod.metadata.name for each in (queue.pop(), queue.pop()) if each is not None}
+        assert popped == {f"single{number}", f"other{number}-0"}
+        queue.run_due()
+        queue.recheck(uids)
+        queue.validate()
+
+
+def test_rechecks_do_not_delay_the_pods_that_an_event_helps(slow: Slow) -> None:
+    slow.waiting(40)
+    queue, endless = slow.world.queue, [f"uid-p{number}" for number in range(40)]
+    slow.world.happen(NODE_ADD)
+    for _ in range(10):
+        queue.recheck(endless)
+        queue.run_due()
+    assert {name for name, *_ in slow.calls} == {f"p{number}" for number in range(40)}
+
+
+def test_rechecks_run_in_time_slices() -> None:
     gate = GateDouble("G")
     world = World(gate, slice_seconds=0.0)
     queue, names = world.queue, [f"p{number}" for number in range(100)]
@@ -222,7 +301,6 @@ def test_rechecks_run_in_time_slices_and_nothing_is_popped_between_them() -> Non
     queue.recheck(uids)
     queue.recheck(uids[50:])
     assert 0 < len(gate.runs) < 100
-    assert queue.pop() is None, "a part of a group would seem to be all of it"
     queue.delete(make_pod("p99"))
     left = turns(world)
     assert len(left) > 2
