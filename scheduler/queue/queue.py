@@ -289,12 +289,12 @@ class SchedulingQueue(QueueSnapshots):
         if self.signals.on_room is not None and not _takes_room(event):
             self.signals.on_room()
         subscription = self._hints.subscription(event)
-        if not subscription.plugins and not event.wildcard:
+        if not subscription.plugins and not subscription.wildcard:
             self._events_ignored += 1
             return 0
         self._end_suppression()
         if not self._in_flight and not self._sub_queues.unschedulable.may_move(
-            event, subscription.plugins, old if new is None else new
+            subscription, old if new is None else new
         ):
             return 0
         happened = InFlightEvent(event, old, new, subscription.label, pre_check)
@@ -361,7 +361,7 @@ class SchedulingQueue(QueueSnapshots):
             self.signals.due(self._retry_suppressor.due)
 
     def _release_suppressed(self) -> None:
-        if not self._sub_queues.inactive:
+        if not self._sub_queues.backing_off:
             return
         if self._options.pop_from_backoff and self._sub_queues.backoff.release():
             self.signals.ready()
@@ -413,14 +413,13 @@ class SchedulingQueue(QueueSnapshots):
         self._clock.now()  # Detects a jump back, which shifts the times below.
         wakeup = self._retry_suppressor.due
         if self._sub_queues.inactive or self._wakeups.backlog:
-            times = (
-                wakeup,
-                self._sub_queues.backoff.next_release(),
-                self._sub_queues.next_retry(),
+            for due in (
+                self._sub_queues.next_due(),
                 self._timetable.next(self._sub_queues.unschedulable),
                 DUE_NOW if self._wakeups.backlog else None,
-            )
-            wakeup = min((time for time in times if time is not None), default=None)
+            ):
+                if due is not None and (wakeup is None or due < wakeup):
+                    wakeup = due
         self.signals.armed(wakeup)
         return wakeup
 
@@ -429,11 +428,12 @@ class SchedulingQueue(QueueSnapshots):
         now = self._clock.now()
         if self._sub_queues.inactive or self._wakeups.backlog:
             self._wakeups.resume()
-            if self._sub_queues.backoff:
-                self.flush_backoff_completed()
+        if self._sub_queues.backing_off:
+            self.flush_backoff_completed()
         if self._retry_suppressor.start_round_if_due(now):
             self._release_suppressed()
-        if self._sub_queues.inactive and self._sub_queues.next_retry() is not None:
+        due = self._sub_queues.next_due() if self._sub_queues.inactive else None
+        if due is not None and due <= now:
             self._retry_requested(now)
         if self._timetable.flush_due(now):
             self.flush_unschedulable_left_over()

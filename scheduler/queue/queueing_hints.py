@@ -241,6 +241,7 @@ class EventSubscription:
     by_profile: Mapping[str, tuple[Registration, ...]]
     #: Registrations of a plugin, if all that match the event have hint keys.
     keyed: Mapping[str, tuple[Registration, ...]]
+    wildcard: bool
 
     def provided_keys(self, plugin: str, event: InFlightEvent) -> list[Hashable] | None:
         """Return the (registration, hint key) pairs for which the event may help a pod.
@@ -440,7 +441,7 @@ class HintIndex:
             for plugin, found in by_plugin.items()
             if all(each.keys is not None for each in found)
         }
-        return EventSubscription(event.label, tuple(by_plugin), by_profile, keyed)
+        return EventSubscription(event.label, tuple(by_plugin), by_profile, keyed, event.wildcard)
 
     def _hint_result(
         self, each: Registration, event: InFlightEvent, pod: Pod, pod_identity: Hashable | None

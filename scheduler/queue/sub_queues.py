@@ -52,6 +52,8 @@ class SubQueues:
         self._names: dict[str, QueuedPodInfo] = {}
         #: Number of pods that are not active; only these may wait for a time.
         self.inactive = 0
+        #: Number of pods in backoff.
+        self.backing_off = 0
 
     def __len__(self) -> int:
         return len(self._states)
@@ -106,10 +108,13 @@ class SubQueues:
             return info.requeue_at
         return max(info.requeue_at, self._policy.release(expiry))
 
-    def next_retry(self) -> float | None:
-        """Return the earliest `retry_time` of all unschedulable pods."""
+    def next_due(self) -> float | None:
+        """Return when the first pod stops backing off, or has its `retry_time`."""
+        release = self.backoff.next_release() if self.backing_off else None
         head = self._retries.head()
-        return None if head is None else float(head[SORT_KEY])
+        if head is None or (release is not None and release <= head[SORT_KEY]):
+            return release
+        return float(head[SORT_KEY])
 
     def next_retry_due(self, now: float) -> QueuedPodInfo | None:
         """Return the next record whose `retry_time` has passed, and clear that; moves no pod."""
@@ -205,6 +210,8 @@ class SubQueues:
             found.append("a pod is in two sub-queues")
         if self.inactive != len(self.backoff) + len(self.unschedulable):
             found.append("the number of inactive pods differs from the sub-queues")
+        if self.backing_off != len(self.backoff):
+            found.append("the number of pods in backoff differs from the sub-queue")
         if dict(actual) != self._states:
             found.append("the index of states differs from the sub-queues")
         if {info.uid for info in self._names.values()} != self._states.keys():
@@ -223,11 +230,13 @@ class SubQueues:
             return
         self._states[uid] = state
         self.inactive += state is not QueueState.ACTIVE
+        self.backing_off += state is QueueState.BACKOFF
         self._metrics.pending_pods(state, 1)
         if before is None:
             self._names[info.key] = info
         else:
             self.inactive -= before is not QueueState.ACTIVE
+            self.backing_off -= before is QueueState.BACKOFF
             self._metrics.pending_pods(before, -1)
             if state in UNSCHEDULABLE_STATES and before in UNSCHEDULABLE_STATES:
                 return
@@ -239,6 +248,7 @@ class SubQueues:
         del self._states[info.uid]
         del self._names[info.key]
         self.inactive -= state is not QueueState.ACTIVE
+        self.backing_off -= state is QueueState.BACKOFF
         self._metrics.pending_pods(state, -1)
 
     def _take(self, state: QueueState, uid: str) -> None:

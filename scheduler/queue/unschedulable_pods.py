@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any
 
-from scheduler.framework import ClusterEvent, plugin_names
+from scheduler.framework import plugin_names
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.queue.in_flight import InFlightEvent
 from scheduler.queue.queueing_hints import EventSubscription, identity
@@ -185,19 +185,24 @@ class UnschedulablePods:
         ]
         return own + [(group, event) for group in found.values()]
 
-    def may_move(self, event: ClusterEvent, plugins: Iterable[str], changed: Any) -> bool:
-        """Whether `candidates` may return a group for an event that `plugins` registered.
+    def may_move(self, subscription: EventSubscription, changed: Any) -> bool:
+        """Whether `candidates` may return a group for an event with this subscription.
 
         A fast check, because most events concern no pod here. `changed` is the changed object.
         """
-        if not self._group_of:
+        known = self._group_of
+        if not known:
             return False
-        if event.wildcard or self.has_groups_of(plugins):
+        if subscription.wildcard:
             return True
+        index = self._index
+        # No `has_groups_of`, whose calls cost more than the rest.
+        for plugin in subscription.plugins:
+            if plugin in index:
+                return True
         metadata = getattr(changed, "metadata", None)
         if metadata is None:
             return False
-        known = self._group_of
         owners = metadata.owner_references
         return metadata.uid in known or any(e.uid in known for e in owners if e.controller)
 

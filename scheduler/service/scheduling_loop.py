@@ -450,11 +450,12 @@ class SchedulingLoop:
     def seconds_to_sleep(self) -> float:
         """Return the seconds until there is work, unless an event happens before."""
         wakeup = self._queue.next_wakeup()
-        delay = self.max_sleep
-        if wakeup is not None:
-            delay = min(max(wakeup - self._clock.now(), 0.0), delay)
+        delay = self.max_sleep if wakeup is None else wakeup - self._clock.now()
+        first = None
         for work in self._all_timed():
             due = work.next_due()
-            if due is not None:
-                delay = min(delay, max(due - self._clock.monotonic(), 0.0))
-        return delay
+            if due is not None and (first is None or due < first):
+                first = due
+        if first is not None:
+            delay = min(delay, first - self._clock.monotonic())
+        return min(max(delay, 0.0), self.max_sleep)

@@ -106,7 +106,8 @@ class WaitingGroups:
         waiting = _Waiting(info, plugin, bound, next(self._numbers))
         self._waiting[info.uid] = waiting
         self._hold(waiting)
-        self._queue.signals.on_room = self._note_event
+        if not self._changed:
+            self._queue.signals.on_room = self._note_event
 
     def _forget_gone(self) -> None:
         """Drop groups that disappeared without an event, because all their pods were deleted."""
@@ -132,6 +133,8 @@ class WaitingGroups:
         return None if found is None else found.bound
 
     def _note_event(self) -> None:
+        # Further events before the check tell nothing new.
+        self._queue.signals.on_room = None
         if not self._changed:
             self._changed = True
             self.on_timer()
@@ -157,6 +160,7 @@ class WaitingGroups:
         if not self._waiting:
             self._queue.signals.on_room = None
             return
+        self._queue.signals.on_room = self._note_event
         self.checks += 1
         self.on_look()
         self.kept += len(self._waiting)
