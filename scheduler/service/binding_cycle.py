@@ -45,6 +45,7 @@ from scheduler.text.exceptions import error_repr
 _log = structlog.get_logger(__name__)
 
 CANCELLED: Final = "running PreBind plugin: it was cancelled by code that it called"
+CANCELLED_ITSELF: Final = "binding cycle: a plugin cancelled the task in which it runs"
 
 #: A failure that is not reported: the pod is retried, unless the watch shows that it was deleted or
 #: bound, but no Event and condition are written.
@@ -106,6 +107,8 @@ class BindingCycle:
         self.on_member_failure: Callable[[Attempt, Failure, bool], None] | None = None
         #: Called with each attempt whose binding cycle has ended.
         self.on_end: Callable[[Attempt], None] | None = None
+        #: Whether all cycles are about to be cancelled.
+        self.ending = False
         #: PreBind work under way, by UID; then the messages for pods whose work was preempted.
         self._pre_binding: dict[str, asyncio.Task[None]] = {}
         self._preempted: dict[str, str] = {}
@@ -189,6 +192,14 @@ class BindingCycle:
     async def _after_permit(self, attempt: Attempt) -> None:
         try:
             failure = await self._bind(attempt)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or self.ending:
+                raise
+            # A plugin cancelled the task in which it runs: that fails the attempt.
+            while task.uncancel():
+                pass
+            failure = from_status(failed(CANCELLED_ITSELF).status)
         except AttemptError as error:
             self._engine.report_plugin(attempt.pod, error)
             failure = from_status(error.status)

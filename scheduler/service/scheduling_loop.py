@@ -176,17 +176,23 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Schedule until cancelled; binding cycles under way are then cancelled as well."""
         async with asyncio.TaskGroup() as cycles:
-            while True:
-                if self._held:
-                    await self._released.wait()
-                if self.journal is not None:
-                    self.journal.due()
-                self._queue.run_due()
-                self.run_timed()
-                if self._stopping or self._pauses or not await self._schedule_slice(cycles):
-                    await self._sleep()
-                else:
-                    await asyncio.sleep(0)
+            try:
+                await self._run(cycles)
+            finally:
+                self._binding.ending = True
+
+    async def _run(self, cycles: asyncio.TaskGroup) -> None:
+        while True:
+            if self._held:
+                await self._released.wait()
+            if self.journal is not None:
+                self.journal.due()
+            self._queue.run_due()
+            self.run_timed()
+            if self._stopping or self._pauses or not await self._schedule_slice(cycles):
+                await self._sleep()
+            else:
+                await asyncio.sleep(0)
 
     def run_timed(self) -> None:
         """Do all timed work that is due, of waiting groups and of plugins."""

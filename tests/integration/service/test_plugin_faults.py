@@ -262,6 +262,39 @@ async def test_a_plugin_that_cancels_the_task_it_runs_in_does_not_lose_the_pod(
 
 
 @pytest.mark.parametrize("waits", [False, True])
+async def test_a_bind_plugin_that_cancels_the_task_it_runs_in_does_not_lose_the_pod(
+    cluster: EmbeddedCluster, waits: bool
+) -> None:
+    calls: list[str] = []
+
+    async def once(_state: Any, pod: Any, _node: str) -> Status:
+        calls.append(pod.metadata.name)
+        if len(calls) == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            if waits:
+                await asyncio.sleep(0)
+        return SKIP
+
+    points = {
+        "bind": {"enabled": [{"name": "Cancels"}, {"name": "DefaultBinder"}],
+                 "disabled": [{"name": "*"}]},
+    }  # fmt: skip
+    cluster.create(node("n1"))
+    async with scheduling(
+        cluster, [plugin("Cancels", bind=once)], podInitialBackoffSeconds=1, points=points
+    ):
+        cluster.create(pod("p"))
+        await until(lambda: bound_to(cluster, "p"), "bound")
+        if waits:
+            # Else the Binding may have been sent before the cancellation comes.
+            assert len(calls) == 2
+        cluster.create(pod("usual"))
+        await until(lambda: bound_to(cluster, "usual"), "others go on")
+
+
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("method", ["filter", "reserve"])
 async def test_the_result_of_a_cancelled_task_does_not_end_scheduling(
     cluster: EmbeddedCluster, method: str, waits: bool
