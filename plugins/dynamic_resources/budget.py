@@ -17,8 +17,8 @@ MAX_STEPS: Final = 2_000_000
 """Maximum number of steps of an attempt; they take two to ten seconds."""
 _STEPS_PER_READING: Final = 64
 EXPENSIVE_STEPS: Final = 500
-"""Steps that 2 ms of compiling or evaluating one expression count as."""
-MAX_EXPENSIVE: Final = 10
+"""Steps that some 2 ms of parsing, compiling or evaluating one expression count as."""
+MAX_EXPENSIVE: Final = 5
 """Such calls after which an attempt begins nothing else.
 
 What is under way is not interrupted, so that every attempt makes progress: it takes at most 100 ms

@@ -52,6 +52,7 @@ from plugins.dynamic_resources.writing import METRICS as WRITE_METRICS
 from plugins.dynamic_resources.writing import ClaimWriter, PreBindError
 from plugins.normalization import default_normalize
 from plugins.row_selection import all_pass, no_scores
+from scheduler import cel
 from scheduler.api.devices import AllocationResult, ResourceClaim
 from scheduler.api.node import Node
 from scheduler.api.node_selectors import compile_node_selector
@@ -126,6 +127,8 @@ class DynamicResources:
         """Gate a pod until all its claims exist, and none is being allocated for another pod."""
         if not pod.signature.resource_claims:
             return None
+        # Here, since together with the first expression it would take too long.
+        cel.prepare()
         devices = self._devices
         try:
             claims = pod_claims(pod, devices.claims.get)

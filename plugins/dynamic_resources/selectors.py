@@ -21,6 +21,7 @@ from scheduler.cel import (
     DeviceSelector,
     EvaluationCancelledError,
     EvaluationError,
+    ParsedExpression,
     device_value,
 )
 from scheduler.text.cutting import cut
@@ -57,17 +58,29 @@ class SelectorError(Exception):
 class _Results:
     """An expression and its results: a list per slice, with None for devices not yet evaluated."""
 
-    __slots__ = ("error", "nbytes", "selector", "slices")
+    __slots__ = ("error", "nbytes", "parsed", "selector", "slices")
 
     def __init__(self, expression: str, check: Check | None) -> None:
         self.error = ""
+        #: The expression until it is compiled.
+        self.parsed: ParsedExpression | None = None
         self.selector: DeviceSelector | None = None
         self.slices: WeakKeyDictionary[SliceView, list[bool | str | None]] = WeakKeyDictionary()
+        self.nbytes = len(expression)
         try:
-            self.selector = DeviceSelector(expression, _expensive(check))
+            self.parsed = ParsedExpression(expression, _expensive(check))
+            self.nbytes = self.parsed.nbytes
         except CompileError as error:
-            self.error = cut(f"CEL compile error: {error}", MAX_ERROR)
-        self.nbytes = len(expression) if self.selector is None else self.selector.nbytes
+            self.error = _compile_error(error)
+
+    def compile(self, check: Check | None) -> None:
+        assert self.parsed is not None
+        try:
+            self.selector = DeviceSelector(self.parsed, _expensive(check))
+            self.nbytes = self.selector.nbytes
+        except CompileError as error:
+            self.error = _compile_error(error)
+        self.parsed = None
 
 
 class Selectors:
@@ -124,16 +137,27 @@ class Selectors:
         results = self._expressions.get(expression)
         if results is not None:
             self._expressions.move_to_end(expression)
-            return results
-        if check is not None:
-            check(_STEPS)
-        results = self._expressions[expression] = _Results(expression, check)
-        self._bytes += results.nbytes
+        else:
+            if check is not None:
+                check(_STEPS)
+            results = self._expressions[expression] = _Results(expression, check)
+            self._bytes += results.nbytes
+            self._limit()
+        if results.parsed is not None:
+            if check is not None:
+                # Ends the attempt if parsing was expensive; the next one goes on here.
+                check(_STEPS)
+            self._bytes -= results.nbytes
+            results.compile(check)
+            self._bytes += results.nbytes
+            self._limit()
+        return results
+
+    def _limit(self) -> None:
         while len(self._expressions) > self._max_expressions or (
             self._bytes > self._max_bytes and len(self._expressions) > 1
         ):
             self._forget_oldest()
-        return results
 
     def _reserved(self, view: SliceView) -> list[bool | str | None]:
         self._results += len(view.devices)
@@ -183,6 +207,10 @@ class Selectors:
         if isinstance(value, str):
             raise EvaluationError(value)
         return value
+
+
+def _compile_error(error: CompileError) -> str:
+    return cut(f"CEL compile error: {error}", MAX_ERROR)
 
 
 def _expensive(check: Check | None) -> Callable[[], None] | None:

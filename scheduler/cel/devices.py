@@ -37,9 +37,8 @@ from scheduler.cel.libraries import (
     strings,
     versions,
 )
-from scheduler.cel.metering import COST_LIMIT, Check
+from scheduler.cel.metering import COST_LIMIT, MAX_COMPILE_WORK, Check, Meter
 from scheduler.cel.parser import parse
-from scheduler.cel.syntax import Node
 from scheduler.cel.types import ANY, BOOL, STRING, Type, map_of
 from scheduler.cel.values import type_name
 
@@ -70,8 +69,26 @@ def environment() -> Environment:
     )
 
 
+_CHARACTER_BYTES: Final = 100
+"""Bytes of a syntax tree for each character; measured were up to 98."""
 _NODE_BYTES: Final = 350
 """Bytes of a compiled node; measured were up to 310."""
+
+
+class ParsedExpression:
+    """An expression that is not compiled yet, which may take as long as to parse it."""
+
+    __slots__ = ("expression", "nbytes", "tree")
+
+    def __init__(self, expression: str, check: Check | None = None) -> None:
+        """Parse the expression; raises `CompileError`, and the exception of `check`."""
+        self.expression = expression
+        #: Estimate of the memory that the syntax tree takes.
+        self.nbytes = _CHARACTER_BYTES * len(expression)
+        try:
+            self.tree = parse(expression, Meter([], check, MAX_COMPILE_WORK))
+        except EvaluationCancelledError as error:
+            raise CompileError(str(error)) from None
 
 
 class DeviceSelector:
@@ -79,10 +96,11 @@ class DeviceSelector:
 
     __slots__ = ("_code", "_size", "expression", "nbytes")
 
-    def __init__(self, expression: str, check: Check | None = None) -> None:
+    def __init__(self, source: str | ParsedExpression, check: Check | None = None) -> None:
         """Compile the expression; raises `CompileError`, and the exception of `check`."""
-        compiler, _, compiled = _compiled(expression, check)
-        self.expression = expression
+        parsed = ParsedExpression(source, check) if isinstance(source, str) else source
+        compiler, compiled = _compiled(parsed, check)
+        self.expression = expression = parsed.expression
         self._code = compiled.code
         self._size = compiler.size
         #: Estimate of the memory that the selector takes.
@@ -147,22 +165,22 @@ def estimated_cost(expression: str) -> int:
 
     Raises `CompileError`, and `EvaluationCancelledError` for too much work.
     """
-    compiler, tree, _ = _compiled(expression, None)
-    return Estimator(compiler, _BOUNDS).estimate(tree).cost
+    parsed = ParsedExpression(expression)
+    compiler, _ = _compiled(parsed, None)
+    return Estimator(compiler, _BOUNDS).estimate(parsed.tree).cost
 
 
-def _compiled(expression: str, check: Check | None) -> tuple[Compiler, Node, Compiled]:
+def _compiled(parsed: ParsedExpression, check: Check | None) -> tuple[Compiler, Compiled]:
     compiler = Compiler(environment(), check)
     try:
-        tree = parse(expression, compiler.meter)
-        compiled = compiler.compile(tree)
+        compiled = compiler.compile(parsed.tree)
         compiler.finish()
     except EvaluationCancelledError as error:
         raise CompileError(str(error)) from None
     result = compiler.unifier.resolve(compiled.type)
     if result != BOOL and result.name != "any":
         raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
-    return compiler, tree, compiled
+    return compiler, compiled
 
 
 def _not_bool(name: str) -> str:

@@ -2,7 +2,7 @@
 
 The API server's cost is an estimate for another implementation: `format` and the concatenation of
 lists are charged one unit, however large their arguments are. Work is counted beside it, in units
-of about 0.1 µs: a step of the evaluation, an element that a loop in Python looks at, a hundred
+of 0.1 to 0.4 µs: a step of the evaluation, an element that a loop in Python looks at, a hundred
 bytes that are copied. Both limits and the check for interruption share one comparison, `_stop`,
 because most calls cost one unit and do no other work.
 
@@ -26,17 +26,17 @@ COST_LIMIT: Final = 1_000_000
 """Cost units that one evaluation may take (`resource.k8s.io/v1`,
 `CELSelectorExpressionMaxCost`)."""
 
-MAX_WORK: Final = 600_000
-"""Units of work and cost together that one evaluation may take, some 40 to 100 ms."""
+MAX_WORK: Final = 200_000
+"""Units of work and cost together that one evaluation may take, some 20 to 80 ms."""
 
-MAX_COMPILE_WORK: Final = 1_200_000
-"""Units of work that one expression may take to compile, some 100 ms."""
+MAX_COMPILE_WORK: Final = 1_000_000
+"""Units of work that one expression may take to parse, and to compile; each some 80 ms."""
 
 MAX_PIECE: Final = 50_000
-"""Units of work that may be done in one piece, without a check for interruption, some 5 ms."""
+"""Units of work that may be done in one piece, without a check for interruption, some 5 to 20 ms."""
 
 WORK_PER_CHECK: Final = 20_000
-"""Units of work and cost between two calls of the check for interruption, some 2 ms."""
+"""Units of work and cost between two calls of the check for interruption, some 2 to 8 ms."""
 
 MAX_MEMORY: Final = 32 << 20
 """Bytes that the values of one evaluation may take."""

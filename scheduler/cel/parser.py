@@ -97,6 +97,11 @@ _TOKEN_WORK: Final = 40
 """Units of work to parse a token."""
 
 
+def prepare() -> None:
+    """Make the tables of the parser, which takes some 50 ms, if they are not there yet."""
+    _parser()
+
+
 def parse(expression: str, meter: Meter) -> Node:
     """Return the syntax tree.
 

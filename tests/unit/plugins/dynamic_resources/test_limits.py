@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from typing import Any
 
@@ -20,6 +21,9 @@ from plugins.dynamic_resources.errors import AllocationError
 from plugins.dynamic_resources.pools import Pool
 from plugins.dynamic_resources.selectors import MAX_ERROR, SelectorError, Selectors
 from plugins.dynamic_resources.verdicts import content_of
+from scheduler.cel import DeviceSelector
+from scheduler.cel import devices as devices_module
+from scheduler.cel.compiler import Compiler
 from scheduler.framework import CycleState
 from tests.unit.plugins.dynamic_resources.objects import DeviceCluster, device
 from tests.unit.plugins.dynamic_resources.worlds import (
@@ -83,7 +87,7 @@ def test_the_steps_of_a_search_are_limited_while_the_clock_stands_still() -> Non
         unlimited(1000)
 
 
-EXPENSIVE = "lists.range(30000).all(x, x >= 0)"
+EXPENSIVE = "lists.range(12000).all(x, x >= 0)"
 """An expression of more than half of the work of an evaluation."""
 
 
@@ -101,15 +105,33 @@ def test_an_attempt_ends_after_expensive_selectors_and_the_next_continues() -> N
     assert found == [["d0", "d1", "d2", "d3", "d4"]]
 
 
-def test_compiling_counts_for_the_attempt_and_is_not_begun_again() -> None:
+def test_parsing_compiling_and_evaluating_take_an_attempt_each_if_they_are_expensive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     view, selectors = slice_of([device("d0")]), Selectors()
-    long = "[" + "1," * 4000 + "1].size() > 0"
-    budget = SearchBudget(lambda: 0.0, 0.0)
-    with pytest.raises(ExpensiveSelectorsError):
-        selectors.matches(long, view.devices[0], budget)
-    assert selectors.evaluations == 0
-    assert selectors.cached_expressions == 1
-    assert selectors.matches(long, view.devices[0], SearchBudget(lambda: 0.0, 0.0))
+    expensive = f"[{'1+1,' * 1200}1].all(x, {'x > 0 && ' * 10} x < 3)"
+    steps = []
+    for module, name in (
+        (devices_module, "parse"),
+        (Compiler, "finish"),
+        (DeviceSelector, "matches"),
+    ):
+        original = getattr(module, name)
+
+        def noted(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            steps.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, noted)
+    attempts = []
+    for _ in range(3):
+        budget = SearchBudget(lambda: 0.0, 0.0)
+        with contextlib.suppress(ExpensiveSelectorsError):
+            selectors.matches(expensive, view.devices[0], budget)
+        attempts.append(steps[:])
+        steps.clear()
+    assert attempts == [["parse"], ["finish"], ["matches"]]
+    assert selectors.matches(expensive, view.devices[0], SearchBudget(lambda: 0.0, 0.0))
 
 
 def test_the_message_of_expensive_selectors_says_so() -> None:
