@@ -217,8 +217,22 @@ class NodeResourcesFit:
         """
         if self._many[0] is not pods:
             self._many = pods, _by_resource(self._demands(pod.signature.requests) for pod in pods)
-        slots = np.maximum(table.pod_limit[rows] - table.pod_count[rows], 0)
-        capacity: NDArray[np.int64] = np.repeat(slots[np.newaxis], len(pods), axis=0)
+        slots = table.pod_limit[rows] - table.pod_count[rows]
+        # Without a division per pod for rows that take none of them: most rows of a full cluster.
+        some = slots > 0
+        for name, (which, amounts) in self._many[1].items():
+            if len(which) == len(pods):
+                allocatable, used = amounts_in(table, name, rows)
+                some &= allocatable - used >= amounts.min()
+        capacity: NDArray[np.int64] = np.zeros((len(pods), len(rows)), dtype=np.int64)
+        if some.any():
+            capacity[:, some] = self._capacities(len(pods), table, rows[some], slots[some])
+        return capacity
+
+    def _capacities(
+        self, pods: int, table: NodeTableView, rows: Rows, slots: Int64Column
+    ) -> NDArray[np.int64]:
+        capacity: NDArray[np.int64] = np.repeat(slots[np.newaxis], pods, axis=0)
         for name, (which, amounts) in self._many[1].items():
             allocatable, used = amounts_in(table, name, rows)
             free = np.maximum(allocatable - used, 0)

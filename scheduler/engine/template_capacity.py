@@ -111,6 +111,8 @@ class TemplateCapacities:
         self._pods: tuple[Pod, ...] = ()
         self._most: NDArray[np.int32] = np.zeros((0, table.capacity), dtype=np.int32)
         self._loose: NDArray[np.bool_] = np.zeros((0, table.capacity), dtype=np.bool_)
+        #: By row of the table: False if `_most` is 0 for all templates.
+        self._open: NDArray[np.bool_] = np.zeros(table.capacity, dtype=np.bool_)
         #: By template: the sum over all nodes, and whether part of it is only an estimate.
         self._totals: Int64Column = np.zeros(0, dtype=np.int64)
         self._is_loose: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -177,7 +179,7 @@ class TemplateCapacities:
             else:
                 most[place, self._table.rows] = _NO_LIMIT
                 loose[place, self._table.rows] = True
-        self._most, self._loose = most, loose
+        self._most, self._loose, self._open = most, loose, np.logical_or.reduce(most)
         known = np.array(order, dtype=np.intp)
         self._lowest = np.append(self._lowest, _NO_LIMIT)[known]
         for each in self._by_label.values():
@@ -330,6 +332,15 @@ class TemplateCapacities:
 
     def _take_estimate(self, rows: Rows) -> None:
         estimate = self._estimate(rows)
+        is_open: NDArray[np.bool_] = np.logical_or.reduce(estimate)
+        if not self._by_label:
+            # Most nodes of a full cluster have no room for any template, before and after. (Sums by
+            # label must see each row, since its label may have changed.)
+            concerned = np.flatnonzero(is_open | self._open[rows])
+            if not len(concerned):
+                return
+            rows, estimate, is_open = rows[concerned], estimate[:, concerned], is_open[concerned]
+        self._open[rows] = is_open
         before = self._most[:, rows]
         self._totals += (estimate - before).sum(axis=1, dtype=np.int64)
         self._is_loose[:] = True

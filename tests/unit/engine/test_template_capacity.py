@@ -158,3 +158,49 @@ def test_members_without_a_template_may_all_fit() -> None:
     bound = GroupBound(3, (), unlimited=3)
     assert not bound.too_low()
     assert GroupBound(4, (), unlimited=3).too_low()
+
+
+def test_a_node_without_room_that_changes_its_label_counts_in_its_new_domain() -> None:
+    with Cluster() as cluster:
+        cluster.add_node(node("n", cpu=4, labels={"zone": "a"}))
+        cluster.add(pod("full", cpu=4, node="n"))
+        bounds = Bounds(cluster)
+        capacities = bounds.fresh()
+        template = bounds.templates(capacities)[0]
+        zones = bounds.table.label_values("zone").ids
+
+        def room(zone: str) -> int:
+            capacities.refresh()
+            return int(capacities.by_domain(template, "zone", exact=True)[zones[zone]])
+
+        assert room("a") == 0
+        cluster.add(node("n", cpu=4, labels={"zone": "a", "changed": "yes"}))
+        cluster.tick(0.1)
+        assert room("a") == 0
+        cluster.add(node("n", cpu=4, labels={"zone": "b"}))
+        cluster.tick(0.1)
+        zones = bounds.table.label_values("zone").ids
+        assert room("b") == 0
+        cluster.world.remove("Pod", "full", "default")
+        cluster.tick(0.1)
+        assert room("b") == 4
+
+
+def test_a_node_without_room_is_skipped_until_it_has_some() -> None:
+    with Cluster() as cluster:
+        for name in ("n", "m"):
+            cluster.add_node(node(name, cpu=4))
+            cluster.add(pod(f"full-{name}", cpu=4, node=name))
+        bounds = Bounds(cluster)
+        capacities = bounds.fresh()
+        bounds.templates(capacities)
+        assert bounds.totals(capacities) == [0, 0, 0, 0, 0]
+        cluster.add(node("n", cpu=4, labels={"changed": "yes"}))
+        cluster.tick(0.1)
+        assert bounds.totals(capacities) == [0, 0, 0, 0, 0]
+        cluster.world.remove("Pod", "full-n", "default")
+        cluster.tick(0.1)
+        assert bounds.totals(capacities) == [4, 1, 0, 8, 0]
+        cluster.add(pod("some", cpu=3, node="n"))
+        cluster.tick(0.1)
+        assert bounds.totals(capacities) == [1, 0, 0, 2, 0]

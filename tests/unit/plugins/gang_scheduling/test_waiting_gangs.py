@@ -191,3 +191,25 @@ def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -
     queue.move_all_to_active_or_backoff(event, None, None)
     cluster.tick(1)
     assert queue.signals.on_room is None, "an event costs nothing where nobody waits"
+
+
+def test_only_the_first_event_after_a_check_is_noted(cluster: GangCluster) -> None:
+    cluster.add_group(5)
+    cluster.add_members(5)
+    cluster.tick(5)
+    queue = cluster.world.scheduler.scheduling.queue
+
+    def listens() -> bool:
+        return queue.signals.on_room is not None
+
+    assert listens()
+    event = ClusterEvent(EventResource.NODE, ActionType.ADD)
+    queue.move_all_to_active_or_backoff(event, None, None)
+    assert not listens(), "further events before the check cost nothing"
+    cluster.tick(1)
+    assert listens()
+    cluster.add_node(node("n2", cpu=4))
+    cluster.tick(0.01)
+    cluster.add_node(node("n3", cpu=4))
+    cluster.tick(1)
+    assert len(cluster.bound()) == 5, "of an event between two checks"
