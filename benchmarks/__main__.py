@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from benchmarks.measure import Run, run
-from benchmarks.report import Report, line, report, table, with_events, worse
+from benchmarks.report import Report, line, other_measures, report, table, worse
 from benchmarks.schedulers import OURS, SCHEDULERS
 from benchmarks.workloads import QUICK, SIZES, WORKLOADS, Operations
 from scheduler.cli.version import version_text
@@ -137,7 +137,8 @@ def _progress(console: Console) -> Progress:
 
 def _print_summary(console: Console, found: Report) -> None:
     console.print(table(found, console.width))
-    console.print(with_events(found.ratios), highlight=False, soft_wrap=True)
+    for text in other_measures(found.ratios):
+        console.print(text, highlight=False, soft_wrap=True)
     for text in worse(found.ratios):
         console.print(text, style="yellow", highlight=False, soft_wrap=True)
     for workload, reason in found.refused.items():

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from benchmarks.measure import Run
-from benchmarks.report import Report, busy_cores, grouped, own_share, with_events
+from benchmarks.report import Report, all_cpu, busy_cores, grouped, other_measures, own_share
 from benchmarks.schedulers import OURS
 
 _RATE: Callable[[Run], float] = lambda run: run.pods_per_second  # noqa: E731 - one of a list
@@ -24,6 +24,7 @@ def rows(found: Report) -> list[list[str]]:
     groups = grouped(found.runs)
     rivals = sorted({label for _, label in groups} - {OURS})
     heading = ["workload", "nodes", f"{OURS} pods/s", *rivals, "ratio", "to the last Event"]
+    heading += ["by CPU of all", "CPU of all ms/pod"]
     heading += ["p99 s", "CPU ms/pod", "MiB"]
     heading += ["cores busy", f"{OURS}'s part"]
     table = [heading]
@@ -37,6 +38,8 @@ def rows(found: Report) -> list[list[str]]:
                 *(_figure(groups.get((ratio.workload, each), ()), _RATE, ".0f") for each in rivals),
                 f"**{ratio.pods_per_second:.2f}**",
                 f"{ratio.with_events:.2f}",
+                f"{ratio.by_all_cpu:.2f}",
+                _both(ours, theirs, lambda run: all_cpu(run) * 1000, ".2f"),
                 _both(ours, theirs, lambda run: run.latency_p99, ".2f"),
                 _both(ours, theirs, lambda run: run.drained_cpu_per_pod * 1000, ".2f"),
                 _both(ours, theirs, lambda run: run.peak_memory_mib, ".0f"),
@@ -63,7 +66,8 @@ def main(result: Path) -> None:
     heading, *body = rows(found)
     for cells in (heading, ["---"] * len(heading), *body):
         click.echo(f"| {' | '.join(cells)} |")
-    click.echo(f"\n`{with_events(found.ratios)}`\n\n`{found.summary}`")
+    for text in (*other_measures(found.ratios), found.summary):
+        click.echo(f"\n`{text}`")
 
 
 if __name__ == "__main__":

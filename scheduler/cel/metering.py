@@ -33,7 +33,7 @@ MAX_COMPILE_WORK: Final = 1_000_000
 """Units of work that one expression may take to parse, and to compile; each some 80 ms."""
 
 MAX_PIECE: Final = 50_000
-"""Units of work that may be done in one piece, without a check for interruption, some 5 to 20 ms."""
+"""Units of work that may be done without a check for interruption, some 5 to 20 ms."""
 
 WORK_PER_CHECK: Final = 20_000
 """Units of work and cost between two calls of the check for interruption, some 2 to 8 ms."""

@@ -29,7 +29,7 @@ def test_one_row_for_each_workload_with_a_ratio_the_best_first() -> None:
         "workload", "nodes", "kubestow pods/s", "kube-scheduler", "kube-scheduler, batching off",
         "ratio", "to the last Event",
     ]  # fmt: skip
-    alike = ["0.20, 0.20", "1.00, 1.00"]
+    alike = ["1.00", "401.00, 401.00", "0.20, 0.20", "1.00, 1.00"]
     assert body == [
         ["V", "5", "400", "90", "100", "**4.00**", "4.00", *alike, "100, 50", "3.01", "0 %"],
         ["W", "0", "300", "200", "", "**1.50**", "1.50", *alike, "100, 100", "3.01", "0 %"],

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from benchmarks.measure import Run
-from benchmarks.report import compare, report, summary, with_events, worse
+from benchmarks.report import all_cpu, compare, other_measures, report, summary, worse
 from benchmarks.throughput import sampled
 
 WORK = "pods, size smoke, created 10 Pod"
@@ -105,8 +105,22 @@ def test_events_have_a_fastest_rival_of_their_own() -> None:
     ]  # fmt: skip
     (ratio,), _ = compare(runs)
     assert (ratio.rival, ratio.with_events) == ("kube-scheduler, batching off", 1.5)
-    assert with_events([ratio]).endswith("geometric mean 1.50, lowest 1.50 (W)")
-    assert with_events([]) == ""
+    assert other_measures([ratio])[0].endswith("geometric mean 1.50, lowest 1.50 (W)")
+    assert not other_measures([])
+
+
+def test_the_cpu_of_all_processes_is_that_of_the_line_that_needs_least() -> None:
+    runs = [
+        run("kubestow", drained_cpu_per_pod=0.1, drained_server_cpu=8.0, generator_cpu=1.0),
+        run("kube-scheduler", drained_cpu_per_pod=1.0, drained_server_cpu=9.0, generator_cpu=1.0),
+        run("kube-scheduler, all nodes", drained_cpu_per_pod=1.4, generator_cpu=3.0),
+    ]
+
+    (ratio,), _ = compare(runs)
+
+    assert all_cpu(runs[0]) == pytest.approx(1.0)
+    assert ratio.by_all_cpu == pytest.approx(2.0)
+    assert other_measures([ratio])[1].endswith("geometric mean 2.00, lowest 2.00 (W)")
 
 
 @pytest.mark.parametrize(
