@@ -22,6 +22,7 @@ from scheduler.queue import SchedulingQueue, build_hint_map
 from scheduler.service.node_pages import NodePages
 from scheduler.service.serving.json_body import encode
 from scheduler.service.summary_page import SummaryPages
+from scheduler.service.waiting_page import WaitingPages
 
 REPEATS: Final = 20
 
@@ -42,9 +43,12 @@ def main(*, nodes: int, pods: int) -> None:
     )
     click.echo(f"{nodes} nodes, {pods} placed pods, {pods} waiting pods; milliseconds of CPU")
     nodes_pages = NodePages(cache, lambda _: (), clock=_Clock(), leading=lambda: True)
+    waiting = WaitingPages(queue, clock=_Clock(), leading=lambda: True)
     for name, page in {
         "nodes?limit=500": lambda: nodes_pages.nodes({"limit": "500"}),
         "node": lambda: nodes_pages.node({"name": "node-0", "pods": "1000"}),
+        "waiting": lambda: waiting.waiting({}),
+        "waiting?limit=500": lambda: waiting.waiting({"groups": "200", "limit": "500"}),
         "summary": lambda: pages.summary({}),
         "summary?rows=100": lambda: pages.summary({"rows": "100"}),
     }.items():

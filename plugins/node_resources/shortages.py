@@ -12,33 +12,32 @@ from scheduler.framework import NodeTableView, RejectedNodes, Rows
 def shortages(table: NodeTableView, rejected: RejectedNodes, short: Iterable[Demand]) -> str:
     """Describe each of the demands that are `short`, or that no node has room for more pods."""
     rows = rejected.otherwise_fit
-    where = "on a node that passes everything else"
+    which = "" if len(rows) == table.node_count else " that passes everything else"
     if not len(rows):
-        rows, where = rejected.rows, "where other plugins reject as well"
+        rows, which = rejected.rows, " that other plugins reject as well"
     if not len(rows):
         return ""
-    texts = [_most_free(table, rows, each, where) for each in list(short)[:MAX_ITEMS]]
-    return "; ".join(texts) or _pods(table, rows, where)
+    texts = [_most_free(table, rows, each, which) for each in list(short)[:MAX_ITEMS]]
+    return "; ".join(texts) or _pods(table, rows, which)
 
 
-def _most_free(table: NodeTableView, rows: Rows, demand: Demand, where: str) -> str:
+def _most_free(table: NodeTableView, rows: Rows, demand: Demand, which: str) -> str:
     capacity, used = amounts_in(table, demand.name, rows)
-    free = capacity - used
-    best = int(free.argmax())
-    wanted = amount(demand.name, demand.amount)
-    most = amount(demand.name, max(0, int(free[best])))
-    name = table.names[int(rows[best])]
-    text = f"wants {wanted} {demand.name}, most free {where}: {most} ({name})"
+    wanted = f"wants {amount(demand.name, demand.amount)} {demand.name}"
     largest = int(capacity.max())
     if largest < demand.amount:
-        text += f", and the largest has {amount(demand.name, largest)} in all"
-    return text
+        # What is free does not matter: no pod that goes would help.
+        return f"{wanted}, the largest node{which} has {amount(demand.name, largest)}"
+    free = capacity - used
+    best = int(free.argmax())
+    most = amount(demand.name, max(0, int(free[best])))
+    return f"{wanted}, most free on a node{which}: {most} ({table.names[int(rows[best])]})"
 
 
-def _pods(table: NodeTableView, rows: Rows, where: str) -> str:
+def _pods(table: NodeTableView, rows: Rows, which: str) -> str:
     free = table.pod_limit[rows] - table.pod_count[rows]
     best = int(rows[int(free.argmax())])
     return (
-        f"most room for pods {where}: {table.pod_count[best]} of {table.pod_limit[best]} "
-        f"({table.names[best]})"
+        f"most room for pods on a node{which}: {table.pod_count[best]} of "
+        f"{table.pod_limit[best]} ({table.names[best]})"
     )

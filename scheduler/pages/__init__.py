@@ -40,6 +40,7 @@ from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistic
 from scheduler.pages.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
 from scheduler.pages.scores import NodeScore, PluginScore
 from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, SummaryPage
+from scheduler.pages.waiting import WaitingCause, WaitingGroup, WaitingPage
 from scheduler.pages.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 __all__ = [
@@ -96,6 +97,9 @@ __all__ = [
     "ResourceUse",
     "Step",
     "SummaryPage",
+    "WaitingCause",
+    "WaitingGroup",
+    "WaitingPage",
     "WhatIfQuestion",
     "WhatIfResult",
     "internals",

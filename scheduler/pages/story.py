@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from scheduler.pages.decision import Decision, DecisionResult
+from scheduler.pages.causes import words_of
+from scheduler.pages.decision import Decision, DecisionResult, RejectionCount
 from scheduler.pages.explain_page import NotRemembered
 from scheduler.pages.explanation import Examination, PodExplanation, PodState, Rejection
 from scheduler.pages.queue import PodView, QueueState
@@ -59,14 +60,25 @@ def tell(
 
 
 def _pending(pod: PodExplanation, view: PodView, last: Decision | None) -> Iterator[str]:
-    yield _standing(view, pod.now)
+    nodes = "" if pod.nodes is None else _nodes(pod, pod.nodes, last)
+    failed = view.place in {QueueState.UNSCHEDULABLE, QueueState.BACKOFF}
+    # Why it has no node is what is asked first; where it stands otherwise decides that.
+    yield from (nodes, _standing(view, pod.now)) if failed else (_standing(view, pod.now), nodes)
     if pod.nodes is not None:
-        yield _nodes(pod.nodes, last, gated=view.place is QueueState.GATED)
         yield _eviction(pod.nodes, view, last)
     failed_elsewhere = pod.nodes is not None and pod.nodes.feasible and not pod.nodes.error
     if failed_elsewhere and view.message and view.place is not QueueState.GATED:
         yield f"The last attempt failed: {_plain(view.message)}"
     yield _waits_for(pod, view)
+
+
+def why_waiting(view: PodView, last: Decision | None = None) -> str:
+    """Return in a sentence why a pod waits, without asking any node; `last` as remembered."""
+    if view.place in {QueueState.GATED, QueueState.IN_FLIGHT} or not view.message:
+        return _standing(view, view.timestamp)
+    if last is not None and last.message == view.message and last.rejections and not last.node:
+        return none_fits(last.nodes, last.rejections)
+    return _plain(view.message)
 
 
 def _standing(view: PodView, now: float) -> str:
@@ -90,7 +102,8 @@ def _standing(view: PodView, now: float) -> str:
             return f"It is unschedulable, {attempts}."
 
 
-def _nodes(nodes: Examination, last: Decision | None, *, gated: bool) -> str:
+def _nodes(pod: PodExplanation, nodes: Examination, last: Decision | None) -> str:
+    gated = pod.queue is not None and pod.queue.place is QueueState.GATED
     if not nodes.nodes:
         return "The cluster has no nodes."
     if nodes.error:
@@ -99,19 +112,45 @@ def _nodes(nodes: Examination, last: Decision | None, *, gated: bool) -> str:
         where = f", best on {nodes.best[0].node}" if nodes.best else ""
         once = "Once let in, it would fit" if gated else "It fits"
         return f"{once} on {nodes.feasible} of {counted(nodes.nodes, 'node')} now{where}."
-    groups = [_group(each, last) for each in nodes.rejections[:MAX_GROUPS]]
-    rest = sum(each.nodes for each in nodes.rejections[MAX_GROUPS:])
+    return none_fits(
+        nodes.nodes, [_counted(each, last) for each in nodes.rejections], nodes.rejections
+    )
+
+
+def none_fits(
+    nodes: int, counts: Sequence[RejectionCount], rejections: Sequence[Rejection] = ()
+) -> str:
+    """Return in a sentence why a pod fits on none of so many nodes.
+
+    `rejections` belong to the counts one by one, and name nodes.
+    """
+    names = [each.examples[:1] if each.nodes == 1 else () for each in rejections]
+    groups = [
+        _group(each, *(names[at] if at < len(names) else ()))
+        for at, each in enumerate(counts[:MAX_GROUPS])
+    ]
+    rest = sum(each.nodes for each in counts[MAX_GROUPS:])
     if rest:
         groups.append(f"{counted(rest, 'other')} for other reasons (-v)")
-    return f"None of {counted(nodes.nodes, 'node')} fits: {'; '.join(groups)}."
+    return f"None of {counted(nodes, 'node')} fits: {'; '.join(groups)}."
 
 
-def _group(rejection: Rejection, last: Decision | None) -> str:
-    reasons = shortened(", ".join(rejection.reasons), MAX_TEXT) or rejection.status
+def _group(count: RejectionCount, name: str = "") -> str:
+    words = [words_of(each) for each in count.reason.split(", ")]
+    known = [each.one if count.nodes == 1 else each.several for each in words if each is not None]
+    # A text of a plugin tells more if one knows whose it is.
+    text = f"{shortened(count.reason, MAX_TEXT) or count.status} [{count.plugin}]"
+    if len(known) == len(words):
+        text = " and ".join(known)
+    node = f" ({name})" if name else ""
+    numbers = f" ({shortened(count.detail, MAX_TEXT)})" if count.detail else ""
+    return f"{count.nodes}{node} {text}{numbers}"
+
+
+def _counted(rejection: Rejection, last: Decision | None) -> RejectionCount:
+    reason = ", ".join(rejection.reasons)
     detail = rejection.detail or _detail(rejection, last)
-    names = f" ({rejection.examples[0]})" if rejection.nodes == 1 and rejection.examples else ""
-    numbers = f" ({shortened(detail, MAX_TEXT)})" if detail else ""
-    return f"{rejection.nodes}{names} {reasons}{numbers} [{rejection.plugin}]"
+    return RejectionCount(rejection.plugin, rejection.status, reason, rejection.nodes, detail)
 
 
 def _detail(rejection: Rejection, last: Decision | None) -> str:

@@ -115,6 +115,20 @@ class QueueIntrospection(QueueParts):
             ]
         return found
 
+    def pending(self) -> list[QueuedPodInfo]:
+        """Return all pods, those in flight included, in any order; not to be changed."""
+        return [*self._sub_queues, *self._in_flight]
+
+    def place(self, uid: str) -> QueueState | None:
+        """Return where a pod waits; None if it does not any more."""
+        found = self._sub_queues.state(uid)
+        return QueueState.IN_FLIGHT if found is None and uid in self._in_flight else found
+
+    def record(self, info: QueuedPodInfo) -> PodView | None:
+        """Return the record of a pod without its position; None if it does not wait any more."""
+        place = self.place(info.uid)
+        return None if place is None else self._view(info, place, None)
+
     def awaited(self, view: PodView, pod: Pod) -> tuple[Awaited, ...]:
         """Return, by plugin that rejected or gates a pod, the events that may requeue the pod.
 

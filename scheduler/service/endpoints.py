@@ -39,6 +39,7 @@ from scheduler.service.serving.client_authorities import (
 from scheduler.service.serving.health import Check, scheduler_checks
 from scheduler.service.serving.server import HttpsServer
 from scheduler.service.summary_page import SummaryPages
+from scheduler.service.waiting_page import WaitingPages
 from scheduler.service.what_if.asker import Asker
 from scheduler.service.what_if.pages import WhatIfPages
 
@@ -245,6 +246,12 @@ class Endpoints:
             leading=self._leading,
             placements=decisions.placements,
         )
+        waiting = WaitingPages(
+            wiring.scheduling.queue,
+            clock=wiring.connections.clock,
+            leading=self._leading,
+            decisions=wiring.scheduling.decisions.history.of_pod,
+        )
         summary.start()
         self._stack.callback(summary.stop)
         return {
@@ -262,6 +269,7 @@ class Endpoints:
             "gangs": gangs.gangs,
             "nodes": nodes.nodes,
             "node": nodes.node,
+            "waiting": waiting.waiting,
         }
 
     def _grouping(self) -> Iterator[GroupingPlugin]:

@@ -60,7 +60,7 @@ def test_every_decision_of_a_burst_names_the_node_of_its_pod(
         (rejection,) = [
             each for each in rejected["rejections"] if each["plugin"] == "NodeResourcesFit"
         ]
-        assert rejection["detail"].startswith("wants 64 cpu, most free on a node")
+        assert rejection["detail"].startswith("wants 64 cpu, the largest node has ")
 
 
 def test_preemption_is_remembered_with_its_victim(

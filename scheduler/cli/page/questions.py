@@ -52,6 +52,17 @@ def _text(name: str, text: str) -> str:
 QUESTIONS: Final[Mapping[str, Question]] = {
     "summary": Question("/debug/summary", {"rows": _number(0, 100)}),
     "queue": Question("/debug/queue", {"namespace": _text, "limit": _number(1, 1000)}),
+    "waiting": Question(
+        "/debug/waiting",
+        {
+            "namespace": _text,
+            "owner": _text,
+            "cause": _text,
+            "words": _text,
+            "groups": _number(0, 200),
+            "limit": _number(0, 500),
+        },
+    ),
     "gangs": Question("/debug/gangs", {"namespace": _text, "limit": _number(1, 1000)}),
     "explain": Question(
         "/debug/explain",

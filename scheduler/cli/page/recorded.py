@@ -25,7 +25,10 @@ from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
 from scheduler.decisions import Decision, DecisionResult
 from scheduler.decisions.run import Frame, Run, RunNode, RunPod, frame_at
-from scheduler.pages import API_VERSION
+from scheduler.pages import API_VERSION, WaitingGroup
+from scheduler.pages.causes import cause_of
+from scheduler.pages.story import none_fits
+from scheduler.pages.waiting_pods import Selection, WaitingPods
 
 Json = dict[str, Any]
 
@@ -52,6 +55,7 @@ class RecordedSource:
         self._answers: dict[str, Callable[[Frame, Mapping[str, str]], Json]] = {
             "/debug/summary": self._summary,
             "/debug/queue": self._queue,
+            "/debug/waiting": self._waiting,
             "/debug/explain": self._explain,
             "/debug/decisions": self._decisions,
             "/debug/nodes": self._nodes,
@@ -149,6 +153,37 @@ class RecordedSource:
             "statistics": _statistics(frame)
         }
 
+    def _waiting(self, frame: Frame, query: Mapping[str, str]) -> Json:
+        words = tuple(query.get("words", "").lower().split())
+        selection = Selection(
+            query.get("namespace", ""), query.get("owner", ""), query.get("cause", ""), words
+        )
+        found: WaitingPods[RunPod] = WaitingPods(selection)
+        for pod in frame.waiting:
+            view = _waiting(frame, pod)
+            plugins = (
+                [view["gating_plugin"]] if view["gating_plugin"] else view["unschedulable_plugins"]
+            )
+            cause = cause_of(view["place"], view["message"], plugins)
+            # A run does not tell who owns a pod.
+            found.add(pod.namespace, pod.name, "", cause, pod.created, pod)
+        return {
+            "namespace": selection.namespace,
+            "total": found.total,
+            "headline": found.headline(),
+            "causes": found.causes(),
+            "selected": found.selected,
+            "group_total": found.group_total,
+            "groups": [
+                WaitingGroup(
+                    each.namespace, each.owner, each.cause, each.pods, each.pod.name, each.since,
+                    _why(frame, each.pod),
+                )
+                for each in found.groups(int(query.get("groups", 100)))
+            ],
+            "pods": [_waiting(frame, pod) for pod in found.longest(int(query.get("limit", 0)))],
+        }  # fmt: skip
+
     def _explain(self, frame: Frame, query: Mapping[str, str]) -> Json:
         key = query.get("pod", "")
         waiting = next((pod for pod in frame.waiting if pod.key == key), None)
@@ -225,6 +260,7 @@ _KINDS: Final = {
     "summary": "Summary",
     "queue": "QueueList",
     "explain": "PodExplanation",
+    "waiting": "WaitingList",
     "decisions": "DecisionList",
     "nodes": "NodeList",
     "node": "Node",
@@ -294,6 +330,14 @@ def _statistics(frame: Frame) -> Json:
     return {name: places[name] for name in ("active", "backoff", "unschedulable", "gated")} | {
         "in_flight": 0
     }
+
+
+def _why(frame: Frame, pod: RunPod) -> str:
+    """Return in a sentence why a pod waits; empty if nothing was decided about it."""
+    last = frame.last.get(pod.key)
+    if last is None:
+        return ""
+    return none_fits(last.nodes, last.rejections) if last.rejections else last.message
 
 
 def _waiting(frame: Frame, pod: RunPod) -> Json:

@@ -104,7 +104,17 @@ def explainer(lease: tuple[str, str]) -> tuple[Permission, ...]:
     )
 
 
-EXPLAINED: Final = ("decisions", "explain", "gang", "gangs", "node", "nodes", "queue", "summary")
+EXPLAINED: Final = (
+    "decisions",
+    "explain",
+    "gang",
+    "gangs",
+    "node",
+    "nodes",
+    "queue",
+    "summary",
+    "waiting",
+)
 """The debug pages that `kubestow explain` and the like read."""
 
 BRIDGE: Final = (

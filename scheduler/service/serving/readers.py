@@ -37,6 +37,8 @@ from scheduler.pages import (
     QueueStatistics,
     Rejection,
     RejectionCount,
+    WaitingGroup,
+    WaitingPage,
 )
 from scheduler.pages.story import tell
 from scheduler.text.vocabulary import known_words_only
@@ -54,11 +56,15 @@ PAGES: Final[Mapping[str, Callable[[Mapping[str, str]], str]]] = {
     "/debug/decisions": _of_pod,
     "/debug/explain": _of_pod,
     "/debug/queue": _of_namespace,
+    "/debug/waiting": _of_namespace,
 }
 """The pages that are served for one namespace, and the namespace that a query is about."""
 
-PARAMETERS: Final = frozenset({"pod", "namespace", "nodes", "examples", "limit", "since"})
-"""The parameters that such a page gets. Another one could be used to guess names."""
+PARAMETERS: Final = frozenset(
+    {"pod", "namespace", "nodes", "examples", "limit", "since", "groups", "owner", "cause", "words"}
+)
+"""The parameters that such a page gets. Another one could be used to guess names; `owner`, `cause`
+and `words` select among the pods of the namespace only."""
 
 MAX_OWN_PODS: Final = 1000
 """Pods of a page whose words are looked up: a millisecond of work."""
@@ -111,6 +117,9 @@ def own_words(
             found = [(each.namespace, each.name) for each in page.pods[:MAX_OWN_PODS]]
         case ExplainPage():
             found = [(page.pod.namespace, page.pod.name)]
+        case WaitingPage():
+            found = [(each.namespace, each.name) for each in page.pods[:MAX_OWN_PODS]]
+            found += [(each.namespace, each.pod) for each in page.groups[:MAX_OWN_PODS]]
         case _:
             found = []
     names = [name for of, name in found if of == namespace]
@@ -130,6 +139,8 @@ def restrict(page: object, reader: Reader, own: Container[str]) -> object:
             return restriction.queue(page)
         case DecisionList():
             return restriction.decision_list(page)
+        case WaitingPage():
+            return restriction.waiting(page)
         case ExplainPage():
             return restriction.explanation(page)
     raise ValueError(f"{type(page).__name__} is not served for one namespace")
@@ -165,6 +176,36 @@ class _Restriction:
             limit=page.limit,
             statistics=_counted(pods),
             pods=pods,
+        )
+
+    def waiting(self, page: WaitingPage) -> WaitingPage:
+        namespace = self._reader.namespace
+        if page.namespace != namespace:
+            raise ValueError("the counts are of another namespace")
+        return WaitingPage(
+            now=page.now,
+            leading=page.leading,
+            namespace=namespace,
+            total=page.total,
+            headline=page.headline,
+            causes=page.causes,
+            selected=page.selected,
+            group_total=page.group_total,
+            groups=[
+                WaitingGroup(
+                    namespace=namespace,
+                    owner=each.owner,
+                    cause=each.cause,
+                    pods=each.pods,
+                    pod=each.pod,
+                    waiting_since=each.waiting_since,
+                    # It has the details of rejections, which tell about pods of others.
+                    text=each.text if self._everything else "",
+                )
+                for each in page.groups
+                if each.namespace == namespace
+            ],
+            pods=[self._view(each) for each in page.pods if each.namespace == namespace],
         )
 
     def decision_list(self, page: DecisionList) -> DecisionList:

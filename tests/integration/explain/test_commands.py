@@ -136,9 +136,9 @@ async def test_a_pod_that_fits_nowhere_is_explained_by_plugin_and_reason(
         again = await site.output("explain", "pod/web", "-o", "json")
     lines = short.splitlines()
     assert lines[0] == "default/web  queued, profile kubestow, priority 0"
-    assert re.fullmatch(r"It is unschedulable, after 1 attempt, the last \d+s ago.", lines[1])
-    assert lines[2].startswith("None of 6 nodes fits: 5 Insufficient cpu")
-    assert "[NodeResourcesFit]; 1 (tainted) node(s) had untolerated taint(s) " in lines[2]
+    assert lines[1].startswith("None of 6 nodes fits: 5 lack CPU (wants 2 cpu, the largest node ")
+    assert "; 1 (tainted) has a taint it does not tolerate (" in lines[1]
+    assert re.fullmatch(r"It is unschedulable, after 1 attempt, the last \d+s ago.", lines[2])
     assert lines[3] == "Evicting other pods would not help."
     assert lines[4].startswith("It is tried again when a pod goes, requests less or ")
     assert re.search(r"; and in (4m\d+s|5m) at the latest \(periodic flush\)\.$", lines[4])

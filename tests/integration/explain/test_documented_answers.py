@@ -72,7 +72,7 @@ async def test_the_samples_of_explain_are_its_answers(scheduling: Open) -> None:
         taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
         site.cluster.create(node("n3", "b", taint))
         site.cluster.create(pod("report", "6"))
-        await settled(site, "report", "Insufficient cpu")
+        await settled(site, "report", "2 lack CPU")
         for (document, line), sample in SAMPLES.items():
             answer = await site.query(*line.split()[1:])
             assert re.fullmatch(pattern(sample), answer.out.strip()), (document, answer.out)

@@ -66,6 +66,16 @@ def test_the_queue_tells_place_attempts_and_reason() -> None:
     assert ask("queue", 1_020.0)["statistics"]["unschedulable"] == 1
 
 
+def test_waiting_pods_are_counted_as_a_scheduler_counts_them() -> None:
+    page = ask("waiting", 1_020.0, limit="10")
+    assert page["headline"] == "1 pod waits: it lacks CPU"
+    (group,) = page["groups"]
+    assert (group["pods"], group["pod"], group["owner"]) == (1, "web", "")
+    assert group["text"].startswith("None of 2 nodes fits: 2 lack CPU")
+    assert [each["name"] for each in page["pods"]] == ["web"]
+    assert ask("waiting", 1_020.0, cause="are gated")["selected"] == 0
+
+
 def test_nodes_and_their_pods_have_the_shape_of_the_schedulers_pages() -> None:
     source = RecordedSource(example_run(), "run.json")
     nodes = msgspec.json.decode(source.ask("/debug/nodes", {"limit": "1"}, 1_060.0), type=NodeList)

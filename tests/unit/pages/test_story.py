@@ -59,11 +59,8 @@ def test_a_pod_that_fits_nowhere() -> None:
     counts = RejectionCount("NodeResourcesFit", "Unschedulable", "Insufficient cpu", 40, "wants 6")
     last = decision(result=DecisionResult.UNSCHEDULABLE, node="", rejections=(counts,))
     assert tell(pending(), [last]) == [
+        ("None of 41 nodes fits: 40 lack CPU (wants 6); 1 (n9) untolerated [TaintToleration]."),
         "It is unschedulable, after 3 attempts, the last 1m40s ago.",
-        (
-            "None of 41 nodes fits: 40 Insufficient cpu (wants 6) [NodeResourcesFit]; "
-            "1 (n9) untolerated [TaintToleration]."
-        ),
         "Evicting pods of lower priority might help on 40 nodes.",
         (
             "It is tried again when a node appears; when a pod that has a node goes; "

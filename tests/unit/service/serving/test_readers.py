@@ -24,6 +24,7 @@ from scheduler.pages import (
     QueueState,
     QueueStatistics,
     SummaryPage,
+    WaitingPage,
 )
 from scheduler.service.serving.json_body import encode
 from scheduler.service.serving.readers import (
@@ -57,10 +58,16 @@ SEEN: Final[dict[type[Any], set[str]]] = {
         *(f"pod.queue.{each}" for each in VIEW),
         *(f"group.{each}" for each in GROUP),
     },
+    WaitingPage: {
+        *("headline", "causes.0.cause", "causes.0.text"),
+        *("groups.0.owner", "groups.0.cause", "groups.0.pod"),
+        *(f"pods.0.{each}" for each in VIEW),
+    },
 }
 """The texts that everybody sees who may get the pods of the namespace."""
 SEEN_WITH_NODES: Final[dict[type[Any], set[str]]] = {
     QueuePage: {"pods.0.nominated_node"},
+    WaitingPage: {"pods.0.nominated_node"},
     DecisionList: {"decisions.0.node", "decisions.0.nominated_node"},
     ExplainPage: {
         *("decisions.0.node", "decisions.0.nominated_node", "pod.node"),

@@ -1,0 +1,59 @@
+"""Pending pods by owner and by what they wait for (`/debug/waiting`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.pages.page import DebugPage
+from scheduler.pages.queue import PodView
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCause:
+    """What some pods wait for."""
+
+    cause: str
+    """Such as `lack CPU`: the words of a reason that is known, else the plugin."""
+    pods: int
+    text: str
+    """Both in words, such as `1 lacks CPU`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingGroup:
+    """Pods of one owner that wait for the same."""
+
+    namespace: str
+    owner: str
+    """Such as `Deployment/web`: of a pod group, else of the controller; empty for pods of none."""
+    cause: str
+    pods: int
+    pod: str
+    """The name of the pod that has waited longest."""
+    waiting_since: float
+    """Wall clock seconds: since when it has."""
+    text: str = ""
+    """Why that pod waits, in a sentence."""
+
+
+class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
+    """`/debug/waiting`. Times are wall clock seconds."""
+
+    now: float
+    leading: bool
+    namespace: str
+    """The only namespace counted; empty for all."""
+    total: int
+    """Pods that wait."""
+    headline: str
+    """The causes in a sentence."""
+    causes: list[WaitingCause]
+    """Of all of them, the most frequent first."""
+    selected: int
+    """Pods selected by owner, cause and words."""
+    group_total: int
+    """Groups of these."""
+    groups: list[WaitingGroup]
+    """The largest of these groups, at most `?groups=`."""
+    pods: list[PodView]
+    """Those of the selected pods that have waited longest, at most `?limit=`."""

@@ -1,0 +1,161 @@
+"""The debug page `/debug/waiting`: pending pods by owner, and by what they wait for.
+
+It is built on the event loop between cycles, in slices of less than 5 ms (`python -m
+benchmarks.pages`): all pending pods are counted in several slices, and the last one makes the
+bounded number of records that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.groups.terms import group_of
+from scheduler.pages import Decision, PodView, WaitingGroup, WaitingPage
+from scheduler.pages.causes import cause_of
+from scheduler.pages.story import why_waiting
+from scheduler.pages.waiting_pods import Selection, Waiting, WaitingPods
+from scheduler.queue import SchedulingQueue
+from scheduler.service.pod_pages import DecisionsOf
+from scheduler.service.query_numbers import number_in
+from scheduler.service.slices import in_slices
+
+DEFAULT_GROUPS: Final = 100
+MAX_GROUPS: Final = 200
+"""Maximum number in one response; each is explained, which takes some 10 us."""
+MAX_PODS: Final = 500
+MAX_WORDS: Final = 8
+MAX_OWNER: Final = 253
+"""Characters of the kind, and of the name of an owner, whom the API server hardly checks."""
+_STEP: Final = 250
+"""Number of pods that one step counts."""
+_RECORDS: Final = 50
+"""Number of pods or groups that one step makes records of."""
+
+TEMPLATE_HASH: Final = "pod-template-hash"
+
+
+class WaitingPages:
+    """The page of one process."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        *,
+        clock: Clock,
+        leading: Callable[[], bool],
+        decisions: DecisionsOf = lambda *_: None,
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._leading = leading
+        self._decisions = decisions
+
+    async def waiting(self, query: Mapping[str, str]) -> WaitingPage:
+        """Return counts of the pods of `?namespace=`, and those selected by the other parameters.
+
+        Raises:
+            ValueError: a number is out of range.
+        """
+        groups = number_in(query, "groups", DEFAULT_GROUPS, 0, MAX_GROUPS)
+        limit = number_in(query, "limit", 0, 0, MAX_PODS)
+        selection = Selection(
+            query.get("namespace", ""),
+            query.get("owner", ""),
+            query.get("cause", ""),
+            tuple(query.get("words", "").lower().split()[:MAX_WORDS]),
+        )
+        return await in_slices(self._page(selection, groups, limit), self._clock)
+
+    def _page(
+        self, selection: Selection, groups: int, limit: int
+    ) -> Generator[None, None, WaitingPage]:
+        found: WaitingPods[QueuedPodInfo] = WaitingPods(selection)
+        yield from self._counted(found)
+        longest = found.longest(limit)
+        yield
+        views: list[PodView] = []
+        for start in range(0, len(longest), _RECORDS):
+            records = map(self._queue.record, longest[start : start + _RECORDS])
+            views += [each for each in records if each is not None]
+            yield
+        explained: list[WaitingGroup] = []
+        for number, group in enumerate(found.groups(groups), 1):
+            explained.append(self._group(group))
+            if number % _RECORDS == 0:
+                yield
+        return WaitingPage(
+            now=self._clock.now(),
+            leading=self._leading(),
+            namespace=selection.namespace,
+            total=found.total,
+            headline=found.headline(),
+            causes=found.causes(),
+            selected=found.selected,
+            group_total=found.group_total,
+            groups=explained,
+            pods=views,
+        )
+
+    def _counted(self, found: WaitingPods[QueuedPodInfo]) -> Generator[None, None, None]:
+        """Count all pending pods."""
+        causes: dict[tuple[str, str, str], str] = {}
+        pending = self._queue.pending()
+        yield
+        for start in range(0, len(pending), _STEP):
+            for info in pending[start : start + _STEP]:
+                self._count(info, found, causes)
+            yield
+
+    def _count(
+        self,
+        info: QueuedPodInfo,
+        found: WaitingPods[QueuedPodInfo],
+        causes: dict[tuple[str, str, str], str],
+    ) -> None:
+        place = self._queue.place(info.uid)
+        if place is None:
+            return
+        metadata = info.pod.metadata
+        plugins = [info.gating_plugin] if info.gating_plugin else sorted(info.rejectors)
+        # Pods of one template have the same message: it is read once.
+        key = (place, info.last_message, ",".join(plugins))
+        cause = causes.get(key)
+        if cause is None:
+            cause = causes[key] = cause_of(*key[:2], plugins)
+        first = info.initial_attempt_timestamp
+        since = info.timestamp if first is None else first
+        found.add(metadata.namespace, metadata.name, owner_of(info.pod), cause, since, info)
+
+    def _group(self, group: Waiting[QueuedPodInfo]) -> WaitingGroup:
+        pod = group.pod.pod.metadata
+        view = self._queue.record(group.pod)
+        return WaitingGroup(
+            namespace=group.namespace,
+            owner=group.owner,
+            cause=group.cause,
+            pods=group.pods,
+            pod=pod.name,
+            waiting_since=group.since,
+            text="" if view is None else why_waiting(view, self._last(view)),
+        )
+
+    def _last(self, view: PodView) -> Decision | None:
+        found = self._decisions(view.namespace, view.name)
+        return found[-1] if found and found[-1].uid == view.uid else None
+
+
+def owner_of(pod: Pod) -> str:
+    """Return kind and name of the pod group, or of the controller; of a Deployment for its pods."""
+    group = group_of(pod)
+    if group is not None:
+        return f"PodGroup/{group.name[:MAX_OWNER]}"
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    if owner is None:
+        return ""
+    suffix = f"-{pod.metadata.labels.get(TEMPLATE_HASH, '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+        return f"Deployment/{owner.name.removesuffix(suffix)[:MAX_OWNER]}"
+    return f"{owner.kind[:MAX_OWNER]}/{owner.name[:MAX_OWNER]}"

@@ -1,0 +1,134 @@
+"""`/debug/waiting`: pending pods by owner and cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.meta import OwnerReference
+from scheduler.api.pod import Pod
+from scheduler.pages import Decision, DecisionResult, RejectionCount, WaitingPage
+from scheduler.service.serving.json_body import encode
+from scheduler.service.waiting_page import WaitingPages, owner_of
+from tests.unit.queue.doubles import SchedulingGatesDouble, World, make_pod
+
+NO_CPU = "0/18 nodes are available: 18 Insufficient cpu."
+HASH = "5f7d8c"
+
+
+def owned(name: str, kind: str, owner: str, **changes: Any) -> Pod:
+    """Return a pod with a controller."""
+    pod = make_pod(name, **changes)
+    pod.metadata.owner_references = (OwnerReference(kind=kind, name=owner, controller=True),)
+    return pod
+
+
+def web(number: int) -> Pod:
+    """Return a pod of the Deployment `web`."""
+    labels = {"pod-template-hash": HASH}
+    return owned(f"web-{HASH}-{number}", "ReplicaSet", f"web-{HASH}", labels=labels)
+
+
+class Pages:
+    """A queue, and a page about it."""
+
+    def __init__(self) -> None:
+        self.world = World(SchedulingGatesDouble())
+        self.decided: dict[str, Decision] = {}
+        self.pages = WaitingPages(
+            self.world.queue,
+            clock=self.world.clock,
+            leading=lambda: True,
+            decisions=lambda namespace, name: [
+                each for key, each in self.decided.items() if key == f"{namespace}/{name}"
+            ],
+        )
+
+    def failed(self, *pods: Pod, message: str = NO_CPU) -> None:
+        """Add pods whose first attempt failed."""
+        for pod in pods:
+            self.world.add(pod)
+            info = self.world.pop()
+            info.last_message = message
+            self.world.fail(info, "NodeResourcesFit")
+            self.world.clock.step(1.0)
+
+    async def page(self, **query: str) -> WaitingPage:
+        """Return the page as a client decodes it."""
+        return msgspec.json.decode(encode(await self.pages.waiting(query)), type=WaitingPage)
+
+
+async def test_pods_are_grouped_by_owner_and_cause() -> None:
+    pages = Pages()
+    pages.failed(web(1), web(2), owned("sort-x", "Job", "sort"))
+    pages.world.queue.add(make_pod("alone", gates=["a"]))
+    page = await pages.page()
+    assert page.headline == "4 pods wait: 3 lack CPU, 1 is gated"
+    assert [(each.text, each.pods) for each in page.causes] == [
+        ("3 lack CPU", 3),
+        ("1 is gated", 1),
+    ]
+    found = [(each.owner, each.cause, each.pods, each.pod) for each in page.groups]
+    assert found == [
+        ("Deployment/web", "lack CPU", 2, f"web-{HASH}-1"),
+        ("Job/sort", "lack CPU", 1, "sort-x"),
+        ("", "are gated", 1, "alone"),
+    ]
+    assert page.groups[0].text == NO_CPU
+    assert "Plugin SchedulingGates does not let it be scheduled yet" in page.groups[2].text
+    assert page.pods == []
+
+
+async def test_the_sentence_of_a_group_is_that_of_the_command() -> None:
+    pages = Pages()
+    pages.failed(web(1))
+    count = RejectionCount("NodeResourcesFit", "Unschedulable", "Insufficient cpu", 18, "wants 16")
+    pages.decided[f"default/web-{HASH}-1"] = Decision(
+        seq=1, pod="", uid=f"uid-web-{HASH}-1", profile="kubestow", attempt=1, time=0.0, queue="",
+        event="", hint_plugin="", result=DecisionResult.UNSCHEDULABLE, node="", message=NO_CPU,
+        nodes=18, evaluated=18, feasible=0, rejections=(count,),
+    )  # fmt: skip
+    (group,) = (await pages.page()).groups
+    assert group.text == "None of 18 nodes fits: 18 lack CPU (wants 16)."
+
+
+@pytest.mark.parametrize(
+    ("query", "selected"),
+    [
+        ({"owner": "default/Deployment/web"}, 2),
+        ({"cause": "are gated"}, 1),
+        ({"words": "SORT job"}, 1),
+        ({"namespace": "other"}, 0),
+        ({"owner": "default/", "cause": "are gated"}, 1),
+    ],
+)
+async def test_pods_are_selected(query: dict[str, str], selected: int) -> None:
+    pages = Pages()
+    pages.failed(web(1), web(2), owned("sort-x", "Job", "sort"))
+    pages.world.queue.add(make_pod("alone", gates=["a"]))
+    page = await pages.page(limit="500", **query)
+    assert (page.selected, len(page.pods)) == (selected, selected)
+    # The counts of all remain, so that another cause can be chosen.
+    assert page.total == (0 if "namespace" in query else 4)
+
+
+async def test_many_pods_are_counted_and_few_are_listed() -> None:
+    pages = Pages()
+    for number in range(1_200):
+        pages.world.queue.add(owned(f"p{number}", "Job", f"job-{number}"))
+    page = await pages.page(groups="3", limit="2")
+    assert (page.total, page.group_total) == (1_200, 1_200)
+    assert (len(page.groups), len(page.pods)) == (3, 2)
+    with pytest.raises(ValueError, match="groups"):
+        await pages.page(groups="1000000")
+
+
+def test_owners_are_named_as_people_name_them() -> None:
+    assert owner_of(web(1)) == "Deployment/web"
+    assert owner_of(owned("a", "ReplicaSet", "bare")) == "ReplicaSet/bare"
+    assert owner_of(make_pod("a")) == ""
+    labels = {"scheduling.x-k8s.io/pod-group": "train"}
+    assert owner_of(owned("a", "Job", "train-1", labels=labels)) == "PodGroup/train"
+    assert len(owner_of(owned("a", "k" * 9_999, "n" * 9_999))) == 253 + 1 + 253
