@@ -39,8 +39,8 @@ from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
 from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
 from scheduler.pages.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
 from scheduler.pages.scores import NodeScore, PluginScore
-from scheduler.pages.summary import NodeFill, Placement, Rates, ResourceUse, SummaryPage
-from scheduler.pages.waiting import WaitingCause, WaitingGroup, WaitingPage
+from scheduler.pages.summary import Moment, NodeFill, Placement, Rates, ResourceUse, SummaryPage
+from scheduler.pages.waiting import WaitingCause, WaitingGroup, WaitingPage, WaitingPod
 from scheduler.pages.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "GroupTemplate",
     "GroupView",
     "IndexPage",
+    "Moment",
     "NextGroupAttempt",
     "NodeCheck",
     "NodeFill",
@@ -100,6 +101,7 @@ __all__ = [
     "WaitingCause",
     "WaitingGroup",
     "WaitingPage",
+    "WaitingPod",
     "WhatIfQuestion",
     "WhatIfResult",
     "internals",

@@ -13,6 +13,8 @@ class NodeRow:
 
     name: str
     zone: str
+    pool: str
+    """Of the node label of Karpenter, GKE, EKS or AKS that names it; empty without such a label."""
     unschedulable: bool
     taints: int
     """How many."""

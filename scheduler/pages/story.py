@@ -6,6 +6,7 @@ A few sentences from the records, for people; nothing is in them that the record
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Final
 
 from scheduler.pages.causes import words_of
@@ -124,15 +125,20 @@ def none_fits(
 
     `rejections` belong to the counts one by one, and name nodes.
     """
-    names = [each.examples[:1] if each.nodes == 1 else () for each in rejections]
-    groups = [
-        _group(each, *(names[at] if at < len(names) else ()))
-        for at, each in enumerate(counts[:MAX_GROUPS])
-    ]
-    rest = sum(each.nodes for each in counts[MAX_GROUPS:])
+    names = [each.examples[0] if each.nodes == 1 and each.examples else "" for each in rejections]
+    # What may pass comes first: the nodes that are ruled out for ever never counted.
+    named = zip(counts, chain(names, repeat("")), strict=False)
+    ordered = sorted(named, key=lambda each: _rank(each[0]))
+    groups = [_group(*each) for each in ordered[:MAX_GROUPS]]
+    rest = sum(each.nodes for each, _ in ordered[MAX_GROUPS:])
     if rest:
         groups.append(f"{counted(rest, 'other')} for other reasons (-v)")
     return f"None of {counted(nodes, 'node')} fits: {'; '.join(groups)}."
+
+
+def _rank(count: RejectionCount) -> tuple[bool, int]:
+    words = [words_of(each) for each in count.reason.split(", ")]
+    return not any(each is not None and each.passing for each in words), -count.nodes
 
 
 def _group(count: RejectionCount, name: str = "") -> str:

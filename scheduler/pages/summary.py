@@ -59,6 +59,19 @@ class Placement:
     """From the pop to the binding; 0 while it is under way."""
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state at one moment of the past."""
+
+    time: float
+    waiting: int
+    """Pods that waited."""
+    placed: int
+    """Pods placed since the moment before."""
+    failed: int
+    """Attempts since then that found no node, or ended in an error."""
+
+
 class SummaryPage(DebugPage, frozen=True, tag="Summary"):
     """`/debug/summary`."""
 
@@ -86,5 +99,7 @@ class SummaryPage(DebugPage, frozen=True, tag="Summary"):
     """The fullest nodes, fullest first."""
     oldest: list[PodView]
     """The pods that have waited longest, longest first."""
+    timeline: list[Moment]
+    """Moments of the last half hour, at most 120, the oldest first."""
     placed: list[Placement]
     """The last placements, newest first; empty where decisions are not remembered."""

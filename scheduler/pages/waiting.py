@@ -10,7 +10,7 @@ from scheduler.pages.queue import PodView
 
 @dataclass(frozen=True, slots=True)
 class WaitingCause:
-    """What some pods wait for."""
+    """A cause, and how many pods it keeps waiting."""
 
     cause: str
     """Such as `lack CPU`: the words of a reason that is known, else the plugin."""
@@ -36,6 +36,16 @@ class WaitingGroup:
     """Why that pod waits, in a sentence."""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """One of the selected pods."""
+
+    pod: PodView
+    owner: str
+    """As in `WaitingGroup`."""
+    cause: str
+
+
 class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     """`/debug/waiting`. Times are wall clock seconds."""
 
@@ -55,5 +65,5 @@ class WaitingPage(DebugPage, frozen=True, tag="WaitingList"):
     """Groups of these."""
     groups: list[WaitingGroup]
     """The largest of these groups, at most `?groups=`."""
-    pods: list[PodView]
+    pods: list[WaitingPod]
     """Those of the selected pods that have waited longest, at most `?limit=`."""

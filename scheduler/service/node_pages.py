@@ -22,6 +22,12 @@ from scheduler.service.query_numbers import number_in
 
 MILLI: Final = 1000
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+POOL_LABELS: Final = (
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+)
 
 DEFAULT_NODES: Final = 500
 MAX_NODES: Final = 500
@@ -139,12 +145,17 @@ def _node_rows(table: NodeTable, rows: Rows, extended: list[str]) -> Iterator[No
         yield NodeRow(
             name=node.name,
             zone=node.metadata.labels.get(ZONE_LABEL, ""),
+            pool=_pool(node.metadata.labels),
             unschedulable=bool(table.unschedulable[row]),
             taints=len(node.spec.taints),
             pods=pods,
             requested=used,
             allocatable=total,
         )
+
+
+def _pool(labels: Mapping[str, str]) -> str:
+    return next((labels[each] for each in POOL_LABELS if each in labels), "")
 
 
 def _pod_on_node(pod: Pod, state: str) -> PodOnNode:

@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.cache import Cache, NodeTable
 from scheduler.framework import Clock, Int64Column
 from scheduler.metrics import SchedulerMetrics
-from scheduler.pages import NodeFill, Placement, PodView, Rates, ResourceUse, SummaryPage
+from scheduler.pages import Moment, NodeFill, Placement, PodView, Rates, ResourceUse, SummaryPage
 from scheduler.queue import SchedulingQueue
 from scheduler.service.query_numbers import number_in
 from scheduler.service.slices import in_slices
@@ -26,6 +26,9 @@ from scheduler.service.slices import in_slices
 SAMPLE_SECONDS: Final = 5.0
 SAMPLES: Final = 12
 """Number of samples to keep, which makes rates averages over the last minute."""
+MOMENT_SAMPLES: Final = 3
+MOMENTS: Final = 120
+"""Number of moments to keep, one for each `MOMENT_SAMPLES` samples: half an hour."""
 
 DEFAULT_ROWS: Final = 10
 MAX_ROWS: Final = 100
@@ -60,6 +63,10 @@ class SummaryPages:
         self._started = clock.now()
         #: Monotonic time and attempts by result, the oldest first.
         self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=SAMPLES)
+        self._moments: deque[Moment] = deque(maxlen=MOMENTS)
+        self._taken = 0
+        #: Attempts by result at the last moment.
+        self._before: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -101,11 +108,33 @@ class SummaryPages:
             fill=buckets.tolist(),
             fullest=_fullest(table, [use.resource for use in uses], shares, fill, rows),
             oldest=oldest,
+            timeline=list(self._moments),
             placed=list(self._placements(rows)),
         )
 
     def _sample(self) -> None:
-        self._samples.append((self._clock.monotonic(), self._metrics.attempts_by_result()))
+        attempts = self._metrics.attempts_by_result()
+        self._samples.append((self._clock.monotonic(), attempts))
+        if self._taken % MOMENT_SAMPLES == 0:
+            self._moments.append(self._moment(attempts))
+            self._before = attempts
+        self._taken += 1
+
+    def _moment(self, attempts: dict[str, int]) -> Moment:
+        def since(*results: str) -> int:
+            # A negative difference means that the counters were reset.
+            return max(
+                0, sum(attempts.get(each, 0) - self._before.get(each, 0) for each in results)
+            )
+
+        queue = self._queue.statistics()
+        waiting = queue.active + queue.backoff + queue.unschedulable + queue.gated
+        return Moment(
+            time=self._clock.now(),
+            waiting=waiting + queue.in_flight,
+            placed=since("scheduled"),
+            failed=since("unschedulable", "error"),
+        )
 
     def _rates(self) -> Rates:
         now, counts = self._clock.monotonic(), self._metrics.attempts_by_result()

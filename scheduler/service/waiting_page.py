@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.api.pod import Pod
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.groups.terms import group_of
-from scheduler.pages import Decision, PodView, WaitingGroup, WaitingPage
+from scheduler.pages import Decision, PodView, QueueState, WaitingGroup, WaitingPage, WaitingPod
 from scheduler.pages.causes import cause_of
 from scheduler.pages.story import why_waiting
 from scheduler.pages.waiting_pods import Selection, Waiting, WaitingPods
@@ -76,10 +76,12 @@ class WaitingPages:
         yield from self._counted(found)
         longest = found.longest(limit)
         yield
-        views: list[PodView] = []
+        pods: list[WaitingPod] = []
         for start in range(0, len(longest), _RECORDS):
-            records = map(self._queue.record, longest[start : start + _RECORDS])
-            views += [each for each in records if each is not None]
+            for info in longest[start : start + _RECORDS]:
+                view = self._queue.record(info)
+                if view is not None:
+                    pods.append(WaitingPod(view, owner_of(info.pod), _cause(view.place, info)))
             yield
         explained: list[WaitingGroup] = []
         for number, group in enumerate(found.groups(groups), 1):
@@ -96,7 +98,7 @@ class WaitingPages:
             selected=found.selected,
             group_total=found.group_total,
             groups=explained,
-            pods=views,
+            pods=pods,
         )
 
     def _counted(self, found: WaitingPods[QueuedPodInfo]) -> Generator[None, None, None]:
@@ -119,12 +121,11 @@ class WaitingPages:
         if place is None:
             return
         metadata = info.pod.metadata
-        plugins = [info.gating_plugin] if info.gating_plugin else sorted(info.rejectors)
         # Pods of one template have the same message: it is read once.
-        key = (place, info.last_message, ",".join(plugins))
+        key = (place, info.last_message, info.gating_plugin or ",".join(sorted(info.rejectors)))
         cause = causes.get(key)
         if cause is None:
-            cause = causes[key] = cause_of(*key[:2], plugins)
+            cause = causes[key] = _cause(place, info)
         first = info.initial_attempt_timestamp
         since = info.timestamp if first is None else first
         found.add(metadata.namespace, metadata.name, owner_of(info.pod), cause, since, info)
@@ -145,6 +146,11 @@ class WaitingPages:
     def _last(self, view: PodView) -> Decision | None:
         found = self._decisions(view.namespace, view.name)
         return found[-1] if found and found[-1].uid == view.uid else None
+
+
+def _cause(place: QueueState, info: QueuedPodInfo) -> str:
+    plugins = (info.gating_plugin,) if info.gating_plugin else info.rejectors
+    return cause_of(place, info.last_message, plugins)
 
 
 def owner_of(pod: Pod) -> str:

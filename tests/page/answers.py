@@ -6,8 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.sources import Description
+from scheduler.pages import WaitingGroup
+from scheduler.pages.causes import cause_of
+from scheduler.pages.waiting_pods import Selection, WaitingPods
 
 Json = dict[str, Any]
 
@@ -33,6 +38,15 @@ REMEDIES: Final = {
     "complete": True,
     "note": "",
 }
+
+STORY: Final = [
+    (
+        "None of 18 nodes fits: 16 lack CPU (wants 16 cpu, the largest node has 8); "
+        "2 others for other reasons (-v)."
+    ),
+    "It is unschedulable, after 3 attempts, the last 1m30s ago.",
+    "It is tried again when a node appears; and in 5m at the latest (periodic flush).",
+]
 
 STATISTICS: Final = ("active", "backoff", "unschedulable", "gated", "in_flight")
 
@@ -85,8 +99,9 @@ def node_row(number: int) -> Json:
     return {
         "name": f"node-{number:05}",
         "zone": f"zone-{'abc'[number % 3]}",
+        "pool": "gpu" if number % 9 else "system",
         "unschedulable": number % 50 == 7,
-        "taints": number % 50 == 7,
+        "taints": int(number % 50 == 7),
         "pods": used,
         "requested": [used, used << 32, 0, used, number % 9],
         "allocatable": [16, 64 << 30, 100 << 30, 110, 8],
@@ -191,6 +206,13 @@ class Answers:
     def __init__(self, *, pods: list[Json] | None = None, nodes: int = 30) -> None:
         self.pods = [pod_view("web-1"), pod_view("web-2", "gated")] if pods is None else pods
         self.nodes = nodes
+        #: Owners of pods, by UID, and the sentences of their groups.
+        self.owners: dict[str, str] = {}
+        self.sentences: dict[str, str] = {}
+        #: Pods on each node beside one.
+        self.more_pods = 0
+        #: Whether nothing was ever scheduled.
+        self.unused = False
         self.groups = [group_view("train"), group_view("infer", "AllBound")]
         self.decisions = [decision(1), rejected(2, "team-a/web-2")]
         self.description = Description("live", "https://localhost:10259")
@@ -211,13 +233,19 @@ class Answers:
         match page:
             case "queue":
                 return {"kind": "QueueList", "statistics": self._statistics(), "pods": self.pods}
+            case "waiting":
+                return self._waiting(query)
             case "gangs":
                 total = len(self.groups)
                 return {"kind": "GroupList", "total": total, "groups": self.groups}
             case "explain":
                 namespace, _, name = query["pod"].partition("/")
                 story = {"kind": "PodExplanation", "pod": explanation(namespace, name)}
-                return {**story, "remedies": REMEDIES if "remedies" in query else None}
+                return {
+                    **story,
+                    "story": STORY,
+                    "remedies": REMEDIES if "remedies" in query else None,
+                }
             case "decisions":
                 after = int(query.get("since", 0))
                 found = [each for each in self.decisions if each["seq"] > after]
@@ -228,6 +256,44 @@ class Answers:
                 return self._node(query["name"])
             case _:
                 return self._summary()
+
+    def _waiting(self, query: Mapping[str, str]) -> Json:
+        words = tuple(query.get("words", "").lower().split())
+        selection = Selection(
+            query.get("namespace", ""), query.get("owner", ""), query.get("cause", ""), words
+        )
+        found: WaitingPods[Json] = WaitingPods(selection)
+        for pod in self.pods:
+            waiting = self._waiting_pod(pod)
+            owner, cause = waiting["owner"], waiting["cause"]
+            found.add(pod["namespace"], pod["name"], owner, cause, pod["timestamp"], waiting)
+        groups = [
+            WaitingGroup(
+                each.namespace, each.owner, each.cause, each.pods, each.pod["pod"]["name"],
+                each.since, self.sentences.get(each.owner, each.pod["pod"]["message"]),
+            )
+            for each in found.groups(int(query.get("groups", 100)))
+        ]  # fmt: skip
+        page = {
+            "kind": "WaitingList",
+            "namespace": selection.namespace,
+            "total": found.total,
+            "headline": found.headline(),
+            "causes": found.causes(),
+            "selected": found.selected,
+            "group_total": found.group_total,
+            "groups": groups,
+            "pods": found.longest(int(query.get("limit", 0))),
+        }
+        encoded: Json = msgspec.to_builtins(page)
+        return encoded
+
+    def _waiting_pod(self, pod: Json) -> Json:
+        gate = pod["gating_plugin"]
+        cause = cause_of(
+            pod["place"], pod["message"], [gate] if gate else pod["unschedulable_plugins"]
+        )
+        return {"pod": pod, "owner": self.owners.get(pod["uid"], ""), "cause": cause}
 
     def _statistics(self) -> Json:
         counts = dict.fromkeys(STATISTICS, 0)
@@ -256,9 +322,17 @@ class Answers:
             "taints": ["a=b:NoSchedule"],
             "labels": {"topology.kubernetes.io/zone": "zone-a"},
             "allocatable": {"cpu": 16, "memory": 64 << 30, "pods": 110},
-            "requested": {"cpu": 2.5, "memory": 4 << 30, "pods": 1},
-            "pods_total": 1,
-            "pods": [{**pod, "priority": 5, "state": "bound", "requests": requests}],
+            "requested": {"cpu": 2.5 + sum(0.5 + at / 4 for at in range(self.more_pods))}
+            | {"memory": (4 + sum(range(1, self.more_pods + 1))) << 30, "pods": 1 + self.more_pods},
+            "pods_total": 1 + self.more_pods,
+            "pods": [
+                {**pod, "priority": 5, "state": "bound", "requests": requests},
+                *(
+                    {**pod, "name": f"web-{at}", "uid": str(at), "priority": 0, "state": "bound"}
+                    | {"requests": {"cpu": 0.5 + at / 4, "memory": (at + 1) << 30}}
+                    for at in range(self.more_pods)
+                ),
+            ],
         }
 
     def _summary(self) -> Json:
@@ -266,16 +340,22 @@ class Answers:
             "kind": "Summary",
             "started": NOW - 7200,
             "queue": self._statistics(),
-            "attempts": {"scheduled": 1200, "unschedulable": 40, "error": 1},
-            "rates": {"seconds": 60.0, "attempts": {"scheduled": 12.5}},
+            "attempts": {} if self.unused else {"scheduled": 1200, "unschedulable": 40, "error": 1},
+            "rates": {"seconds": 60.0, "attempts": {} if self.unused else {"scheduled": 12.5}},
             "nodes": self.nodes,
             "pods": 1100,
             "assumed_pods": 3,
             "resources": [{"resource": "cpu", "requested": 300.5, "allocatable": 480.0}],
+            "timeline": [
+                {"time": NOW - 15 * (119 - at), "waiting": at % 40, "placed": at % 7, "failed": 1}
+                for at in range(120)
+            ][: 0 if self.unused else 120],
             "fill": [3, 2, 1, 0, 4, 9, 12, 3, 2, 1, 0],
             "fullest": [],
             "oldest": self.pods[:20],
-            "placed": [
+            "placed": []
+            if self.unused
+            else [
                 {"time": NOW - 3, "pod": "team-a/db-0", "node": "node-00001", "attempt": 1}
                 | {"score": 171, "seconds": 0.02}
             ],

@@ -166,9 +166,10 @@ class Page:
             mobile=False,
         )
 
-    async def screenshot(self) -> bytes:
-        """Return what the window shows as WebP."""
-        found = await self.call("Page.captureScreenshot", format="webp", quality=80)
+    async def screenshot(self, format: str = "webp") -> bytes:  # noqa: A002 - the protocol's name
+        """Return what the window shows as an image, such as `webp` or `png`."""
+        quality = {} if format == "png" else {"quality": 80}
+        found = await self.call("Page.captureScreenshot", format=format, **quality)
         return base64.b64decode(found["data"])
 
 

@@ -11,25 +11,23 @@ from typing import Final
 from scheduler.cli.page.server import PageServer
 from testing.page_libraries import ROOT
 from tests.page import chromium
-from tests.page.answers import Answers
+from tests.page.busy_cluster import busy_cluster
 
 FILE: Final = ROOT / "docs" / "page.webp"
 
 
 async def draw() -> bytes:
-    """Return a picture of the view of nodes."""
-    answers = Answers(nodes=600)
+    """Return a picture of the overview."""
     with tempfile.TemporaryDirectory() as folder:
         async with (
-            PageServer(answers) as server,
+            PageServer(busy_cluster()) as server,
             chromium.chromium(Path(folder)) as devtools,
             chromium.page(devtools) as page,
         ):
-            await page.size(1200, 780)
+            await page.size(1280, 860)
             await page.prefer(color_scheme="light")
-            await page.open(f"{server.url}#/nodes")
-            await page.until("document.querySelectorAll('canvas').length === 3")
-            await page.evaluate("document.querySelector('canvas').focus()")
+            await page.open(server.url)
+            await page.until("document.querySelector('.groups') && document.querySelector('.plot')")
             return await page.screenshot()
 
 

@@ -28,11 +28,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 #: A text that a view shows when its answers are there, by address.
 VIEWS: Final = {
     "overview": "Resources of all nodes",
-    "queue": "pods shown of",
+    "waiting": "Pod by pod",
     "gangs": "groups shown of 2",
     "decisions": "Pause",
     "nodes": "nodes of 30",
-    "pod/team-a/web-1": "What the nodes say now",
+    "pod/team-a/web-1": "None of 18 nodes fits: 16 lack CPU",
     "node/node-00001": "team-a/db-0",
 }
 
@@ -71,7 +71,7 @@ async def test_what_tenants_wrote_is_text_and_shows_its_hidden_characters(page: 
     ]
     async with PageServer(answers) as server:
         await page.open(server.url)
-        for view in ("gangs", "queue", "decisions"):
+        for view in ("gangs", "waiting", "decisions"):
             await show(page, view, "<script>document.title='owned'</script>[U+202E]")
             await page.until(
                 "document.body.innerText.includes('gnp.exe[U+2066] [U+001B][31mred[U+0007]')"
@@ -116,7 +116,7 @@ async def test_a_group_shows_its_members_as_the_command_counts_them(page: Page) 
 async def test_an_address_that_is_no_view_leads_to_the_first_one(page: Page, address: str) -> None:
     async with PageServer(Answers()) as server:
         await page.open(f"{server.url}#/{address}")
-        await page.until("document.querySelector('h1')?.innerText === 'Overview'")
+        await page.until("document.querySelector('h1')?.innerText.startsWith('2 pods wait: ')")
     assert page.problems == []
 
 
@@ -143,10 +143,11 @@ async def test_the_keyboard_alone_leads_to_the_story_of_a_pod(page: Page) -> Non
         await page.until("document.querySelector('h1')")
         await page.press("Tab")
         assert await page.evaluate("document.activeElement.innerText") == "Skip to content"
-        await focus(page, "Queue")
+        await focus(page, "Waiting pods")
         await page.press("Enter")
         # What is read next is the heading of the new view.
-        await page.until("document.activeElement.innerText === 'Queue'")
+        await page.until("document.activeElement.tagName === 'H1'")
+        await page.until("document.activeElement.innerText.startsWith('2 pods wait: ')")
         await page.until("document.querySelector('main table a')")
         await focus(page, "team-a/web-1")
         await page.press("Enter")
@@ -212,13 +213,13 @@ async def test_the_theme_follows_the_system_until_one_is_chosen(page: Page) -> N
         await page.until(f"{ground} === {json.dumps(dark)}")
 
 
-async def test_five_thousand_nodes_and_ten_thousand_pods_are_drawn_within_bounds(
+async def test_five_thousand_nodes_and_twenty_thousand_pods_are_drawn_within_bounds(
     page: Page,
 ) -> None:
-    answers = Answers(pods=[pod_view(f"web-{number}") for number in range(10_000)], nodes=5_000)
+    answers = Answers(pods=[pod_view(f"web-{number}") for number in range(20_000)], nodes=5_000)
     async with PageServer(answers) as server:
-        await page.open(f"{server.url}#/queue")
-        await page.until("document.body.innerText.includes('10,000 pods shown')")
+        await page.open(f"{server.url}#/waiting")
+        await page.until("document.body.innerText.includes('20,000 pods; the 500 that have')")
         assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
         await show(page, "nodes", "5,000 nodes of 5,000")
         assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
@@ -249,13 +250,12 @@ async def test_a_failure_is_said_and_what_was_known_stays(page: Page) -> None:
 
 async def test_the_slider_moves_through_a_recorded_run(page: Page) -> None:
     async with PageServer(RecordedSource(example_run(), "run.json")) as server:
-        await page.open(f"{server.url}#/queue")
-        await page.until("document.body.innerText.includes('0 pods shown of 0')")
+        await page.open(f"{server.url}#/waiting")
+        await page.until("document.querySelector('h1')?.innerText === 'No pod waits'")
         await set_value(page, "input[type=range]", "150", "input")
-        await page.until("document.body.innerText.includes('1 pod shown of 1')")
-        await page.until(
-            "document.querySelector('main table').innerText.includes('Insufficient cpu')"
-        )
+        await page.until("document.querySelector('h1').innerText === '1 pod waits: it lacks CPU'")
+        await page.until("document.querySelector('.groups').innerText.includes('2 lack CPU')")
+        await show(page, "overview", "Pods waiting")
         views = await page.evaluate("document.querySelector('nav[aria-label=Views]').innerText")
         assert "Gangs" not in views
         await show(page, "nodes", "2 nodes of 2")

@@ -23,6 +23,7 @@ from scheduler.cli.page.bundle_runs import run_of
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
+from scheduler.cli.page.timeline import timeline
 from scheduler.decisions import Decision, DecisionResult
 from scheduler.decisions.run import Frame, Run, RunNode, RunPod, frame_at
 from scheduler.pages import API_VERSION, WaitingGroup
@@ -131,6 +132,7 @@ class RecordedSource:
             "assumed_pods": 0,
             "resources": _totals(frame),
             "fill": buckets,
+            "timeline": timeline(self._run, frame.moment),
             "oldest": [_waiting(frame, pod) for pod in frame.waiting[:rows]],
             "placed": [
                 {"time": each.time, "pod": each.pod, "node": each.node, "attempt": each.attempt}
@@ -160,13 +162,8 @@ class RecordedSource:
         )
         found: WaitingPods[RunPod] = WaitingPods(selection)
         for pod in frame.waiting:
-            view = _waiting(frame, pod)
-            plugins = (
-                [view["gating_plugin"]] if view["gating_plugin"] else view["unschedulable_plugins"]
-            )
-            cause = cause_of(view["place"], view["message"], plugins)
             # A run does not tell who owns a pod.
-            found.add(pod.namespace, pod.name, "", cause, pod.created, pod)
+            found.add(pod.namespace, pod.name, "", _cause(frame, pod), pod.created, pod)
         return {
             "namespace": selection.namespace,
             "total": found.total,
@@ -181,7 +178,10 @@ class RecordedSource:
                 )
                 for each in found.groups(int(query.get("groups", 100)))
             ],
-            "pods": [_waiting(frame, pod) for pod in found.longest(int(query.get("limit", 0)))],
+            "pods": [
+                {"pod": _waiting(frame, pod), "owner": "", "cause": _cause(frame, pod)}
+                for pod in found.longest(int(query.get("limit", 0)))
+            ],
         }  # fmt: skip
 
     def _explain(self, frame: Frame, query: Mapping[str, str]) -> Json:
@@ -312,6 +312,7 @@ def _node_row(frame: Frame, node: RunNode, resources: list[str]) -> Json:
     return {
         "name": node.name,
         "zone": node.zone,
+        "pool": "",
         "unschedulable": node.unschedulable,
         "taints": 0,
         "pods": int(requested["pods"]),
@@ -330,6 +331,11 @@ def _statistics(frame: Frame) -> Json:
     return {name: places[name] for name in ("active", "backoff", "unschedulable", "gated")} | {
         "in_flight": 0
     }
+
+
+def _cause(frame: Frame, pod: RunPod) -> str:
+    view = _waiting(frame, pod)
+    return cause_of(view["place"], view["message"], view["unschedulable_plugins"])
 
 
 def _why(frame: Frame, pod: RunPod) -> str:

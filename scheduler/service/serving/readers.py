@@ -39,6 +39,7 @@ from scheduler.pages import (
     RejectionCount,
     WaitingGroup,
     WaitingPage,
+    WaitingPod,
 )
 from scheduler.pages.story import tell
 from scheduler.text.vocabulary import known_words_only
@@ -118,7 +119,7 @@ def own_words(
         case ExplainPage():
             found = [(page.pod.namespace, page.pod.name)]
         case WaitingPage():
-            found = [(each.namespace, each.name) for each in page.pods[:MAX_OWN_PODS]]
+            found = [(each.pod.namespace, each.pod.name) for each in page.pods[:MAX_OWN_PODS]]
             found += [(each.namespace, each.pod) for each in page.groups[:MAX_OWN_PODS]]
         case _:
             found = []
@@ -205,7 +206,11 @@ class _Restriction:
                 for each in page.groups
                 if each.namespace == namespace
             ],
-            pods=[self._view(each) for each in page.pods if each.namespace == namespace],
+            pods=[
+                WaitingPod(self._view(each.pod), each.owner, each.cause)
+                for each in page.pods
+                if each.pod.namespace == namespace
+            ],
         )
 
     def decision_list(self, page: DecisionList) -> DecisionList:

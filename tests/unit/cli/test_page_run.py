@@ -72,7 +72,7 @@ def test_waiting_pods_are_counted_as_a_scheduler_counts_them() -> None:
     (group,) = page["groups"]
     assert (group["pods"], group["pod"], group["owner"]) == (1, "web", "")
     assert group["text"].startswith("None of 2 nodes fits: 2 lack CPU")
-    assert [each["name"] for each in page["pods"]] == ["web"]
+    assert [each["pod"]["name"] for each in page["pods"]] == ["web"]
     assert ask("waiting", 1_020.0, cause="are gated")["selected"] == 0
 
 

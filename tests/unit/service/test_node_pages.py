@@ -45,6 +45,7 @@ def test_a_node_has_its_zone_and_what_is_requested_of_it(world: World) -> None:
     assert first == NodeRow(
         name="n1",
         zone="b",
+        pool="",
         unschedulable=False,
         taints=0,
         pods=1,
@@ -52,6 +53,11 @@ def test_a_node_has_its_zone_and_what_is_requested_of_it(world: World) -> None:
         allocatable=[8, 1 << 30, 0, 10, 4],
     )
     assert (second.zone, second.unschedulable, second.taints) == ("", True, 1)
+
+
+def test_a_node_has_the_pool_that_a_label_names(world: World) -> None:
+    world.node("n4", labels={"eks.amazonaws.com/nodegroup": "gpu"})
+    assert [each.pool for each in pages(world).nodes({}).nodes] == ["", "", "", "gpu"]
 
 
 def test_the_cursor_leads_through_all_nodes_also_when_some_are_gone(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from scheduler.metrics import SchedulerMetrics
 from scheduler.pages import NodeFill, Placement, ResourceUse, SummaryPage
 from scheduler.service.serving.json_body import encode
 from scheduler.service.slices import in_slices
-from scheduler.service.summary_page import SAMPLES, SummaryPages
+from scheduler.service.summary_page import MOMENTS, SAMPLES, SummaryPages
 from tests.unit.cache.objects import node, pod
 from tests.unit.queue.doubles import SchedulingGatesDouble, make_pod
 from tests.unit.queue.doubles import World as QueueWorld
@@ -48,6 +49,23 @@ async def test_an_empty_cluster_has_a_page() -> None:
     assert (page.nodes, page.pods, page.fullest, page.oldest, page.resources) == (0, 0, [], [], [])
     assert page.fill == [0] * 11
     assert (page.rates.seconds, page.rates.attempts) == (0.0, {})
+
+
+async def test_moments_of_the_last_half_hour_are_kept() -> None:
+    world = World()
+    for _ in range(3 * MOMENTS):
+        world.pages.start()
+        world.pages.stop()
+        world.clock.step(5.0)
+    timeline = (await world.page()).timeline
+    assert len(timeline) == MOMENTS
+    assert {b.time - a.time for a, b in pairwise(timeline)} == {15.0}
+    world.waiting.add(make_pod("web"))
+    world.metrics.attempt("scheduled", "a", 0.1)
+    world.pages.start()
+    world.pages.stop()
+    last = (await world.page()).timeline[-1]
+    assert (last.waiting, last.placed, last.failed) == (1, 1, 0)
 
 
 async def test_nodes_are_listed_by_their_fullest_resource() -> None:

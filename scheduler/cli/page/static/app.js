@@ -8,37 +8,48 @@ import { address, Pending } from "./parts.js";
 import { Text, clock, span, visible } from "./text.js";
 import { Decisions } from "./decisions.js";
 import { Gangs } from "./gangs.js";
-import { Nodes, Node } from "./nodes.js";
+import { Node } from "./node.js";
+import { Nodes } from "./nodes.js";
 import { Overview } from "./overview.js";
 import { Pod } from "./pod.js";
-import { Queue } from "./queue.js";
+import { Waiting } from "./waiting.js";
 
-const VIEWS = { overview: Overview, queue: Queue, gangs: Gangs, nodes: Nodes, decisions: Decisions };
+const VIEWS = { overview: Overview, waiting: Waiting, nodes: Nodes, decisions: Decisions, gangs: Gangs };
+const TITLES = { overview: "Overview", waiting: "Waiting pods", nodes: "Nodes", decisions: "Decisions", gangs: "Gangs" };
 // A finished run tells nothing about groups.
 const LIVE_ONLY = new Set(["gangs"]);
 
-/** Return the view of the address: its name and arguments. */
+/** Return the view of the address: its name, arguments and chosen filters. */
 function route() {
   try {
-    const [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
+    const [name, ...parts] = path.split("/").map(decodeURIComponent);
     if (name === "pod" && parts.length === 2 && parts.every(Boolean)) return { name, namespace: parts[0], pod: parts[1] };
     if (name === "node" && parts.length === 1 && parts[0]) return { name, node: parts[0] };
-    if (Object.hasOwn(VIEWS, name)) return { name };
+    if (Object.hasOwn(VIEWS, name)) return { name, chosen: Object.fromEntries(new URLSearchParams(search)) };
   } catch {
     // An address that cannot be decoded leads to the first view.
   }
-  return { name: "overview" };
+  return { name: "overview", chosen: {} };
 }
+
+const sameView = (a, b) => a.name === b.name && a.namespace === b.namespace && a.pod === b.pod && a.node === b.node;
 
 function useRoute() {
   const [current, setCurrent] = useState(route);
   // An effect would begin to listen only after a frame is painted: an address that changes before it would be missed.
   useLayoutEffect(() => {
-    const changed = () => {
-      setCurrent(route());
+    const changed = () => setCurrent((before) => {
+      const next = route();
       // As after loading a page: what is read next is the heading of the new view.
-      requestAnimationFrame(() => document.querySelector("h1")?.focus());
-    };
+      if (!sameView(before, next)) {
+        requestAnimationFrame(() => {
+          scrollTo(0, 0);
+          document.querySelector("h1")?.focus();
+        });
+      }
+      return next;
+    });
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
@@ -48,7 +59,7 @@ function useRoute() {
 function titleOf(view) {
   if (view.name === "pod") return `Pod ${visible(`${view.namespace}/${view.pod}`, 80)}`;
   if (view.name === "node") return `Node ${visible(view.node, 80)}`;
-  return view.name[0].toUpperCase() + view.name.slice(1);
+  return TITLES[view.name];
 }
 
 const THEMES = { "": "system", light: "light", dark: "dark" };
@@ -76,9 +87,9 @@ function FindPod() {
     if (complete) location.hash = address("pod", namespace, name);
   }
   return html`<form class="find" role="search" aria-label="Find a pod" onSubmit=${onSubmit}>
-    <label>Pod <input name="pod" type="search" placeholder="namespace/name" maxlength="320" autocomplete="off"
+    <label><span class="unseen">Pod</span> <input name="pod" type="search" placeholder="namespace/pod" maxlength="320" autocomplete="off"
       aria-describedby="find-problem" /></label>
-    <button>Show</button> <span id="find-problem" class="problem" role="status">${problem}</span>
+    <button>Find</button> <span id="find-problem" class="problem" role="status">${problem}</span>
   </form>`;
 }
 
@@ -86,7 +97,7 @@ const STEPS = 1000;
 const FRAME_SECONDS = 0.5;
 
 /** The time of a recorded run: a slider, steps, and playing it in about a minute. */
-function Timeline({ source, at, setAt }) {
+function Player({ source, at, setAt }) {
   const [playing, setPlaying] = useState(false);
   const length = Math.max(source.end - source.begin, 0.001);
   const moved = (next) => setAt(Math.min(source.end, Math.max(source.begin, next)));
@@ -113,8 +124,11 @@ function View({ view, at, every }) {
   const common = { at, every };
   if (view.name === "pod") return html`<${Pod} key=${`${view.namespace}/${view.pod}`} namespace=${view.namespace} name=${view.pod} ...${common} />`;
   if (view.name === "node") return html`<${Node} key=${view.node} name=${view.node} ...${common} />`;
-  return html`<${VIEWS[view.name]} key=${view.name} ...${common} />`;
+  return html`<${VIEWS[view.name]} key=${view.name} chosen=${view.chosen} ...${common} />`;
 }
+
+// The views that a view about one object belongs to.
+const PARENTS = { pod: "waiting", node: "nodes" };
 
 function App() {
   const view = useRoute();
@@ -123,19 +137,20 @@ function App() {
   const recorded = source.data?.kind === "recorded";
   const at = recorded ? chosen ?? source.data.end : undefined;
   useEffect(() => { document.title = `${titleOf(view)} · kubestow`; }, [view]);
+  const current = (name) => view.name === name ? "page" : PARENTS[view.name] === name ? "true" : undefined;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("h1")?.focus(); }}>Skip to content</a>
     <header>
-      <p class="name">kubestow${" "}<span class="small">${source.data && html`<${Text} of=${source.data.title} limit=${80} />`}</span></p>
+      <p class="name"><a href="#/overview">kubestow</a>${" "}<span class="small source">${source.data && html`<${Text} of=${source.data.title} limit=${80} />`}</span></p>
       <nav aria-label="Views"><ul>
         ${Object.keys(VIEWS).filter((name) => !recorded || !LIVE_ONLY.has(name)).map((name) => html`<li key=${name}>
-          <a href=${address(name)} aria-current=${view.name === name ? "page" : undefined}>${titleOf({ name })}</a></li>`)}
+          <a href=${address(name)} aria-current=${current(name)}>${TITLES[name]}</a></li>`)}
       </ul></nav>
-      <${FindPod} /><${Theme} />
+      <div class="tools"><${FindPod} /><${Theme} /></div>
     </header>
     <main id="main">
       <${Pending} answer=${source} what="the scheduler" />
-      ${recorded && html`<${Timeline} source=${source.data} at=${at} setAt=${setChosen} />`}
+      ${recorded && html`<${Player} source=${source.data} at=${at} setAt=${setChosen} />`}
       ${source.data && html`<${View} view=${view} at=${at} every=${recorded ? 0 : undefined} />`}
     </main>
     <footer class="small">Read-only. Everything here comes from the scheduler, through kubestow ui on this machine.</footer>`;

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { ask, usePolled } from "./api.js";
-import { Badge, NodeLink, Pending, PodLink, Standby, Table, podOf } from "./parts.js";
+import { Badge, NodeLink, Pending, PodLink, Standby, Table, Words, podOf } from "./parts.js";
 import { Label, LongText, clock, contains, number, plural, span } from "./text.js";
 
 const KEPT = 1000;
@@ -26,12 +26,12 @@ export const outcome = (decision) => decision.result === "placed"
   : html`<${LongText} of=${decision.message} what="the message" />`;
 
 const COLUMNS = [
-  { title: "Pod", cell: (each) => html`<${PodLink} ...${podOf(each.pod)} />` },
-  { title: "Time", cell: (each) => clock(each.time) },
+  { title: "Pod", cell: (each) => html`<${PodLink} ...${podOf(each.pod)} />`, by: (each) => each.pod },
+  { title: "Time", cell: (each) => clock(each.time), by: (each) => each.time },
   { title: "Try", numeric: true, cell: (each) => number(each.attempt) },
-  { title: "Result", cell: (each) => html`<${Badge} of=${each.result} />` },
+  { title: "Result", cell: (each) => html`<${Badge} of=${each.result} />`, by: (each) => each.result },
   { title: "Node, or why not", cell: outcome },
-  { title: "Score", numeric: true, cell: (each) => score(each) ?? "" },
+  { title: "Score", numeric: true, cell: (each) => score(each) ?? "", by: (each) => score(each) ?? -1 },
   { title: "Fits on", numeric: true, cell: (each) => each.nodes ? `${number(each.feasible)} of ${number(each.evaluated)}` : "" },
   { title: "Victims", numeric: true, cell: (each) => each.victims.length || "" },
   { title: "Woken by", cell: (each) => html`<${Label} of=${each.event} /> <${Label} of=${each.hint_plugin} />` },
@@ -61,11 +61,10 @@ export function Decisions({ at, every = EVERY }) {
         <option value="">all</option>
         ${["placed", "unschedulable", "error", "gated", "dropped"].map((each) => html`<option key=${each}>${each}</option>`)}
       </select></label>
-      <label>Words <input type="search" value=${words} maxlength="200" autocomplete="off"
-        onInput=${(event) => setWords(event.target.value.trim())} /></label>
+      <${Words} label="Words" value=${words} onWords=${setWords} />
       ${every > 0 && html`<button type="button" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>Pause</button>`}
     </form>
     ${answer.data && html`<p role="status" aria-live="off">${plural(shown.length, "decision")} shown.</p>
       <${Table} caption="Decisions" columns=${COLUMNS} rows=${shown} id=${(each) => each.seq}
-        empty="No decision is remembered yet." />`}`;
+        empty="No such decision is remembered." />`}`;
 }

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
-import { Badge, Pending, Standby, Table } from "./parts.js";
+import { Badge, Pending, Standby, Table, Words } from "./parts.js";
 import { LongText, Text, contains, number, plural } from "./text.js";
 
 const FIRST_LIMIT = 200;
@@ -29,13 +29,13 @@ const placed = (group) => group.bound + group.succeeded;
 const waiting = (group) => group.pending + group.gated;
 
 const COLUMNS = [
-  { title: "Group", cell: (group) => html`<${Text} of=${group.group} />` },
+  { title: "Group", cell: (group) => html`<${Text} of=${group.group} />`, by: (group) => group.group },
   { title: "Source", cell: (group) => html`<${Text} of=${group.source} limit=${40} />` },
-  { title: "State", cell: (group) => html`<${Badge} of=${group.stage} kind=${KINDS[group.stage] ?? ""} />` },
-  { title: "Min", numeric: true, cell: (group) => number(group.minimum) },
-  { title: "Have", numeric: true, cell: (group) => number(placed(group)) },
-  { title: "Now", numeric: true, cell: (group) => number(group.reserved) },
-  { title: "Wait", numeric: true, cell: (group) => number(waiting(group)) },
+  { title: "State", cell: (group) => html`<${Badge} of=${group.stage} kind=${KINDS[group.stage] ?? ""} />`, by: (group) => group.stage },
+  { title: "Min", numeric: true, cell: (group) => number(group.minimum), by: (group) => group.minimum },
+  { title: "Have", numeric: true, cell: (group) => number(placed(group)), by: placed },
+  { title: "Now", numeric: true, cell: (group) => number(group.reserved), by: (group) => group.reserved },
+  { title: "Wait", numeric: true, cell: (group) => number(waiting(group)), by: waiting },
   { title: "Why", cell: (group) => html`<${LongText} of=${group.text} what=${`the reason of ${group.group.slice(0, 80)}`} />` },
 ];
 
@@ -53,8 +53,7 @@ export function Gangs({ at, every = EVERY }) {
     <form class="filters" role="search" aria-label="Filter the groups" onSubmit=${(event) => event.preventDefault()}>
       <label>Namespace <input value=${namespace} maxlength="63" autocomplete="off"
         onChange=${(event) => setNamespace(event.target.value.trim())} /></label>
-      <label>Words <input type="search" value=${words} maxlength="200" autocomplete="off"
-        onInput=${(event) => setWords(event.target.value.trim())} /></label>
+      <${Words} label="Words" value=${words} onWords=${setWords} />
     </form>
     ${page && html`
       <p role="status">${plural(groups.length, "group")} shown of ${number(page.total)}.
@@ -64,5 +63,5 @@ export function Gangs({ at, every = EVERY }) {
       <p class="small">Min: pods that start together. Have: those with a node, or that ended well. Now: those that are
         being bound. Wait: those without a node.</p>
       <${Table} caption="Pod groups" columns=${COLUMNS} rows=${groups} id=${(group) => `${group.source} ${group.group}`}
-        empty="There are no pod groups." />`}`;
+        empty="There are no pod groups, or none of these words. Pods that must start together form one: see Gang scheduling in the documentation." />`}`;
 }

@@ -1,4 +1,4 @@
-// The nodes of a zone as a canvas of small squares, one for each node.
+// The nodes of a zone as a canvas of small squares, one for each node, where there are many.
 //
 // A canvas, because thousands of elements are slow. It can be walked with the arrow keys; the node
 // under the cursor or pointer is read out below it. The table of the view lists the same nodes.
@@ -6,7 +6,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { address } from "./parts.js";
-import { percent, visible } from "./text.js";
+import { percent, plural, visible } from "./text.js";
 
 const GAP = 2;
 
@@ -65,8 +65,8 @@ function draw(canvas, nodes, { columns, size, cursor, dark }) {
 const MOVES = { ArrowLeft: -1, ArrowRight: 1 };
 
 /** Say which node this is and how full. */
-export const told = (node, resource) =>
-  `${visible(node.name, 120)}: ${percent(node.share)} of ${visible(resource, 80)}, ${node.pods} pods${node.closed ? ", cordoned" : ""}`;
+const told = (node) =>
+  `${visible(node.name, 120)}: ${percent(node.share)} of ${visible(node.resource, 80)}, ${plural(node.pods, "pod")}${node.closed ? ", cordoned" : ""}`;
 
 export function HeatMap({ zone, nodes, resource }) {
   const canvas = useRef(null);
@@ -113,7 +113,7 @@ export function HeatMap({ zone, nodes, resource }) {
       onKeyDown=${onKeyDown} onFocus=${() => at < 0 && setCursor(0)} onBlur=${() => setCursor(-1)}
       onMouseMove=${(event) => setCursor(under(event))} onMouseLeave=${() => setCursor(-1)}
       onClick=${(event) => open(under(event))}></canvas>
-    <p class="small" aria-live="polite">${at >= 0 ? told(nodes[at], resource) : "\u00a0"}</p>
+    <p class="small" aria-live="polite">${at >= 0 ? told(nodes[at]) : "\u00a0"}</p>
   </div>`;
 }
 

@@ -1,19 +1,23 @@
-// All nodes by zone, coloured by how full they are, and one node with its pods.
+// A map of all nodes by zone or pool, coloured by how much of a resource is requested.
 
 import { useMemo, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
-import { ask, useAnswer, usePolled } from "./api.js";
+import { ask, usePolled } from "./api.js";
+import { NoNodes } from "./empty.js";
 import { HeatMap, Legend } from "./heatmap.js";
-import { Badge, Facts, Meter, NodeLink, Pending, PodLink, Standby, Table } from "./parts.js";
-import { LongText, Text, amount, contains, number, plural, visible } from "./text.js";
+import { Badge, Meter, NodeLink, Pending, Standby, Table, Words } from "./parts.js";
+import { Tiles, holds } from "./tiles.js";
+import { Text, contains, number, percent, plural, visible } from "./text.js";
 
 const CHUNK = 500;
-const MOST_PODS = 1000;
 const MOST_NODES = 20_000;
-const MOST_ZONES = 30;
+const MOST_GROUPS = 30;
+// Up to so many nodes each is a tile with its name; more are squares.
+const MOST_TILES = 400;
 const EVERY = 5;
 
 export const FULLEST = "the fullest resource";
+const GROUPINGS = { zone: "zone", pool: "pool" };
 
 /** Ask for all nodes, chunk by chunk. */
 async function allNodes(at, signal) {
@@ -29,111 +33,97 @@ async function allNodes(at, signal) {
   return { ...page, nodes: [...nodes.values()] };
 }
 
-/** Return the share of one resource that is requested; of the fullest one without a name. */
-export function shareOf(node, resources, resource) {
-  const share = (index) => {
-    const [used, total] = [node.requested[index], node.allocatable[index]];
-    return total > 0 ? used / total : used > 0 ? 1.01 : 0;
-  };
-  const index = resources.indexOf(resource);
-  return index >= 0 ? share(index) : Math.max(...resources.map((_, each) => share(each)));
+/** Return the share of a resource that is requested, by its index. */
+function shareAt(node, index) {
+  const [used, total] = [node.requested[index], node.allocatable[index]];
+  return total > 0 ? used / total : used > 0 ? 1.01 : 0;
 }
 
-const byName = new Intl.Collator("en", { numeric: true });
-
-/** Group by zone, by name; the zones beyond the limit are joined. */
-export function zonesOf(nodes) {
-  const zones = new Map();
-  // By name, so that a node keeps its square while it fills.
-  for (const node of nodes.toSorted((a, b) => byName.compare(a.name, b.name))) {
-    const found = zones.get(node.zone);
-    if (found) found.push(node);
-    else zones.set(node.zone, [node]);
+/** A node as the map shows it: the share of one resource, or of its fullest one. */
+function shown(node, resources, resource) {
+  let index = resources.indexOf(resource);
+  if (index < 0) {
+    index = 0;
+    for (let each = 1; each < resources.length; each += 1) if (shareAt(node, each) > shareAt(node, index)) index = each;
   }
-  const sorted = [...zones].sort((a, b) => b[1].length - a[1].length);
-  const rest = sorted.slice(MOST_ZONES).flatMap(([, members]) => members);
-  const shown = sorted.slice(0, MOST_ZONES).sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([zone, members]) => [zone || "no zone", members]);
-  return rest.length ? [...shown, ["other zones", rest]] : shown;
+  return { ...node, closed: node.unschedulable, share: shareAt(node, index), resource: resources[index] ?? "", index };
 }
 
-const columns = (resource) => [
-  { title: "Node", cell: (node) => html`<${NodeLink} name=${node.name} />` },
-  { title: "Zone", cell: (node) => html`<${Text} of=${node.zone} />` },
-  { title: "Fill", cell: (node) => html`<${Meter} label=${`${visible(node.name, 80)}: ${resource}`} used=${node.share} total=${1} />` },
-  { title: "Pods", numeric: true, cell: (node) => number(node.pods) },
-  { title: "State", cell: (node) => html`${node.closed ? html`<${Badge} of="cordoned" />` : ""}${" "}${node.taints ? plural(node.taints, "taint") : ""}` },
+const byName = new Intl.Collator("en", { numeric: true }).compare;
+
+/** Group by a field; a node keeps its place while it fills. The groups beyond the limit are joined. */
+function grouped(nodes, field) {
+  const groups = new Map();
+  for (const node of nodes) {
+    const found = groups.get(node[field]);
+    if (found) found.push(node);
+    else groups.set(node[field], [node]);
+  }
+  const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
+  const rest = sorted.slice(MOST_GROUPS).flatMap(([, members]) => members);
+  const first = sorted.slice(0, MOST_GROUPS).sort(([a], [b]) => byName(a, b))
+    .map(([name, members]) => [name || `no ${field}`, members]);
+  return rest.length ? [...first, [`other ${field}s`, rest]] : first;
+}
+
+const COLUMNS = [
+  { title: "Node", cell: (node) => html`<${NodeLink} name=${node.name} />`, by: (node) => node.name },
+  { title: "Fill", numeric: false, cell: (node) => html`<${Meter} label=${`${visible(node.name, 80)}: ${visible(node.resource, 60)}`} used=${node.share} total=${1} />`, by: (node) => node.share },
+  { title: "Holds", cell: (node) => holds(node) },
+  { title: "Pods", numeric: true, cell: (node) => number(node.pods), by: (node) => node.pods },
+  { title: "Zone", cell: (node) => html`<${Text} of=${node.zone} />`, by: (node) => node.zone },
+  { title: "Pool", cell: (node) => html`<${Text} of=${node.pool} />`, by: (node) => node.pool },
+  { title: "State", cell: (node) => html`${node.closed ? html`<${Badge} of="cordoned" />` : ""}${" "}${node.taints ? plural(node.taints, "taint") : ""}`, by: (node) => Number(node.closed) },
 ];
+
+function Group({ name, nodes, resource, tiles }) {
+  const mean = nodes.reduce((sum, node) => sum + Math.min(1, node.share), 0) / nodes.length;
+  return html`<section aria-label=${visible(name, 80)}>
+    <h2><${Text} of=${name} limit=${80} /> <span class="small">${plural(nodes.length, "node")}, ${percent(mean)} full on average</span></h2>
+    ${tiles ? html`<${Tiles} nodes=${nodes} />` : html`<${HeatMap} zone=${name} nodes=${nodes} resource=${resource} />`}
+  </section>`;
+}
+
+/** Names in their order, which is found once while the nodes are the same. */
+function useOrdered(page) {
+  const names = (page?.nodes ?? []).map((node) => node.name).join("\n");
+  const ranks = useMemo(() => new Map((names ? names.split("\n") : []).sort(byName).map((name, at) => [name, at])), [names]);
+  return useMemo(() => (page?.nodes ?? []).toSorted((a, b) => ranks.get(a.name) - ranks.get(b.name)), [page, ranks]);
+}
+
+function Choices({ page, resource, setResource, field, setField, words, setWords }) {
+  return html`<form class="filters" role="search" aria-label="Choose nodes" onSubmit=${(event) => event.preventDefault()}>
+    <label>Colour by <select value=${resource} onChange=${(event) => setResource(event.target.value)}>
+      ${[FULLEST, ...page.resources].map((name) => html`<option key=${name} value=${name}>${visible(name, 80)}</option>`)}
+    </select></label>
+    <label>Group by <select value=${field} onChange=${(event) => setField(event.target.value)}>
+      ${Object.entries(GROUPINGS).map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
+    </select></label>
+    <${Words} label="Words" value=${words} onWords=${setWords} />
+  </form>`;
+}
 
 export function Nodes({ at, every = EVERY }) {
   const [resource, setResource] = useState(FULLEST);
+  const [field, setField] = useState("zone");
   const [words, setWords] = useState("");
   const answer = usePolled((signal) => allNodes(at, signal), `nodes ${at ?? ""}`, every, "nodes");
   const page = answer.data;
-  const nodes = useMemo(() => (page?.nodes ?? [])
-    .filter((node) => !words || contains(`${node.name} ${node.zone}`, words))
-    .map((node) => ({ ...node, closed: node.unschedulable, share: shareOf(node, page.resources, resource) }))
-    .sort((a, b) => b.share - a.share || (a.name < b.name ? -1 : 1)), [page, resource, words]);
-  const zones = useMemo(() => zonesOf(nodes), [nodes]);
+  const ordered = useOrdered(page);
+  const nodes = useMemo(() => ordered
+    .filter((node) => !words || contains(`${node.name} ${node.zone} ${node.pool}`, words))
+    .map((node) => shown(node, page.resources, resource)), [ordered, resource, words]);
+  const groups = useMemo(() => grouped(nodes, field), [nodes, field]);
+  const fullest = useMemo(() => nodes.toSorted((a, b) => b.share - a.share), [nodes]);
   return html`<h1 tabindex="-1">Nodes</h1>
     <${Pending} answer=${answer} what="the nodes" /><${Standby} page=${page} />
-    ${page && html`
-      <form class="filters" role="search" aria-label="Choose nodes" onSubmit=${(event) => event.preventDefault()}>
-        <label>Colour by <select value=${resource} onChange=${(event) => setResource(event.target.value)}>
-          ${[FULLEST, ...page.resources].map((name) => html`<option key=${name} value=${name}>${visible(name, 80)}</option>`)}
-        </select></label>
-        <label>Words <input type="search" value=${words} maxlength="200" autocomplete="off"
-          onInput=${(event) => setWords(event.target.value.trim())} /></label>
-      </form>
+    ${page && page.total === 0 && html`<${NoNodes} />`}
+    ${page && page.total > 0 && html`
+      <${Choices} page=${page} ...${{ resource, setResource, field, setField, words, setWords }} />
       <p role="status">${plural(nodes.length, "node")} of ${number(page.total)}.</p>
       <${Legend} />
-      ${zones.map(([zone, members]) => html`<section key=${zone} aria-label=${visible(zone, 80)}>
-        <h2><${Text} of=${zone} limit=${80} /> <span class="small">${plural(members.length, "node")}</span></h2>
-        <${HeatMap} zone=${zone} nodes=${members} resource=${resource} />
-      </section>`)}
+      ${groups.map(([name, members]) => html`<${Group} key=${name} name=${name} nodes=${members} resource=${resource} tiles=${nodes.length <= MOST_TILES} />`)}
       <section aria-labelledby="list"><h2 id="list">The same as a list, the fullest first</h2>
-        <${Table} caption="Nodes" columns=${columns(resource)} rows=${nodes} id=${(node) => node.name} empty="No node." />
+        <${Table} caption="Nodes" columns=${COLUMNS} rows=${fullest} id=${(node) => node.name} empty="No node." />
       </section>`}`;
-}
-
-const PODS = (resources) => [
-  { title: "Pod", cell: (pod) => html`<${PodLink} ...${pod} />` },
-  { title: "State", cell: (pod) => html`<${Badge} of=${pod.state} />` },
-  { title: "Priority", numeric: true, cell: (pod) => number(pod.priority) },
-  { title: "Scheduler", cell: (pod) => html`<${Text} of=${pod.profile} limit=${80} />` },
-  ...resources.map((name) => ({
-    title: html`<${Text} of=${name} limit=${60} />`, numeric: true,
-    cell: (pod) => pod.requests[name] === undefined ? "" : amount(name, pod.requests[name]),
-  })),
-];
-
-const USE = (node) => [
-  { title: "Resource", cell: (name) => html`<${Text} of=${name} limit=${80} />` },
-  { title: "Requested", numeric: true, cell: (name) => amount(name, node.requested[name] ?? 0) },
-  { title: "Allocatable", numeric: true, cell: (name) => amount(name, node.allocatable[name] ?? 0) },
-  { title: "Fill", cell: (name) => html`<${Meter} label=${visible(name, 80)} used=${node.requested[name] ?? 0} total=${node.allocatable[name] ?? 0} />` },
-];
-
-export function Node({ name, at, every = EVERY }) {
-  const answer = useAnswer("node", { name, pods: MOST_PODS, at }, every);
-  const node = answer.data;
-  const asked = [...new Set((node?.pods ?? []).flatMap((pod) => Object.keys(pod.requests)))].slice(0, 12);
-  const names = node ? [...new Set([...Object.keys(node.allocatable), ...Object.keys(node.requested)])] : [];
-  return html`<h1 tabindex="-1">Node <${Text} of=${name} limit=${300} /></h1>
-    <${Pending} answer=${answer} what="the node" /><${Standby} page=${node} />
-    ${node && html`
-      <${Facts} facts=${[
-        ["Zone", node.zone && html`<${Text} of=${node.zone} />`],
-        ["State", node.unschedulable ? html`<${Badge} of="cordoned" />` : "schedulable"],
-        ["Taints", node.taints.length ? html`<${LongText} of=${node.taints.join(", ")} what="the taints" />` : ""],
-      ]} />
-      <h2>Resources</h2>
-      <${Table} caption="Resources" columns=${USE(node)} rows=${names} id=${(each) => each} />
-      <h2>Pods and what they request</h2>
-      <p>${plural(node.pods_total, "pod")}.</p>
-      <${Table} caption=${`Pods of ${visible(name, 80)}`} columns=${PODS(asked)} rows=${node.pods}
-        id=${(pod) => `${pod.uid} ${pod.state}`} empty="No pod is here." />
-      <details><summary>Labels</summary>
-        <ul>${Object.entries(node.labels).map(([key, value]) => html`<li key=${key}><${Text} of=${`${key}=${value}`} limit=${400} /></li>`)}</ul>
-      </details>`}`;
 }

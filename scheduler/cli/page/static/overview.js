@@ -1,38 +1,16 @@
-// The whole scheduler on one page: counts, rates, how full the nodes are, the last placements.
+// The whole scheduler on one page: how many pods wait and for what, time lines, how full the nodes are.
 
-import { useEffect, useRef } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
+import { FirstPod, NoNodes } from "./empty.js";
+import { Causes, Groups } from "./groups.js";
 import { Facts, Meter, NodeLink, Pending, PodLink, Standby, Table, podOf } from "./parts.js";
+import { TimeLines } from "./timeline.js";
 import { Text, amount, clock, number, plural, span, visible } from "./text.js";
 
 const EVERY = 3;
-const POINTS = 120;
-
-/** A small plot of the last values, with its newest and largest in words. */
-function Sparkline({ label, values, unit }) {
-  if (values.length < 2) return null;
-  const last = values.at(-1);
-  const most = Math.max(...values, 0);
-  const points = values.map((value, index) =>
-    `${(index * 200 / Math.max(1, values.length - 1)).toFixed(1)},${(38 - (most ? value / most : 0) * 36).toFixed(1)}`).join(" ");
-  const words = `${label}: ${number(Math.round(last * 10) / 10)}${unit}, at most ${number(Math.round(most * 10) / 10)}${unit} lately`;
-  return html`<figure class="sparkline">
-    <figcaption>${words}</figcaption>
-    <svg viewBox="0 0 200 40" preserveAspectRatio="none" role="img" aria-label=${words}><polyline points=${points} /></svg>
-  </figure>`;
-}
-
-const bucket = (index) => (index === 10 ? "100 % or more" : `${index * 10} to ${index * 10 + 9} %`);
-
-function Fill({ fill }) {
-  const most = Math.max(...fill, 1);
-  return html`<table class="bars"><caption class="unseen">Nodes by fill</caption>
-    <thead><tr><th scope="col">Fill</th><th scope="col">Nodes</th><td></td></tr></thead>
-    <tbody>${fill.map((count, index) => html`<tr key=${index}>
-      <th scope="row">${bucket(index)}</th><td class="numeric">${number(count)}</td>
-      <td class="bar"><span style=${{ width: `${(100 * count) / most}%` }}></span></td></tr>`)}</tbody></table>`;
-}
+const GROUPS = 6;
+const ROWS = 10;
 
 const RESOURCES = [
   { title: "Resource", cell: (each) => html`<${Text} of=${each.resource} limit=${80} />` },
@@ -49,56 +27,54 @@ const PLACED = [
   { title: "Took", numeric: true, cell: (each) => (each.seconds ? span(each.seconds) : "") },
 ];
 
-const OLDEST = (now) => [
-  { title: "Pod", cell: (pod) => html`<${PodLink} ...${pod} />` },
-  { title: "Place", cell: (pod) => pod.place },
-  { title: "Waits", numeric: true, cell: (pod) => span(now - (pod.waiting_since || pod.timestamp)) },
-];
+const bucket = (index) => (index === 10 ? "100 % or more" : `${index * 10} to ${index * 10 + 9} %`);
 
-/** Remember values of the last answers, one for each `at`. */
-function useSeries(value, at) {
-  const kept = useRef({ at: 0, values: [] });
-  useEffect(() => {
-    if (at && at !== kept.current.at) {
-      kept.current = { at, values: [...kept.current.values, value].slice(-POINTS) };
-    }
-  }, [at]);
-  return at && at !== kept.current.at ? [...kept.current.values, value].slice(-POINTS) : kept.current.values;
+/** Nodes by the share of their fullest resource, as columns; the list for a screen reader says the same. */
+function Fill({ fill }) {
+  const most = Math.max(...fill, 1);
+  return html`<ol class="fills" aria-label="Nodes by fill of their fullest resource">
+    ${fill.map((count, index) => html`<li key=${index} title=${`${bucket(index)}: ${plural(count, "node")}`}>
+      <span class="unseen">${bucket(index)}: </span><span class="small">${number(count)}</span>
+      <span class=${`column step-${Math.min(6, Math.floor(index / 2))}`} style=${{ height: `${Math.max(count ? 3 : 1, (72 * count) / most)}px` }}></span>
+    </li>`)}</ol>
+    <p class="times small" aria-hidden="true"><span>empty</span><span>half full</span><span>full</span></p>`;
+}
+
+function Figures({ page }) {
+  const rate = page.rates?.attempts?.scheduled ?? 0;
+  return html`<${Facts} facts=${[
+    ["Nodes", html`<a href="#/nodes">${number(page.nodes)}</a>`],
+    ["Pods on them", number(page.pods)],
+    ["Placed a second, lately", number(Math.round(rate * 10) / 10)],
+    ["Placed since the start", number(page.attempts?.scheduled)],
+    ["Attempts without a node", number(page.attempts?.unschedulable)],
+    ["Attempts with an error", number(page.attempts?.error)],
+    ["Started", clock(page.started)],
+  ]} />`;
 }
 
 export function Overview({ at, every = EVERY }) {
-  const answer = useAnswer("summary", { rows: 20, at }, every);
+  const answer = useAnswer("summary", { rows: ROWS, at }, every);
+  const waiting = useAnswer("waiting", { groups: GROUPS, at }, every);
   const page = answer.data;
-  const queue = page?.queue;
-  const waiting = queue ? queue.active + queue.backoff + queue.unschedulable + queue.gated + queue.in_flight : 0;
-  const rate = page?.rates?.attempts?.scheduled ?? 0;
-  const rates = useSeries(rate, answer.at);
-  const lengths = useSeries(waiting, answer.at);
-  return html`<h1 tabindex="-1">Overview</h1>
+  const queue = waiting.data;
+  const unused = page && queue && !queue.total && !page.placed.length && !page.attempts?.scheduled;
+  return html`<h1 tabindex="-1">${queue ? html`<${Text} of=${queue.headline} limit=${600} />` : "Overview"}</h1>
     <${Pending} answer=${answer} what="the summary" /><${Standby} page=${page} />
+    ${waiting.error && html`<${Pending} answer=${waiting} what="the waiting pods" />`}
+    ${page && page.nodes === 0 && html`<${NoNodes} />`}
+    ${unused && page.nodes > 0 && html`<${FirstPod} />`}
+    ${queue && queue.total > 0 && html`<${Causes} causes=${queue.causes} chosen=${{}} />
+      <section aria-labelledby="who"><h2 id="who">Who waits, and why</h2><${Groups} page=${queue} limit=${GROUPS} chosen=${{}} />
+        <p><a href="#/waiting">All waiting pods</a></p></section>`}
     ${page && html`
-      <${Facts} facts=${[
-        ["Nodes", number(page.nodes)],
-        ["Pods on them", number(page.pods)],
-        ["Being bound", number(page.assumed_pods)],
-        ["Waiting", html`<a href="#/queue">${plural(waiting, "pod")}</a>`],
-        ["Placed since the start", number(page.attempts?.scheduled)],
-        ["Attempts without a node", number(page.attempts?.unschedulable)],
-        ["Attempts with an error", number(page.attempts?.error)],
-        ["Since", clock(page.started)],
-      ]} />
-      <div class="columns">
-        <${Sparkline} label="Placed" values=${rates} unit=" a second" />
-        <${Sparkline} label="Waiting" values=${lengths} unit=" pods" />
-      </div>
-      <h2>Resources of all nodes</h2>
-      <${Table} caption="Resources of all nodes" columns=${RESOURCES} rows=${page.resources} id=${(each) => each.resource} />
-      <div class="columns">
-        <section aria-labelledby="fill"><h2 id="fill">Nodes by their fullest resource</h2><${Fill} fill=${page.fill} /></section>
-        <section aria-labelledby="oldest"><h2 id="oldest">Waiting longest</h2>
-          <${Table} caption="Pods that wait longest" columns=${OLDEST(page.now)} rows=${page.oldest} id=${(pod) => pod.uid} empty="No pod waits." /></section>
-      </div>
-      <h2>Last placements</h2>
-      <${Table} caption="Last placements" columns=${PLACED} rows=${page.placed} id=${(each) => `${each.pod} ${each.time}`}
-        empty="None is remembered." />`}`;
+      <section aria-labelledby="lately"><h2 id="lately">Lately</h2><${TimeLines} moments=${page.timeline} /></section>
+      <section aria-labelledby="cluster"><h2 id="cluster">The cluster</h2><${Figures} page=${page} />
+        ${page.nodes > 0 && html`<div class="columns">
+          <div><h3>Resources of all nodes</h3>
+            <${Table} caption="Resources of all nodes" columns=${RESOURCES} rows=${page.resources} id=${(each) => each.resource} /></div>
+          <div><h3>Nodes by their fullest resource</h3><${Fill} fill=${page.fill} /><p><a href="#/nodes">Which node is how full</a></p></div>
+        </div>`}</section>
+      ${page.placed.length > 0 && html`<section aria-labelledby="placed"><h2 id="placed">Last placements</h2>
+        <${Table} caption="Placements" columns=${PLACED} rows=${page.placed} id=${(each) => `${each.pod} ${each.time}`} /></section>`}`}`;
 }

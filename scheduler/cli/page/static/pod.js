@@ -3,9 +3,8 @@
 import { useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { ask, useAnswer, usePolled } from "./api.js";
-import { nextTry } from "./queue.js";
 import { outcome, score } from "./decisions.js";
-import { Badge, Facts, NodeLink, Pending, PLACES, PodLink, Standby, Table, podOf } from "./parts.js";
+import { Badge, Facts, NodeLink, Pending, PLACES, PodLink, Standby, Table, nextTry, podOf } from "./parts.js";
 import { LongText, Text, clock, number, plural, span, visible } from "./text.js";
 
 const EVERY = 5;
@@ -28,8 +27,15 @@ function Standing({ pod }) {
     ["Nominated to", queue?.nominated_node ? html`<${NodeLink} name=${queue.nominated_node} />` : ""],
     ["Priority", number(pod.priority)],
     ["Profile", html`<${Text} of=${pod.profile} />`],
-    ["Last message", queue?.message ? html`<${LongText} of=${queue.message} what="the last message" />` : ""],
-  ]} />`;
+  ]} />
+  ${queue?.message && html`<details><summary>Message in the pod's condition, as kube-scheduler words it</summary><p><${LongText} of=${queue.message} what="the message" /></p></details>`}`;
+}
+
+/** The sentences of `kubestow explain`: the first says why. */
+function Story({ page }) {
+  const [first, ...others] = (page.story?.length ? page.story : [page.pod.summary]).map((each) => each.replaceAll(" (-v)", ""));
+  return html`<p class="lead"><${Text} of=${first} limit=${2000} /></p>
+    ${others.length > 0 && html`<ul class="story">${others.map((each) => html`<li key=${each}><${Text} of=${each} limit=${2000} /></li>`)}</ul>`}`;
 }
 
 const NUMBERS = { title: "Numbers", cell: (each) => html`<${LongText} of=${each.detail} what="the numbers" />` };
@@ -53,7 +59,7 @@ function scoreColumns(nodes) {
   return [
     { title: "Node", cell: (node) => html`<${NodeLink} name=${node.node} />` },
     { title: "Total", numeric: true, cell: (node) => html`<strong>${number(node.total)}</strong>` },
-    ...plugins.map((plugin) => ({ title: html`<${Text} of=${plugin} limit=${40} />`, numeric: true, cell: cell(plugin) })),
+    ...plugins.map((plugin) => ({ title: plugin, numeric: true, cell: cell(plugin) })),
   ];
 }
 
@@ -64,7 +70,6 @@ function Examination({ nodes }) {
   const explained = Object.entries(nodes.explanations ?? {});
   return html`<section aria-labelledby="now">
     <h2 id="now">What the nodes say now</h2>
-    <p>It fits on ${number(nodes.feasible)} of ${plural(nodes.nodes, "node")}.</p>
     ${nodes.error && html`<p class="problem">An attempt now would end with an error of <${Text} of=${nodes.error_plugin} />: <${Text} of=${nodes.error} limit=${2000} /></p>`}
     ${nodes.notes.length > 0 && html`<ul>${nodes.notes.map((note) => html`<li><${Text} of=${note} limit=${1000} /></li>`)}</ul>`}
     ${nodes.feasible > 0 && html`<h3>The best of those that fit</h3><${Scores} nodes=${nodes.best} caption="Best nodes with scores by plugin" />`}
@@ -158,11 +163,13 @@ export function Pod({ namespace, name, at, every = EVERY }) {
   const history = useAnswer("decisions", { pod, limit: 50, at }, every);
   const found = answer.data?.pod;
   return html`<h1 tabindex="-1">Pod <${Text} of=${pod} limit=${400} /></h1>
-    <${Pending} answer=${answer} what="its state" /><${Standby} page=${answer.data} />
+    ${answer.status === 404 ? html`<p class="empty">There is no such pod now: it was deleted, it has ended, or its name is another. <a href="#/waiting">The pods that wait</a></p>`
+      : html`<${Pending} answer=${answer} what="its state" />`}<${Standby} page=${answer.data} />
     ${found && html`
-      <p class="lead"><${Text} of=${found.summary} limit=${2000} /></p>
-      <${Standing} pod=${found} />
+      <${Story} page=${answer.data} />
       ${at === undefined && PENDING.has(found.state) && html`<${Remedies} pod=${pod} />`}
+      <h2>Where it stands</h2>
+      <${Standing} pod=${found} />
       ${found.nodes && html`<${Examination} nodes=${found.nodes} />`}`}
     <${History} answer=${history} />`;
 }

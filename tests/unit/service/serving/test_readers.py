@@ -61,13 +61,14 @@ SEEN: Final[dict[type[Any], set[str]]] = {
     WaitingPage: {
         *("headline", "causes.0.cause", "causes.0.text"),
         *("groups.0.owner", "groups.0.cause", "groups.0.pod"),
-        *(f"pods.0.{each}" for each in VIEW),
+        *("pods.0.owner", "pods.0.cause"),
+        *(f"pods.0.pod.{each}" for each in VIEW),
     },
 }
 """The texts that everybody sees who may get the pods of the namespace."""
 SEEN_WITH_NODES: Final[dict[type[Any], set[str]]] = {
     QueuePage: {"pods.0.nominated_node"},
-    WaitingPage: {"pods.0.nominated_node"},
+    WaitingPage: {"pods.0.pod.nominated_node"},
     DecisionList: {"decisions.0.node", "decisions.0.nominated_node"},
     ExplainPage: {
         *("decisions.0.node", "decisions.0.nominated_node", "pod.node"),
