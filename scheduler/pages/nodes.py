@@ -13,8 +13,6 @@ class NodeRow:
 
     name: str
     zone: str
-    pool: str
-    """Of the node label of Karpenter, GKE, EKS or AKS that names it; empty without such a label."""
     unschedulable: bool
     taints: int
     """How many."""
@@ -23,6 +21,8 @@ class NodeRow:
     requested: list[float]
     """In the order of `NodeList.resources`."""
     allocatable: list[float]
+    pool: str = ""
+    """Of the node label of Karpenter, GKE, EKS or AKS that names it; empty without such a label."""
 
 
 class NodeList(DebugPage, frozen=True, tag="NodeList"):

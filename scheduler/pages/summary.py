@@ -99,7 +99,7 @@ class SummaryPage(DebugPage, frozen=True, tag="Summary"):
     """The fullest nodes, fullest first."""
     oldest: list[PodView]
     """The pods that have waited longest, longest first."""
-    timeline: list[Moment]
-    """Moments of the last half hour, at most 120, the oldest first."""
     placed: list[Placement]
     """The last placements, newest first; empty where decisions are not remembered."""
+    timeline: list[Moment] = []
+    """Moments of the last half hour, at most 120, the oldest first."""

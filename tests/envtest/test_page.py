@@ -26,12 +26,15 @@ def test_a_person_finds_nodes_queue_and_the_story_of_a_pod(control_plane: Contro
             nodes = {node["name"]: node for node in ask("nodes?limit=500")["nodes"]}
             node = ask("node?name=page-1")
             queue = ask("queue?namespace=page")
+            waiting = ask("waiting?namespace=page")
             story = ask("explain?pod=page/large")
             summary = ask("summary")
     scheduler.stop()
     assert (nodes["page-1"]["zone"], nodes["page-2"]["unschedulable"]) == ("a", True)
     assert [(pod["name"], pod["requests"]["cpu"]) for pod in node["pods"]] == [("fits", 1.5)]
     assert [pod["name"] for pod in queue["pods"]] == ["large"]
+    assert waiting["headline"] == "1 pod waits: it lacks CPU"
+    assert [group["pod"] for group in waiting["groups"]] == ["large"]
     reasons = {reason for each in story["pod"]["nodes"]["rejections"] for reason in each["reasons"]}
     assert "Insufficient cpu" in reasons
     assert summary["nodes"] >= 2

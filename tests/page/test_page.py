@@ -234,6 +234,64 @@ async def test_five_thousand_nodes_and_twenty_thousand_pods_are_drawn_within_bou
     assert page.problems == []
 
 
+async def test_what_names_of_nodes_have_in_common_is_said_once(page: Page) -> None:
+    async with PageServer(Answers(nodes=30)) as server:
+        await page.open(f"{server.url}#/nodes")
+        await page.until("document.querySelector('.tile')")
+        ends = "import('./tiles.js').then((tiles) => tiles.commonEnds({}))"
+        for names, common in {
+            ("gke-prod-pool-1-x0k2", "gke-prod-pool-1-y1"): [16, 0],
+            ("ip-10-0-0-12.ec2.internal", "ip-10-0-0-3.ec2.internal"): [10, 13],
+            ("node-00001", "node-00002"): [0, 0],
+            ("a-very-long-name-of-one",): [0, 0],
+        }.items():
+            found = await page.evaluate(ends.replace("{}", json.dumps(names)))
+            assert found == common, names
+
+
+async def test_filters_are_in_the_address_and_lead_from_a_cause_to_its_pods(page: Page) -> None:
+    answers = Answers()
+    answers.owners = {"uid-web-1": "Deployment/web"}
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        await page.until("document.querySelector('.causes a')")
+        await page.evaluate("document.querySelector('.causes a').click()")
+        await page.until("document.body.innerText.includes('1 pod of 2')")
+        assert "cause=are+held" in await page.evaluate("location.hash")
+        await show(page, "waiting?owner=team-a%2FDeployment%2Fweb", "Only Deployment web in team-a")
+        await page.until("document.body.innerText.includes('1 pod of 2')")
+        # Its message is there, folded away.
+        assert "Insufficient cpu" not in await page.evaluate(
+            "document.querySelector('main table').innerText"
+        )
+        await page.evaluate("document.querySelector('td summary').click()")
+        await page.until("document.querySelector('main table').innerText.includes('Insufficient')")
+    assert page.problems == []
+
+
+async def test_a_table_is_sorted_by_the_title_of_a_column(page: Page) -> None:
+    pods = [pod_view(f"web-{number}", attempts=number) for number in (2, 10, 1)]
+    names = "[...document.querySelectorAll('main tbody th')].map((each) => each.innerText).join()"
+    async with PageServer(Answers(pods=pods)) as server:
+        await page.open(f"{server.url}#/waiting")
+        await page.until("document.querySelector('.order')")
+        await page.evaluate("document.querySelector('.order').click()")
+        await page.until(f"{names} === 'team-a/web-1,team-a/web-2,team-a/web-10'")
+        order = "document.querySelector('thead th').getAttribute('aria-sort')"
+        assert await page.evaluate(order) == "ascending"
+        await page.evaluate("document.querySelector('.order').click()")
+        await page.until(f"{names} === 'team-a/web-10,team-a/web-2,team-a/web-1'")
+
+
+async def test_what_is_gone_is_said_so_and_leads_on(page: Page) -> None:
+    answers = Answers()
+    async with PageServer(answers) as server:
+        answers.failure = QuestionError(404, "no pod")
+        await page.open(f"{server.url}#/pod/team-a/gone")
+        await page.until("document.body.innerText.includes('There is no such pod now')")
+        await show(page, "node/gone", "There is no such node, or no longer.")
+
+
 async def test_a_failure_is_said_and_what_was_known_stays(page: Page) -> None:
     answers = Answers()
     async with PageServer(answers) as server:

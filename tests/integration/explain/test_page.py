@@ -44,12 +44,17 @@ async def test_every_question_has_its_answer(scheduling: Open) -> None:
         nodes = await ask(running, "nodes", limit="500")
         one = await ask(running, "node", name="n1")
         queue = await ask(running, "queue", limit="10")
+        waiting = await ask(running, "waiting", limit="10")
         story = await ask(running, "explain", pod="default/large", remedies="quick")
         decisions = await ask(running, "decisions", limit="200")
     assert (summary["kind"], summary["nodes"]) == ("Summary", 1)
     assert [(each["name"], each["zone"]) for each in nodes["nodes"]] == [("n1", "a")]
     assert [(each["name"], each["requests"]["cpu"]) for each in one["pods"]] == [("fits", 1)]
     assert [each["name"] for each in queue["pods"]] == ["large"]
+    assert waiting["headline"] == "1 pod waits: it lacks CPU"
+    assert [each["pod"]["name"] for each in waiting["pods"]] == ["large"]
+    # The same sentence, without the name of the node, which decisions do not keep.
+    assert waiting["groups"][0]["text"] == story["story"][0].replace(" (n1)", "")
     assert story["pod"]["nodes"]["feasible"] == 0
     assert {"text", "node"} <= story["remedies"]["remedies"][0].keys()
     by_pod = {each["pod"]: each for each in decisions["decisions"]}

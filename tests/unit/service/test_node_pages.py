@@ -45,7 +45,6 @@ def test_a_node_has_its_zone_and_what_is_requested_of_it(world: World) -> None:
     assert first == NodeRow(
         name="n1",
         zone="b",
-        pool="",
         unschedulable=False,
         taints=0,
         pods=1,

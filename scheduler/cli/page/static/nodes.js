@@ -5,7 +5,7 @@ import { html } from "./html.js";
 import { ask, usePolled } from "./api.js";
 import { NoNodes } from "./empty.js";
 import { HeatMap, Legend } from "./heatmap.js";
-import { Badge, Meter, NodeLink, Pending, Standby, Table, Words } from "./parts.js";
+import { Badge, Meter, NodeLink, Pending, Standby, Table, Words, sortedBy } from "./parts.js";
 import { Tiles, holds } from "./tiles.js";
 import { Text, contains, number, percent, plural, visible } from "./text.js";
 
@@ -49,8 +49,6 @@ function shown(node, resources, resource) {
   return { ...node, closed: node.unschedulable, share: shareAt(node, index), resource: resources[index] ?? "", index };
 }
 
-const byName = new Intl.Collator("en", { numeric: true }).compare;
-
 /** Group by a field; a node keeps its place while it fills. The groups beyond the limit are joined. */
 function grouped(nodes, field) {
   const groups = new Map();
@@ -61,7 +59,7 @@ function grouped(nodes, field) {
   }
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
   const rest = sorted.slice(MOST_GROUPS).flatMap(([, members]) => members);
-  const first = sorted.slice(0, MOST_GROUPS).sort(([a], [b]) => byName(a, b))
+  const first = sortedBy(sorted.slice(0, MOST_GROUPS), ([name]) => name)
     .map(([name, members]) => [name || `no ${field}`, members]);
   return rest.length ? [...first, [`other ${field}s`, rest]] : first;
 }
@@ -84,13 +82,6 @@ function Group({ name, nodes, resource, tiles }) {
   </section>`;
 }
 
-/** Names in their order, which is found once while the nodes are the same. */
-function useOrdered(page) {
-  const names = (page?.nodes ?? []).map((node) => node.name).join("\n");
-  const ranks = useMemo(() => new Map((names ? names.split("\n") : []).sort(byName).map((name, at) => [name, at])), [names]);
-  return useMemo(() => (page?.nodes ?? []).toSorted((a, b) => ranks.get(a.name) - ranks.get(b.name)), [page, ranks]);
-}
-
 function Choices({ page, resource, setResource, field, setField, words, setWords }) {
   return html`<form class="filters" role="search" aria-label="Choose nodes" onSubmit=${(event) => event.preventDefault()}>
     <label>Colour by <select value=${resource} onChange=${(event) => setResource(event.target.value)}>
@@ -109,12 +100,12 @@ export function Nodes({ at, every = EVERY }) {
   const [words, setWords] = useState("");
   const answer = usePolled((signal) => allNodes(at, signal), `nodes ${at ?? ""}`, every, "nodes");
   const page = answer.data;
-  const ordered = useOrdered(page);
+  const ordered = useMemo(() => sortedBy(page?.nodes ?? [], (node) => node.name), [page]);
   const nodes = useMemo(() => ordered
     .filter((node) => !words || contains(`${node.name} ${node.zone} ${node.pool}`, words))
     .map((node) => shown(node, page.resources, resource)), [ordered, resource, words]);
   const groups = useMemo(() => grouped(nodes, field), [nodes, field]);
-  const fullest = useMemo(() => nodes.toSorted((a, b) => b.share - a.share), [nodes]);
+  const fullest = useMemo(() => sortedBy(nodes, (node) => -node.share), [nodes]);
   return html`<h1 tabindex="-1">Nodes</h1>
     <${Pending} answer=${answer} what="the nodes" /><${Standby} page=${page} />
     ${page && page.total === 0 && html`<${NoNodes} />`}

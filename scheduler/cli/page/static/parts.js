@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
-import { Text, number, percent, span, visible } from "./text.js";
+import { Text, number, percent, sortKey, span, visible } from "./text.js";
 
 /** The address of a view: its name and arguments, each escaped. */
 export const address = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
@@ -27,6 +27,7 @@ export function podOf(key) {
 
 /** Return when the pod is tried again. */
 export function nextTry(pod, now) {
+  if (pod.next_retry_reason === "periodic flush") return `after an event, or in ${span(pod.next_retry - now)}`;
   if (pod.next_retry !== null && pod.next_retry !== undefined) {
     return `in ${span(pod.next_retry - now)}: ${visible(pod.next_retry_reason)}`;
   }
@@ -49,14 +50,18 @@ export const Standby = ({ page }) =>
     ? html`<p class="note">This replica stands by: it schedules nothing, and its queue is not the leader's.</p>`
     : null;
 
-export const PAGE_ROWS = 100;
+export const PAGE_ROWS = 50;
 
-const byText = new Intl.Collator("en", { numeric: true });
-
-/** Compare what rows are sorted by; those without a value come last. */
-function compared(a, b) {
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  return byText.compare(String(a ?? ""), String(b ?? ""));
+/** Sort rows by what `by` returns of each, which is asked once. */
+export function sortedBy(rows, by) {
+  const keys = new Map(rows.map((row) => {
+    const value = by(row);
+    return [row, typeof value === "string" ? sortKey(value) : value];
+  }));
+  return rows.toSorted((a, b) => {
+    const [one, other] = [keys.get(a), keys.get(b)];
+    return one < other ? -1 : one > other ? 1 : 0;
+  });
 }
 
 /** Rows in the order of a column, and what chooses it. */
@@ -65,7 +70,7 @@ function useSorted(columns, rows) {
   const column = columns.find((each) => each.title === order.title && each.by);
   const sorted = useMemo(() => {
     if (!column) return rows;
-    const found = rows.toSorted((a, b) => compared(column.by(a), column.by(b)));
+    const found = sortedBy(rows, column.by);
     return order.down ? found.reverse() : found;
   }, [rows, order.title, order.down]);
   // Numbers begin with the largest, which is what one looks for; then the other way, then as given.

@@ -69,11 +69,11 @@ const Scores = ({ nodes, caption }) => html`<${Table} caption=${caption} columns
 function Examination({ nodes }) {
   const explained = Object.entries(nodes.explanations ?? {});
   return html`<section aria-labelledby="now">
-    <h2 id="now">What the nodes say now</h2>
+    <h2 id="now">What each node says now</h2>
     ${nodes.error && html`<p class="problem">An attempt now would end with an error of <${Text} of=${nodes.error_plugin} />: <${Text} of=${nodes.error} limit=${2000} /></p>`}
     ${nodes.notes.length > 0 && html`<ul>${nodes.notes.map((note) => html`<li><${Text} of=${note} limit=${1000} /></li>`)}</ul>`}
     ${nodes.feasible > 0 && html`<h3>The best of those that fit</h3><${Scores} nodes=${nodes.best} caption="Best nodes with scores by plugin" />`}
-    ${nodes.rejections.length > 0 && html`<h3>Why not the others</h3>
+    ${nodes.rejections.length > 0 && html`<h3>${nodes.feasible > 0 ? "Why not the others" : "Why none of them"}</h3>
       <${Table} caption="Rejections by plugin and reason" columns=${nodes.rejections.some((each) => each.detail) ? [...REJECTIONS, NUMBERS] : REJECTIONS} rows=${nodes.rejections}
         id=${(each) => `${each.plugin} ${each.reasons} ${each.only_nominated}`} />`}
     ${explained.length > 0 && html`<h3>What plugins add</h3>
@@ -94,14 +94,22 @@ function Phases({ phases }) {
     <p class="small">${known.map(([name, seconds]) => `${visible(name, 40)} ${span(seconds)}`).join(", ")}</p>`;
 }
 
-function Attempt({ decision }) {
+/** The end of an attempt in few words; what nodes said is below it. */
+const ended = (decision) => decision.rejections.length
+  ? `fits on none of ${plural(decision.evaluated || decision.nodes, "node")}` : html`<${outcomeOf} decision=${decision} />`;
+
+function Attempt({ decision, open }) {
   const fits = decision.nodes
     ? `fitted on ${number(decision.feasible)} of ${number(decision.evaluated)} nodes looked at (${number(decision.nodes)} in all)` : "";
   const woken = [decision.event, decision.hint_plugin && `hint of ${decision.hint_plugin}`].filter(Boolean).join(", ");
   const total = score(decision);
   return html`<li>
     <h3><time>${clock(decision.time)}</time> <${Badge} of=${decision.result} />${" "}
-      ${decision.result === "gated" ? "" : `attempt ${number(decision.attempt)}: `}<${outcomeOf} decision=${decision} /></h3>
+      ${decision.result === "gated" ? "" : `attempt ${number(decision.attempt)}: `}${ended(decision)}</h3>
+    ${decision.rejections.length > 0 && html`<ul>${decision.rejections.slice(0, 20).map((each) => html`<li>
+      ${plural(each.nodes, "node")}: <${LongText} of=${each.reason} what="the reason" />
+      ${each.detail && html` (<${Text} of=${each.detail} limit=${1000} />)`} <span class="small"><${Text} of=${each.plugin} /></span></li>`)}</ul>`}
+    <details open=${open}><summary>Details<span class="unseen"> of attempt ${number(decision.attempt)}</span></summary>
     <${Facts} facts=${[
       ["Search", fits],
       ["Score", total === null ? "" : number(total)],
@@ -112,11 +120,9 @@ function Attempt({ decision }) {
       ["Bound", clock(decision.bound)],
     ]} />
     <${Phases} phases=${decision.phases} />
-    ${decision.rejections.length > 0 && html`<ul>${decision.rejections.slice(0, 20).map((each) => html`<li>
-      ${plural(each.nodes, "node")}: <${Text} of=${each.plugin} />, <${LongText} of=${each.reason} what="the reason" />
-      ${each.detail && html` (<${Text} of=${each.detail} limit=${1000} />)`}</li>`)}</ul>`}
-    ${decision.best.length > 0 && html`<details><summary>Scores of the best nodes</summary>
-      <${Scores} nodes=${decision.best} caption=${`Scores of attempt ${decision.attempt}`} /></details>`}
+    ${decision.best.length > 0 && html`<p>Scores of the best nodes</p>
+      <${Scores} nodes=${decision.best} caption=${`Scores of attempt ${decision.attempt}`} />`}
+    </details>
   </li>`;
 }
 
@@ -128,7 +134,7 @@ function History({ answer }) {
     <h2 id="history">What was decided before</h2>
     ${answer.status === 404 ? html`<p class="empty"><${Text} of=${answer.error} limit=${1000} /></p>`
       : html`<${Pending} answer=${answer} what="its history" />`}
-    <ol class="timeline" reversed>${decisions.map((each) => html`<${Attempt} key=${`${each.seq} ${each.attempt} ${each.time}`} decision=${each} />`)}</ol>
+    <ol class="timeline" reversed>${decisions.map((each, at) => html`<${Attempt} key=${`${each.seq} ${each.attempt} ${each.time}`} decision=${each} open=${at === 0} />`)}</ol>
   </section>`;
 }
 
@@ -148,7 +154,7 @@ function Remedies({ pod }) {
       ${found.fits && html`<p>Nothing has to change: it fits on <${NodeLink} name=${found.fits} /> now.</p>`}
       ${found.note && html`<p><${Text} of=${found.note} limit=${1000} /></p>`}
       <ol>${found.remedies.map((each) => html`<li key=${each.text}>
-        <${LongText} of=${each.text} what="the remedy" />: it then goes to <${NodeLink} name=${each.node} /></li>`)}</ol>
+        <${LongText} of=${each.text} what="the remedy" />${each.codes.includes("AddNode") ? "" : html`: it then goes to <${NodeLink} name=${each.node} />`}</li>`)}</ol>
       <p class="small">${plural(found.tried, "change")} tried on the state of that moment; nothing was changed or reserved.
         ${found.complete ? "" : " The time was over before everything was tried."}${" "}
         <button type="button" class="link" onClick=${() => setAsked(asked + 1)}>Try again</button></p>`}

@@ -52,6 +52,9 @@ export function contains(text, filter) {
   return filter.toLowerCase().split(/\s+/).every((word) => lower.includes(word));
 }
 
+/** Return a key by which texts sort as people count: `n2` before `n10`. Much quicker than a collator. */
+export const sortKey = (text) => text.replace(/\d{1,15}/g, (digits) => digits.padStart(15, "0"));
+
 const UNITS = [["d", 86_400], ["h", 3_600], ["m", 60], ["s", 1]];
 
 /** Write seconds with the two largest units. */

@@ -12,11 +12,16 @@ const EVERY = 3;
 const GROUPS = 50;
 const PODS = 500;
 
+const VERBS = { lack: "lacks", wait: "waits", are: "is" };
+
+/** A cause as is said of one pod. */
+const ofOne = (cause) => cause.replace(/^\w+/, (verb) => VERBS[verb] ?? verb).replace("their", "its");
+
 const since = (pod) => pod.waiting_since || pod.timestamp;
 
 const columns = (now) => [
   { title: "Pod", cell: (pod) => html`<${PodLink} ...${pod} />`, by: (pod) => `${pod.namespace}/${pod.name}` },
-  { title: "What for", cell: (pod) => html`<${Text} of=${pod.cause} />`, by: (pod) => pod.cause },
+  { title: "Why", cell: (pod) => html`<${Text} of=${ofOne(pod.cause)} />`, by: (pod) => pod.cause },
   { title: "State", cell: (pod) => html`<${Badge} of=${PLACES[pod.place] ?? pod.place} kind=${pod.place} />`, by: (pod) => pod.place },
   { title: "Waits", numeric: true, cell: (pod) => span(now - since(pod)), by: (pod) => now - since(pod) },
   { title: "Attempts", numeric: true, cell: (pod) => number(pod.attempts), by: (pod) => pod.attempts },
