@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,15 +19,18 @@ from numpy.typing import NDArray
 
 from scheduler.build_info import build_info
 from scheduler.pages.wording import counted
-from simulator.offline.comparison import Comparison
+from simulator.offline.comparison import Comparison, Difference
 from simulator.offline.experiment import SimulatedRun, fates, figures_by_name
 from simulator.offline.figures import in_order, meanings, spread
+from simulator.offline.verdict import TOP, Contrast, contrasts, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_ROWS: Final = 500
 """Rows of one table."""
+EXAMPLES: Final = 3
+"""Pods named for a cause."""
 POINTS: Final = 200
 """Times of a curve."""
 MAX_CONFIGURATION: Final = 100_000
@@ -42,7 +45,7 @@ Curve = NDArray[np.float64]
 
 _STYLE: Final = """\
 :root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
+body{font:16px/1.5 system-ui,sans-serif;max-width:80rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0}
 caption{text-align:left;font-weight:bold}
 th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #8888;vertical-align:top}
@@ -52,7 +55,9 @@ td.number,th.number{min-width:0;text-align:right;font-variant-numeric:tabular-nu
 .wide{overflow-x:auto}
 pre{overflow:auto;border:1px solid #8888;padding:.8rem}
 figure{margin:1rem 0;background:#fff;color:#000}
-figure svg{max-width:100%;height:auto}
+figure svg{width:100%;height:auto}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:0 1rem}
+summary{cursor:pointer;margin:.5rem 0}
 .verdict{font-size:1.25rem;font-weight:bold;border-left:.4rem solid;padding-left:.8rem}
 .bad{font-weight:bold}
 """
@@ -81,10 +86,11 @@ def report(given: ReportInput) -> str:
     """
     parts = [
         "<h1>Simulation</h1>",
+        *_contrasts(given),
         _verdict(given),
-        _summary(given),
         *_plots(given.runs),
-        *(_difference(each) for each in given.comparisons if each.differences),
+        _summary(given),
+        *_differences(given.comparisons),
         _waiting(given.runs),
         _configurations(given.configurations),
         "<h2>How to repeat it</h2>",
@@ -131,6 +137,22 @@ def _verdict(given: ReportInput) -> str:
     return "\n".join(parts)
 
 
+def _contrasts(given: ReportInput) -> Iterator[str]:
+    """Yield for each further policy whether it is better, and the figures that differ most."""
+    values = figures_by_name(given.runs)
+    for base, other, found in contrasts(values) if len(values) > 1 else ():
+        yield f'<p class="verdict">{escape(verdict(base, other, found))}</p>'
+        items = "".join(
+            f"<li><b>{escape(each.figure)}</b> {escape(_told(each))}</li>" for each in found[:TOP]
+        )
+        if items:
+            yield f'<p>What differs most:</p><ul class="top">{items}</ul>'
+
+
+def _told(each: Contrast) -> str:
+    return f"{each}{' (the seeds overlap: it may be chance)' if each.by_chance else ''}"
+
+
 def _summary(given: ReportInput) -> str:
     seeds = sorted({each.seed for each in given.runs})
     values = figures_by_name(given.runs)
@@ -145,11 +167,27 @@ def _summary(given: ReportInput) -> str:
     )
     kind = "" if len(seeds) == 1 else "; mean ± standard deviation where the seeds differ"
     numbers = range(1, len(values) + 1)
+    headings = ["figure", *values, "meaning"]
     parts = ["<h2>Figures</h2>"]
-    parts.append(_table(f"Figures of {which}{kind}", ["figure", *values, "meaning"], rows, numbers))
+    telling = [each for each in rows if not _says_nothing(each[1:-1])]
+    parts.append(_table(f"Figures of {which}{kind}", headings, telling, numbers))
+    if rest := [each for each in rows if _says_nothing(each[1:-1])]:
+        what = "equal for all" if len(values) > 1 else "0"
+        parts.append(
+            _folded(f"{counted(len(rest), 'figure')}: {what}", _table("", headings, rest, numbers))
+        )
     if given.assertions:
         parts.append(_table("Assertions", ["expression", "outcome", "fails for"], _checks(given)))
     return "\n".join(parts)
+
+
+def _says_nothing(cells: Sequence[str]) -> bool:
+    """Whether the values of a figure are equal for several policies, or 0 for the only one."""
+    return len(set(cells)) == 1 if len(cells) > 1 else cells[0] in {"0", "-"}
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 
 def _checks(given: ReportInput) -> list[list[str]]:
@@ -162,18 +200,55 @@ def _checks(given: ReportInput) -> list[list[str]]:
     ]
 
 
-def _difference(comparison: Comparison) -> str:
-    title = f"{comparison.compared} compared to {comparison.base}, seed {comparison.seed}"
-    # Sorting keeps the order by name among equals.
-    found = sorted(comparison.differences, key=lambda each: each.change == "moved")
-    rows = [
-        [each.pod, each.change, each.before or "-", each.after or "-", each.cause] for each in found
-    ]
-    counts = Counter(each.change for each in found)
+def _differences(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the pods that fare otherwise, grouped by cause, for each policy over all seeds."""
+    policies: dict[tuple[str, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        if comparison.differences:
+            pair = (comparison.compared, comparison.base)
+            policies.setdefault(pair, []).append(comparison)
+    for (compared, base), own in policies.items():
+        yield _difference(f"{compared} compared to {base}", own)
+
+
+def _difference(title: str, comparisons: Sequence[Comparison]) -> str:
+    found = [(each, of.seed) for of in comparisons for each in of.differences]
+    counts = Counter(each.change for each, _ in found)
     caption = ", ".join(f"{count} {change}" for change, count in sorted(counts.items()))
-    return f"<h2>{escape(title)}</h2>\n" + _table(
-        caption, ["pod", "change", "before", "after", "cause"], rows
+    if len(comparisons) > 1:
+        caption += f", in {len(comparisons)} seeds together"
+    groups: dict[tuple[str, str], list[str]] = {}
+    for each, _ in found:
+        groups.setdefault((each.change, _kind_of(each)), []).append(each.pod)
+    grouped = [
+        [str(len(pods)), change, cause, _examples(pods)]
+        for (change, cause), pods in sorted(groups.items(), key=lambda each: -len(each[1]))
+    ]
+    # Sorting keeps the order by name among equals.
+    rows = [
+        [each.pod, str(seed), each.change, each.before or "-", each.after or "-", each.cause]
+        for each, seed in sorted(found, key=lambda each: each[0].change == "moved")
+    ]
+    headings = ["pod", "seed", "change", "before", "after", "cause"]
+    return (
+        f"<h2>{escape(title)}</h2>\n"
+        + _table(caption, ["pods", "change", "cause", "for example"], grouped)
+        + _folded("Pod by pod", _table("", headings, rows))
     )
+
+
+def _examples(pods: Iterable[str]) -> str:
+    return ", ".join(list(dict.fromkeys(pods))[:EXAMPLES])
+
+
+def _kind_of(difference: Difference) -> str:
+    """Return the cause without what differs between pods of one kind: the node, and by how much."""
+    cause = difference.cause
+    if difference.before:
+        cause = cause.replace(difference.before, "the node before")
+    cause = re.sub(r"\bthe best of \d+ that", "the best of those that", cause)
+    cause = re.sub(r"\bthe \d+ that", "those that", cause)
+    return re.sub(r" -\d+", " less", re.sub(r" \+\d+", " more", cause))
 
 
 def _waiting(runs: Sequence[SimulatedRun]) -> str:
@@ -185,7 +260,18 @@ def _waiting(runs: Sequence[SimulatedRun]) -> str:
     if not rows:
         return ""
     headings = ["pod", "run", "seed", "state", "reason"]
-    return "<h2>Who waits at the end</h2>\n" + _table(f"{len(rows)} pods", headings, rows)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for pod, run, _, _, reason in rows:
+        groups.setdefault((run, reason), []).append(pod)
+    grouped = [
+        [str(len(pods)), run, reason, _examples(pods)]
+        for (run, reason), pods in sorted(groups.items(), key=lambda each: -len(each[1]))
+    ]
+    return (
+        "<h2>Who waits at the end</h2>\n"
+        + _table(counted(len(rows), "pod"), ["pods", "run", "reason", "for example"], grouped)
+        + _folded("Pod by pod", _table("", headings, rows))
+    )
 
 
 def _configurations(texts: Mapping[str, str]) -> str:
@@ -238,11 +324,12 @@ def _plots(runs: Sequence[SimulatedRun]) -> list[str]:
                 found.append(_plot(name, label, below, _over_time(timed, name, second)))
         queue = _over_time(timed, "waiting", second)
         found.append(_plot("waiting", "pods in the queue", below, queue))
-    if longest := [each.waited for run in good for each in run.result.placed]:
+    longest = [each.waited for run in good for each in run.result.placed]
+    if any(longest):
         unit, second = _unit(max(longest))
         waits = _waits(good, second)
         found.append(_plot("waits", "placed pods (%)", f"waited at most ({unit})", waits))
-    return found if len(found) > 1 else []
+    return [found[0], '<div class="plots">', *found[1:], "</div>"] if len(found) > 1 else []
 
 
 def _by_name(runs: Iterable[SimulatedRun]) -> dict[str, list[SimulatedRun]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -308,6 +309,26 @@ def test_a_report_begins_with_the_answer_and_shows_equal_curves_as_one(
     assert "stroke-dasharray" in page
     ended = shell("simulate", *JOBS, "--report", "r.html")
     assert "Yes: every pod has a node." in (folder / "r.html").read_text()
+
+
+def test_a_report_of_a_comparison_begins_with_what_is_better(shell: Shell, folder: Path) -> None:
+    nodes = [offline.node(f"n{number}", cpu=8) for number in range(3)]
+    small = [offline.pod(f"small-{number}", cpu=2) for number in range(3)]
+    large = [offline.pod(f"very-large-{number}", cpu=8) for number in range(2)]
+    write(folder / "dump.json", *nodes, *small, *large)
+    ended = shell("simulate", "dump.json", "--compare", "pack.yaml", "--report", "r.html")
+    assert ended.code == 3, ended.err
+    page = (folder / "r.html").read_text()
+    body = page[page.index("<body>") :]
+    assert (
+        body.index("pack is better than default at ")
+        < body.index("What differs most")
+        < body.index("<table")
+    )
+    # Equal figures, and the pods one by one, are folded.
+    assert re.search(r"<details><summary>\d+ figures: equal for all</summary>", body)
+    assert body.count("<summary>Pod by pod</summary>") == 2
+    assert "the node before compared to it: NodeResourcesFit less" in body
 
 
 def test_names_in_a_report_are_escaped(shell: Shell, folder: Path) -> None:

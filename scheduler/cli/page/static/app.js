@@ -71,7 +71,7 @@ function Theme() {
     else delete document.documentElement.dataset.theme;
     document.dispatchEvent(new Event("themechange"));
   }, [theme]);
-  return html`<label class="theme">Theme <select value=${theme} onChange=${(event) => setTheme(event.target.value)}>
+  return html`<label class="theme"><span>Theme</span> <select value=${theme} onChange=${(event) => setTheme(event.target.value)}>
     ${Object.entries(THEMES).map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
   </select></label>`;
 }

@@ -91,7 +91,7 @@ const BINARY = ["", " Ki", " Mi", " Gi", " Ti", " Pi"];
 export function amount(resource, value) {
   if (resource === "cpu") return String(Math.round(value * 1000) / 1000);
   if (resource !== "memory" && resource !== "ephemeral-storage" && !resource.startsWith("hugepages-")) {
-    return String(value);
+    return number(value);
   }
   let rest = value;
   let unit = 0;
