@@ -18,7 +18,7 @@ from scheduler.cel.evaluation import Code, Evaluation
 from scheduler.cel.libraries.regular_expressions import compiled as compiled_pattern
 from scheduler.cel.libraries.standard import CONVERSIONS
 from scheduler.cel.syntax import Call, Identifier, Node
-from scheduler.cel.types import DYN, Type
+from scheduler.cel.types import DYN, Type, may_fit
 from scheduler.cel.values import LISTS, Optional, type_name
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def _fitting(
         if each.is_member != is_member or len(each.parameters) != len(types):
             continue
         compiler.meter.spend(_OVERLOAD_WORK)
+        if not all(map(may_fit, types, each.parameters)):
+            continue
         *parameters, result = unifier.instantiate((*each.parameters, each.result))
         if unifier.all_assignable(types, parameters):
             matched.append(each)

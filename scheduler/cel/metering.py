@@ -26,8 +26,8 @@ COST_LIMIT: Final = 1_000_000
 """Cost units that one evaluation may take (`resource.k8s.io/v1`,
 `CELSelectorExpressionMaxCost`)."""
 
-MAX_WORK: Final = 200_000
-"""Units of work and cost together that one evaluation may take, some 20 to 80 ms."""
+MAX_WORK: Final = 150_000
+"""Units of work and cost together that one evaluation may take, some 15 to 60 ms."""
 
 MAX_COMPILE_WORK: Final = 1_000_000
 """Units of work that one expression may take to parse, and to compile; each some 80 ms."""

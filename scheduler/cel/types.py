@@ -107,6 +107,18 @@ def type_of(what: Type) -> Type:
     return Type("type", (what,))
 
 
+def may_fit(value: Type, target: Type) -> bool:
+    """Whether `Unifier.assignable` may be true: a quick look at the outermost names."""
+    return (
+        value.name == target.name
+        or value.is_variable
+        or target.is_variable
+        or value.is_dynamic
+        or target.is_dynamic
+        or NULL.name in (value.name, target.name)
+    )
+
+
 class Unifier:
     """The types that the type variables of one expression stand for."""
 

@@ -26,8 +26,15 @@ LOOPBACK: Final[Mapping[str, Any]] = {"host": "127.0.0.1", "dashboard_address": 
 def workers(count: int, allowed_failures: int = 1) -> Iterator[str]:
     """The address of a cluster; a process of a worker that is killed begins anew."""
     with (
-        # 3, the default, take longer.
-        dask.config.set({"distributed.scheduler.allowed-failures": allowed_failures}),
+        dask.config.set(
+            {
+                # 3, the default, take longer.
+                "distributed.scheduler.allowed-failures": allowed_failures,
+                # A worker that is starting again just then, so long after an earlier end, would be
+                # taken for lost, and closed.
+                "distributed.deploy.lost-worker-timeout": "1 hour",
+            }
+        ),
         LocalCluster(n_workers=count, threads_per_worker=1, **LOOPBACK) as cluster,
     ):
         yield cluster.scheduler_address
