@@ -21,6 +21,7 @@ import click
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
+from scheduler.cli.waiting_pods import show_waiting
 from scheduler.files import read_file
 from scheduler.pages.wording import span
 
@@ -372,9 +373,7 @@ def show_result(result: Result, console: Console) -> None:
         say(console, "evicted to make room:", "bold")
         _table(console, ("POD", "NODE"), [(each.pod, each.node) for each in result.evicted])
     if result.waiting:
-        say(console, "waiting:", "bold")
-        rows = [(each.pod, each.state, first_sentence(each.reason)) for each in result.waiting]
-        _table(console, ("POD", "STATE", "REASON"), rows)
+        show_waiting(((each.pod, each.state, each.reason) for each in result.waiting), console)
 
 
 def _show_comparison(comparison: Comparison, console: Console) -> None:

@@ -331,6 +331,17 @@ def test_a_report_of_a_comparison_begins_with_what_is_better(shell: Shell, folde
     assert "the node before compared to it: NodeResourcesFit less" in body
 
 
+def test_many_waiting_pods_are_named_by_reason(shell: Shell, folder: Path) -> None:
+    large = [offline.pod(f"large-{number:02}", cpu=9) for number in range(30)]
+    write(folder / "dump.json", offline.node("n", cpu=4), *large)
+    shown = shell("simulate", "dump.json").out
+    assert "30 pods wait, by reason; -o json has each:" in shown
+    (row,) = [line.split() for line in shown.splitlines() if line.strip().startswith("30  ")]
+    assert row[:2] == ["30", "unschedulable"]
+    assert "default/large-02" in shown
+    assert "default/large-03" not in shown
+
+
 def test_names_in_a_report_are_escaped(shell: Shell, folder: Path) -> None:
     hostile = "<script>alert(1)</script>"
     write(folder / "dump.json", offline.node("n", cpu=1), offline.pod(hostile, cpu=9))
