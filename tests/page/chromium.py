@@ -63,6 +63,9 @@ class Page:
         #: Addresses of all requests.
         self.requests: list[str] = []
         self._loaded = asyncio.Event()
+        #: The stream of the last trace, and whether it has ended.
+        self.trace = ""
+        self.traced = asyncio.Event()
 
     async def read(self) -> None:
         """Read replies and events until the connection ends."""
@@ -89,6 +92,9 @@ class Page:
                 self.requests.append(event["request"]["url"])
             case "Page.loadEventFired":
                 self._loaded.set()
+            case "Tracing.tracingComplete":
+                self.trace = event["stream"]
+                self.traced.set()
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol."""

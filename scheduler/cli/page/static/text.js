@@ -15,6 +15,8 @@ const LONG = 20_000;
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}\u115f\u1160\u3164\uffa0]/gu;
 const STACKED = /(\p{M}{2})\p{M}+/gu;
 
+const PLAIN = /^(?!.*  )[ -~]*$/;
+
 const codePoint = (character) =>
   `[U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
 
@@ -22,7 +24,10 @@ const codePoint = (character) =>
 export function visible(text, limit = SHORT) {
   const all = typeof text === "string" ? text : String(text ?? "");
   const cut = all.length > limit;
-  const shown = (cut ? all.slice(0, limit - 1) : all)
+  const part = cut ? all.slice(0, limit - 1) : all;
+  // Most texts are plain, and the expressions are slow.
+  if (PLAIN.test(part)) return cut ? `${part}…` : part;
+  const shown = part
     .replace(/[ \t\r\n]+/g, " ")
     .replace(UNSEEN, codePoint)
     .replace(STACKED, "$1[…]");

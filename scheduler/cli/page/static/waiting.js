@@ -9,7 +9,7 @@ import { Badge, Pending, PLACES, PodLink, Standby, Table, Words, filtered, nextT
 import { LongText, Text, number, plural, span, visible } from "./text.js";
 
 const EVERY = 3;
-const GROUPS = 50;
+const GROUPS = 30;
 const PODS = 500;
 
 const VERBS = { lack: "lacks", wait: "waits", are: "is" };
