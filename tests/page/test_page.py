@@ -104,7 +104,7 @@ async def test_a_group_shows_its_members_as_the_command_counts_them(page: Page) 
             "64",
             "10",
             "3",
-            "45",
+            "45\npods of train",
             "needs 64 pods, 40 fit at most, 24 do not: short of nvidia.com/gpu on 5 nodes",
         ]
         await set_value(page, "main input[type=search]", "allbound", "input")

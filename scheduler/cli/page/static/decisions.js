@@ -20,10 +20,13 @@ export function merged(known, arrived) {
 export const score = (decision) =>
   decision.best.find((each) => each.node === decision.node)?.total ?? null;
 
+/** A message without what preemption could not do, which comes after the first sentence. */
+const firstSentence = (message) => message.split(". preemption: ", 1)[0];
+
 /** What came of an attempt, in a cell. */
 export const outcome = (decision) => decision.result === "placed"
   ? html`<${NodeLink} name=${decision.node} />`
-  : html`<${LongText} of=${decision.message} what="the message" />`;
+  : html`<${LongText} of=${firstSentence(decision.message)} what="the message" />`;
 
 const COLUMNS = [
   { title: "Pod", cell: (each) => html`<${PodLink} ...${podOf(each.pod)} />`, by: (each) => each.pod },

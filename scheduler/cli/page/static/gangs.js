@@ -3,8 +3,8 @@
 import { useMemo, useState } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
-import { Badge, Pending, Standby, Table, Words } from "./parts.js";
-import { LongText, Text, contains, number, plural } from "./text.js";
+import { Badge, Pending, Standby, Table, Words, filtered } from "./parts.js";
+import { LongText, Text, contains, number, plural, visible } from "./text.js";
 
 const FIRST_LIMIT = 200;
 // More are not answered at once.
@@ -28,14 +28,24 @@ const KINDS = {
 const placed = (group) => group.bound + group.succeeded;
 const waiting = (group) => group.pending + group.gated;
 
+/** A stage such as `WaitingForMembers` in words. */
+const inWords = (stage) => stage.replace(/(?!^)[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
+/** How many pods wait, as a link to them. */
+function waitingLink(group) {
+  const [namespace, name] = group.group.split("/", 2);
+  const count = number(waiting(group));
+  return waiting(group) ? html`<a href=${filtered("waiting", { owner: `${namespace}/PodGroup/${name}` })}>${count}<span class="unseen"> pods of ${visible(name, 80)}</span></a>` : count;
+}
+
 const COLUMNS = [
   { title: "Group", cell: (group) => html`<${Text} of=${group.group} />`, by: (group) => group.group },
   { title: "Source", cell: (group) => html`<${Text} of=${group.source} limit=${40} />` },
-  { title: "State", cell: (group) => html`<${Badge} of=${group.stage} kind=${KINDS[group.stage] ?? ""} />`, by: (group) => group.stage },
-  { title: "Min", numeric: true, cell: (group) => number(group.minimum), by: (group) => group.minimum },
-  { title: "Have", numeric: true, cell: (group) => number(placed(group)), by: placed },
-  { title: "Now", numeric: true, cell: (group) => number(group.reserved), by: (group) => group.reserved },
-  { title: "Wait", numeric: true, cell: (group) => number(waiting(group)), by: waiting },
+  { title: "State", cell: (group) => html`<${Badge} of=${inWords(group.stage)} kind=${KINDS[group.stage] ?? ""} />`, by: (group) => group.stage },
+  { title: "Needs", numeric: true, cell: (group) => number(group.minimum), by: (group) => group.minimum },
+  { title: "Have a node", numeric: true, cell: (group) => number(placed(group)), by: placed },
+  { title: "Being bound", numeric: true, cell: (group) => number(group.reserved), by: (group) => group.reserved },
+  { title: "Wait", numeric: true, cell: waitingLink, by: waiting },
   { title: "Why", cell: (group) => html`<${LongText} of=${group.text} what=${`the reason of ${group.group.slice(0, 80)}`} />` },
 ];
 
@@ -60,8 +70,7 @@ export function Gangs({ at, every = EVERY }) {
         ${page.groups.length < page.total && limit < LAST_LIMIT && html`${" "}
           <button type="button" class="link" onClick=${() => setLimit(LAST_LIMIT)}>Load more</button>`}
         ${page.groups.length < page.total && limit === LAST_LIMIT && !namespace && html`${" "}Name a namespace to see others.`}</p>
-      <p class="small">Min: pods that start together. Have: those with a node, or that ended well. Now: those that are
-        being bound. Wait: those without a node.</p>
+      <p class="small">A group needs so many pods with a node at once; those that ended well count.</p>
       <${Table} caption="Pod groups" columns=${COLUMNS} rows=${groups} id=${(group) => `${group.source} ${group.group}`}
         empty="There are no pod groups, or none of these words. Pods that must start together form one: see Gang scheduling in the documentation." />`}`;
 }
