@@ -178,12 +178,13 @@ async def test_a_pod_is_found_by_its_name(page: Page) -> None:
         await page.until("document.querySelector('h1')?.innerText === 'Pod team-a/web-9'")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_is_accessible(page: Page, scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])
+async def test_it_is_accessible(page: Page, scheme: str, width: int) -> None:
     source = axe()
     if not source:
         pytest.skip("axe-core is not there; make page fetches it")
     async with PageServer(Answers()) as server:
+        await page.size(width, 900)
         await page.prefer(color_scheme=scheme, reduced_motion="reduce")
         await page.open(server.url)
         # The rules are put in by the debugger; the policy of the page would forbid them.
@@ -281,6 +282,20 @@ async def test_a_table_is_sorted_by_the_title_of_a_column(page: Page) -> None:
         assert await page.evaluate(order) == "ascending"
         await page.evaluate("document.querySelector('.order').click()")
         await page.until(f"{names} === 'team-a/web-10,team-a/web-2,team-a/web-1'")
+
+
+async def test_who_may_see_one_namespace_is_asked_for_it(page: Page) -> None:
+    answers = Answers()
+    answers.failure = QuestionError(403, "forbidden")
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        await page.until("document.body.innerText.includes('You may not see the whole cluster')")
+        await page.evaluate("document.querySelector('main p a').click()")
+        await page.until("document.body.innerText.includes('Write the name of one whose pods')")
+        answers.failure = None
+        await set_value(page, "main input[type=search]", "team-a", "input")
+        await page.until("document.querySelector('h1').innerText.startsWith('2 pods wait')")
+        assert answers.asked[-1][1]["namespace"] == "team-a"
 
 
 async def test_what_is_gone_is_said_so_and_leads_on(page: Page) -> None:

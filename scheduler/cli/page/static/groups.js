@@ -21,6 +21,11 @@ function ownerOf(group) {
   return at < 0 ? null : { kind: group.owner.slice(0, at), name: group.owner.slice(at + 1) };
 }
 
+const VERBS = { lack: "lacks", wait: "waits", are: "is" };
+
+/** A cause as is said of one pod. */
+export const ofOne = (cause) => cause.replace(/^\w+/, (verb) => VERBS[verb] ?? verb).replace("their", "its");
+
 function Group({ group, now, chosen }) {
   const owner = ownerOf(group);
   const key = `${group.namespace}/${group.owner}`;
@@ -34,7 +39,7 @@ function Group({ group, now, chosen }) {
     <div>
       <p class="title"><a href=${target}><span class="kind">${owner ? visible(owner.kind, 40) : alone ? "Pod" : ""}</span> <${Text} of=${name} limit=${120} /></a>
         <span class="small">${" "}in <${Text} of=${group.namespace} limit=${80} /></span></p>
-      <p><${LongText} of=${(group.text || `They ${group.cause}.`).replaceAll(" (-v)", "")} what=${`the reason of ${visible(name, 80)}`} /></p>
+      <p><${LongText} of=${(group.text || (alone ? `It ${ofOne(group.cause)}.` : `They ${group.cause}.`)).replaceAll(" (-v)", "")} what=${`the reason of ${visible(name, 80)}`} /></p>
     </div>
     <span class="small since">waits ${span(now - group.waiting_since)}</span>
   </li>`;

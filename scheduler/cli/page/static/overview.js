@@ -60,8 +60,9 @@ export function Overview({ at, every = EVERY }) {
   const queue = waiting.data;
   const unused = page && queue && !queue.total && !page.placed.length && !page.attempts?.scheduled;
   return html`<h1 tabindex="-1">${queue ? html`<${Text} of=${queue.headline} limit=${600} />` : "Overview"}</h1>
-    <${Pending} answer=${answer} what="the summary" /><${Standby} page=${page} />
-    ${waiting.error && html`<${Pending} answer=${waiting} what="the waiting pods" />`}
+    ${answer.status === 403 ? html`<p>You may not see the whole cluster. <a href="#/waiting">Choose a namespace</a> whose pods you may get.</p>`
+      : html`<${Pending} answer=${answer} what="the summary" />`}<${Standby} page=${page} />
+    ${waiting.error && !answer.error && html`<${Pending} answer=${waiting} what="the waiting pods" />`}
     ${page && page.nodes === 0 && html`<${NoNodes} />`}
     ${unused && page.nodes > 0 && html`<${FirstPod} />`}
     ${queue && queue.total > 0 && html`<${Causes} causes=${queue.causes} chosen=${{}} />

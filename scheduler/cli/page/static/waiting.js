@@ -3,7 +3,7 @@
 import { useMemo } from "./vendor/hooks.js";
 import { html } from "./html.js";
 import { useAnswer } from "./api.js";
-import { Causes, Groups } from "./groups.js";
+import { Causes, Groups, ofOne } from "./groups.js";
 import { NothingYet } from "./empty.js";
 import { Badge, Pending, PLACES, PodLink, Standby, Table, Words, filtered, nextTry } from "./parts.js";
 import { LongText, Text, number, plural, span, visible } from "./text.js";
@@ -11,11 +11,6 @@ import { LongText, Text, number, plural, span, visible } from "./text.js";
 const EVERY = 3;
 const GROUPS = 30;
 const PODS = 500;
-
-const VERBS = { lack: "lacks", wait: "waits", are: "is" };
-
-/** A cause as is said of one pod. */
-const ofOne = (cause) => cause.replace(/^\w+/, (verb) => VERBS[verb] ?? verb).replace("their", "its");
 
 const since = (pod) => pod.waiting_since || pod.timestamp;
 
@@ -52,8 +47,8 @@ export function Waiting({ chosen, at, every = EVERY }) {
   const choose = (change) => { location.hash = filtered("waiting", { ...chosen, ...change }); };
   const narrowed = Boolean(words || owner || cause);
   return html`<h1 tabindex="-1">${page ? html`<${Text} of=${page.headline} limit=${600} />` : "Waiting pods"}</h1>
-    <${Pending} answer=${answer} what="the waiting pods" /><${Standby} page=${page} />
-    ${answer.status === 403 && !namespace && html`<p>Write the name of a namespace whose pods you may get.</p>`}
+    ${answer.status === 403 && !namespace ? html`<p>You may not see the pods of all namespaces. Write the name of one whose pods you may get.</p>`
+      : html`<${Pending} answer=${answer} what="the waiting pods" />`}<${Standby} page=${page} />
     <${Filters} chosen=${chosen} choose=${choose} />
     ${page && html`<${Causes} causes=${page.causes} chosen=${chosen} />
       ${page.total === 0 ? html`<${NothingYet} namespace=${namespace} />` : html`
