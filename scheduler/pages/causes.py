@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from scheduler.pages.queue import QueueState
 
-MAX_MESSAGE: Final = 4_000
+MAX_MESSAGE: Final = 1_000
 """Characters of a message that are searched for reasons."""
 MAX_NAME: Final = 80
 """Characters of the name of a resource or of a plugin."""
@@ -110,7 +110,7 @@ _RESOURCES: Final = {"cpu": "CPU", "ephemeral-storage": "local storage"}
 _INSUFFICIENT: Final = "Insufficient "
 
 _COUNTED: Final = re.compile(
-    r"(\d{1,9}) (Insufficient [^\s,]+?|"
+    r"(?<!\d)(\d{1,9}) (Insufficient [^\s,]+?|"
     + "|".join(re.escape(each) for each in sorted(_WORDS, key=len, reverse=True))
     + r")(?=, |\.? |\.?$)"
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -123,6 +125,27 @@ async def test_many_pods_are_counted_and_few_are_listed() -> None:
     assert (len(page.groups), len(page.pods)) == (3, 2)
     with pytest.raises(ValueError, match="groups"):
         await pages.page(groups="1000000")
+
+
+async def test_many_different_messages_are_read_in_many_slices() -> None:
+    pages = Pages()
+    for number in range(100):
+        pages.failed(make_pod(f"p{number}"), message=f"{NO_CPU} {number}")
+    other = 0
+
+    async def works() -> None:
+        nonlocal other
+        while True:
+            other += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(works(), name="other work")
+    # Each step takes longer than a slice.
+    pages.world.clock.monotonic = count(step=1.0).__next__  # type: ignore[method-assign]
+    page = await pages.page()
+    task.cancel()
+    assert page.headline == "100 pods wait: all lack CPU"
+    assert other > 10
 
 
 def test_owners_are_named_as_people_name_them() -> None:
