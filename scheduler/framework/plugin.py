@@ -70,7 +70,8 @@ class PreEnqueuePlugin(Plugin, Protocol):
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """Return None to admit the pod; any other status gates it.
 
-        A gated pod gets neither an Event nor a condition from the scheduler.
+        A gated pod gets no Event from the scheduler. Its condition PodScheduled has the reason
+        `GatedByPlugin`, or the `condition_reason` of the status, and its message.
         """
         ...
 

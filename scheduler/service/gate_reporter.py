@@ -1,4 +1,7 @@
-"""GateReporter: PodScheduled conditions of pods held by a plugin that sets a reason of its own.
+"""GateReporter: PodScheduled conditions of pods held by a plugin.
+
+In-tree plugins set a reason of their own where a condition helps; the others may, and have the
+reason `GATED_BY_PLUGIN` if they do not.
 
 A gate runs again at every event registered for it, for thousands of pods at once; the API server
 must not get a write for each run. So each write is delayed a little, dropped if the pod is no
@@ -26,11 +29,16 @@ from scheduler.framework import Clock, QueuedPodInfo, Status
 from scheduler.queue import SchedulingQueue
 from scheduler.service.listers import PodLister, pending_pod
 from scheduler.service.plugin_conditions import ConditionSource
+from scheduler.service.plugin_overruns import IN_TREE
 from scheduler.service.status_writer import POD_SCHEDULED, StatusWriter
 
 NUMBERS_PERIOD: Final = 60.0
 """Minimum seconds between two writes that differ in numbers only. A write also counts as applied
 for this long although the watch has not delivered it."""
+
+GATED_BY_PLUGIN: Final = "GatedByPlugin"
+"""Reason of a gate of a plugin that sets none. Not Unschedulable, which would make autoscalers add
+nodes, nor SchedulingGated, by which the API server and the deferred quota know scheduling gates."""
 
 MAX_PER_TURN: Final = 50
 """Maximum number of writes per call of `run_due`: they take well below a millisecond."""
@@ -143,11 +151,14 @@ class GateReporter:
     def held(self, info: QueuedPodInfo, status: Status) -> None:
         """Note that a PreEnqueue plugin holds the pod (again); the queue's `on_gated`.
 
-        A rejection without a reason of its own writes nothing (for scheduling gates the API server
-        has written already) and cancels a delayed write.
+        A rejection by an in-tree plugin without a reason of its own writes nothing (for scheduling
+        gates the API server has written already) and cancels a delayed write.
         """
-        if status.condition_reason and status.rejected:
-            self._want(info, status.condition_reason, status.message, gated=True)
+        reason, message = status.condition_reason, status.message
+        if not reason and status.plugin and status.plugin not in IN_TREE:
+            reason, message = GATED_BY_PLUGIN, f"plugin {status.plugin}: {message}"
+        if reason and status.rejected:
+            self._want(info, reason, message, gated=True)
         elif (note := self._notes.get(info.uid)) is not None:
             self._cancel(note)
 
@@ -287,10 +298,14 @@ def _shows(note: _Note) -> bool:
 
 
 def _numbers_only(note: _Note) -> bool:
+    """Whether only numbers differ, or the whole message of a plugin that may not expect writes."""
     return (
         note.shown is not None
         and note.shown[0] == note.reason
-        and message_class(note.shown[1]) == message_class(note.message)
+        and (
+            note.reason == GATED_BY_PLUGIN
+            or message_class(note.shown[1]) == message_class(note.message)
+        )
     )
 
 

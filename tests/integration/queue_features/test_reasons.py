@@ -80,6 +80,19 @@ async def test_the_reason_of_a_gating_plugin_is_written(cluster: EmbeddedCluster
         await until(lambda: bound_to(cluster, "held") == "n1")
 
 
+async def test_a_gate_without_a_reason_of_its_own_is_told_as_well(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create(node("n1"))
+    gate = plugin("OfficeHours", pre_enqueue=lambda _pod: unschedulable("opens at 9:00"))
+    async with scheduling(cluster, [gate], **SOON):
+        cluster.create(pod("held"))
+        await until(lambda: condition(cluster, "held"))
+        found = condition(cluster, "held")
+        assert (found["status"], found["reason"]) == ("False", "GatedByPlugin")
+        assert found["message"] == "plugin OfficeHours: opens at 9:00"
+
+
 async def test_scheduling_gates_are_left_to_the_server(cluster: EmbeddedCluster) -> None:
     history = ConditionLog(cluster)
     budget = Budget()

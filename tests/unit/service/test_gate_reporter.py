@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from scheduler.api.meta import Condition
 from scheduler.api.pod import Pod
-from scheduler.framework import Code, QueuedPodInfo, Status
+from scheduler.framework import Code, QueuedPodInfo, Status, unresolvable
 from scheduler.queue import QueueNominator, SchedulingQueue
 from scheduler.queue.signals import Signals
 from scheduler.service.gate_reporter import (
+    GATED_BY_PLUGIN,
     MAX_PER_TURN,
     NUMBERS_PERIOD,
     GateReporter,
@@ -136,7 +137,7 @@ def test_without_a_delay_it_is_written_at_the_next_turn() -> None:
 
 
 @pytest.mark.parametrize("status", [
-    Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("waiting for scheduling gates: [g]",)),
+    unresolvable("waiting for scheduling gates: [g]").by("SchedulingGates"),
     Status(Code.ERROR, (), error=ValueError("boom"), condition_reason=REASON),
 ])  # fmt: skip
 def test_refusals_without_a_reason_and_errors_are_not_written(status: Status) -> None:
@@ -148,6 +149,16 @@ def test_refusals_without_a_reason_and_errors_are_not_written(status: Status) ->
     desk.reporter.held(info, status)
     assert desk.after(NUMBERS_PERIOD) == []
     assert desk.reporter.statistics().dropped == 1
+
+
+def test_a_gate_of_another_plugin_has_a_reason_in_any_case_and_is_told_once_a_minute() -> None:
+    desk = Desk()
+    desk.reporter.held(info := desk.pod(), unresolvable("opens at 9").by("OfficeHours"))
+    assert desk.after(DELAY) == ["a: plugin OfficeHours: opens at 9"]
+    desk.reporter.held(info, unresolvable("opens tomorrow").by("OfficeHours"))
+    assert desk.after(NUMBERS_PERIOD - 0.01) == []
+    desk.after(0.01)
+    assert desk.statuses.written == [("a", GATED_BY_PLUGIN, "plugin OfficeHours: opens tomorrow")]
 
 
 def _open(desk: Desk, info: QueuedPodInfo) -> None:
