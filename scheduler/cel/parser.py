@@ -98,7 +98,7 @@ _TOKEN_WORK: Final = 40
 
 
 def prepare() -> None:
-    """Make the tables of the parser, which takes some 50 ms, if they are not there yet."""
+    """Make the tables of the parser, which takes some 100 ms, if they are not there yet."""
     _parser()
 
 

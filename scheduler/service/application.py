@@ -23,6 +23,7 @@ import structlog
 import uvloop
 
 from config import Configuration
+from scheduler import cel
 from scheduler.client.clock import LeaseClock, SystemClock
 from scheduler.client.configuration import ClientConfiguration, load_configuration
 from scheduler.client.errors import ConfigurationError as ClientConfigurationError
@@ -342,6 +343,9 @@ class Application:
             await self._unless_stopped(_all_synced(wiring))
         except _Stopped:
             return False
+        if wiring.state.listers.by_keys("deviceclasses"):
+            # In a thread, since it takes longer than the loop may be blocked by a pod with claims.
+            await asyncio.to_thread(cel.prepare)
         wiring.state.subscriptions.publish_synced()
         if self._owns_process:
             # The objects read so far live as long as the process: the collector need not visit

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Self
 
 import pytest
 
+from scheduler import cel
 from scheduler.client import exec_plugin, transport
 from scheduler.client.errors import ConnectionFailed
 from scheduler.client.http.request import HeaderBlock, Request
@@ -175,6 +177,23 @@ async def test_a_pod_that_waits_at_permit_does_not_hold_up_a_stop(cluster: Embed
         app.stop()
         assert await run == EXIT_OK
     assert not bound_to(cluster, "a")
+
+
+@pytest.mark.parametrize("with_class", [False, True])
+async def test_tables_for_expressions_are_made_before_the_first_claim_if_there_are_classes(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, with_class: bool
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(cel, "prepare", lambda: made.append(threading.current_thread().name))
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": {}}
+    objects = [node("n1"), pod("a"), device_class | {"metadata": {"name": "gpu"}}]
+    for each in objects[: None if with_class else 2]:
+        cluster.create(each)
+    async with running(cluster, NO_ELECTION) as (app, run):
+        await until(lambda: bound_to(cluster, "a"), "a bound")
+        assert [name != threading.main_thread().name for name in made] == [True] * with_class
+        app.stop()
+        await run
 
 
 async def test_a_stop_before_the_first_lists_came_ends_the_run(cluster: EmbeddedCluster) -> None:
