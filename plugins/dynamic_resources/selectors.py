@@ -60,7 +60,7 @@ class _Results:
 
     __slots__ = ("error", "nbytes", "parsed", "selector", "slices")
 
-    def __init__(self, expression: str, check: Check | None) -> None:
+    def __init__(self, expression: str) -> None:
         self.error = ""
         #: The expression until it is compiled.
         self.parsed: ParsedExpression | None = None
@@ -68,14 +68,20 @@ class _Results:
         self.slices: WeakKeyDictionary[SliceView, list[bool | str | None]] = WeakKeyDictionary()
         self.nbytes = len(expression)
         try:
-            self.parsed = ParsedExpression(expression, _expensive(check))
+            self.parsed = ParsedExpression(expression)
             self.nbytes = self.parsed.nbytes
         except CompileError as error:
             self.error = _compile_error(error)
 
     def compile(self, check: Check | None) -> None:
+        """Go on where the attempt before ended; each step is begun only if `check` admits it."""
         assert self.parsed is not None
         try:
+            while not self.parsed.advance(_expensive(check)):
+                if check is not None:
+                    check(_STEPS)
+            if check is not None:
+                check(_STEPS)
             self.selector = DeviceSelector(self.parsed, _expensive(check))
             self.nbytes = self.selector.nbytes
         except CompileError as error:
@@ -140,16 +146,13 @@ class Selectors:
         else:
             if check is not None:
                 check(_STEPS)
-            results = self._expressions[expression] = _Results(expression, check)
+            results = self._expressions[expression] = _Results(expression)
             self._bytes += results.nbytes
             self._limit()
         if results.parsed is not None:
-            if check is not None:
-                # Ends the attempt if parsing was expensive; the next one goes on here.
-                check(_STEPS)
-            self._bytes -= results.nbytes
+            before = results.nbytes
             results.compile(check)
-            self._bytes += results.nbytes
+            self._bytes += results.nbytes - before
             self._limit()
         return results
 

@@ -38,7 +38,8 @@ from scheduler.cel.libraries import (
     versions,
 )
 from scheduler.cel.metering import COST_LIMIT, MAX_COMPILE_WORK, Check, Meter
-from scheduler.cel.parser import parse
+from scheduler.cel.parser import Parsing
+from scheduler.cel.syntax import Node
 from scheduler.cel.types import ANY, BOOL, STRING, Type, map_of
 from scheduler.cel.values import type_name
 
@@ -76,19 +77,30 @@ _NODE_BYTES: Final = 350
 
 
 class ParsedExpression:
-    """An expression that is not compiled yet, which may take as long as to parse it."""
+    """An expression that is not compiled yet; both take long, so it is parsed in pieces."""
 
-    __slots__ = ("expression", "nbytes", "tree")
+    __slots__ = ("_parsing", "expression", "nbytes", "tree")
 
-    def __init__(self, expression: str, check: Check | None = None) -> None:
-        """Parse the expression; raises `CompileError`, and the exception of `check`."""
+    def __init__(self, expression: str) -> None:
+        """Begin to parse the expression; raises `CompileError`."""
         self.expression = expression
         #: Estimate of the memory that the syntax tree takes.
         self.nbytes = _CHARACTER_BYTES * len(expression)
-        try:
-            self.tree = parse(expression, Meter([], check, MAX_COMPILE_WORK))
-        except EvaluationCancelledError as error:
-            raise CompileError(str(error)) from None
+        #: The syntax tree, None before the end.
+        self.tree: Node | None = None
+        self._parsing = Parsing(expression)
+
+    def advance(self, check: Check | None = None) -> bool:
+        """Parse the next piece; return whether it was the last one.
+
+        Raises `CompileError`, and the exception of `check`.
+        """
+        if self.tree is None:
+            try:
+                self.tree = self._parsing.advance(Meter([], check, MAX_COMPILE_WORK))
+            except EvaluationCancelledError as error:
+                raise CompileError(str(error)) from None
+        return self.tree is not None
 
 
 class DeviceSelector:
@@ -98,8 +110,8 @@ class DeviceSelector:
 
     def __init__(self, source: str | ParsedExpression, check: Check | None = None) -> None:
         """Compile the expression; raises `CompileError`, and the exception of `check`."""
-        parsed = ParsedExpression(source, check) if isinstance(source, str) else source
-        compiler, compiled = _compiled(parsed, check)
+        parsed = ParsedExpression(source) if isinstance(source, str) else source
+        compiler, _, compiled = _compiled(parsed, check)
         self.expression = expression = parsed.expression
         self._code = compiled.code
         self._size = compiler.size
@@ -165,12 +177,14 @@ def estimated_cost(expression: str) -> int:
 
     Raises `CompileError`, and `EvaluationCancelledError` for too much work.
     """
-    parsed = ParsedExpression(expression)
-    compiler, _ = _compiled(parsed, None)
-    return Estimator(compiler, _BOUNDS).estimate(parsed.tree).cost
+    compiler, tree, _ = _compiled(ParsedExpression(expression), None)
+    return Estimator(compiler, _BOUNDS).estimate(tree).cost
 
 
-def _compiled(parsed: ParsedExpression, check: Check | None) -> tuple[Compiler, Compiled]:
+def _compiled(parsed: ParsedExpression, check: Check | None) -> tuple[Compiler, Node, Compiled]:
+    while not parsed.advance(check):
+        pass
+    assert parsed.tree is not None
     compiler = Compiler(environment(), check)
     try:
         compiled = compiler.compile(parsed.tree)
@@ -180,7 +194,7 @@ def _compiled(parsed: ParsedExpression, check: Check | None) -> tuple[Compiler, 
     result = compiler.unifier.resolve(compiled.type)
     if result != BOOL and result.name != "any":
         raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
-    return compiler, compiled
+    return compiler, parsed.tree, compiled
 
 
 def _not_bool(name: str) -> str:

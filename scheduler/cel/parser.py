@@ -95,6 +95,8 @@ COMMENT: /\/\/[^\n]*/
 
 _TOKEN_WORK: Final = 40
 """Units of work to parse a token."""
+PIECE: Final = 1100
+"""Tokens that are parsed in one piece, some 20 ms, with two checks for interruption."""
 
 
 def prepare() -> None:
@@ -102,29 +104,41 @@ def prepare() -> None:
     _parser()
 
 
-def parse(expression: str, meter: Meter) -> Node:
-    """Return the syntax tree.
+class Parsing:
+    """An expression that is parsed in pieces."""
 
-    Raises `CompileError` for other than one expression, and beyond `MAX_LENGTH` or `MAX_DEPTH`.
-    """
-    size = len(expression.encode(errors="surrogatepass"))
-    if size > MAX_LENGTH:
-        raise CompileError(f"the expression has {size} bytes, above the limit of {MAX_LENGTH}")
-    try:
-        parsing = _parser().parse_interactive(expression)
-        last = None
-        for token in parsing.iter_parse():
-            meter.spend(_TOKEN_WORK)
-            last = token
-        tree = parsing.feed_eof(last)  # type: ignore[no-untyped-call]
-    except lark.exceptions.VisitError as error:
-        if isinstance(error.orig_exc, CompileError):
-            raise error.orig_exc from None
-        raise
-    except lark.exceptions.UnexpectedInput as error:
-        raise _syntax_error(expression, error) from None
-    assert isinstance(tree, Node)
-    return tree
+    __slots__ = ("_expression", "_last", "_parsing", "_tokens")
+
+    def __init__(self, expression: str) -> None:
+        """Begin; raises `CompileError` beyond `MAX_LENGTH`."""
+        size = len(expression.encode(errors="surrogatepass"))
+        if size > MAX_LENGTH:
+            raise CompileError(f"the expression has {size} bytes, above the limit of {MAX_LENGTH}")
+        self._expression = expression
+        self._parsing = _parser().parse_interactive(expression)
+        self._tokens = self._parsing.iter_parse()
+        self._last: lark.Token | None = None
+
+    def advance(self, meter: Meter) -> Node | None:
+        """Parse the next piece; return the syntax tree at the end, and None before.
+
+        Raises `CompileError` for other than one expression, and beyond `MAX_DEPTH`.
+        """
+        try:
+            for number, token in enumerate(self._tokens, start=1):
+                self._last = token
+                meter.spend(_TOKEN_WORK)
+                if number == PIECE:
+                    return None
+            tree = self._parsing.feed_eof(self._last)  # type: ignore[no-untyped-call]
+        except lark.exceptions.VisitError as error:
+            if isinstance(error.orig_exc, CompileError):
+                raise error.orig_exc from None
+            raise
+        except lark.exceptions.UnexpectedInput as error:
+            raise _syntax_error(self._expression, error) from None
+        assert isinstance(tree, Node)
+        return tree
 
 
 def tokens(expression: str) -> list[lark.Token]:

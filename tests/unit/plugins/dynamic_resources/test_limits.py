@@ -22,8 +22,8 @@ from plugins.dynamic_resources.pools import Pool
 from plugins.dynamic_resources.selectors import MAX_ERROR, SelectorError, Selectors
 from plugins.dynamic_resources.verdicts import content_of
 from scheduler.cel import DeviceSelector
-from scheduler.cel import devices as devices_module
 from scheduler.cel.compiler import Compiler
+from scheduler.cel.parser import Parsing
 from scheduler.framework import CycleState
 from tests.unit.plugins.dynamic_resources.objects import DeviceCluster, device
 from tests.unit.plugins.dynamic_resources.worlds import (
@@ -105,14 +105,14 @@ def test_an_attempt_ends_after_expensive_selectors_and_the_next_continues() -> N
     assert found == [["d0", "d1", "d2", "d3", "d4"]]
 
 
-def test_parsing_compiling_and_evaluating_take_an_attempt_each_if_they_are_expensive(
+def test_an_attempt_ends_between_expensive_pieces_of_parsing_compiling_and_evaluating(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     view, selectors = slice_of([device("d0")]), Selectors()
     expensive = f"[{'1+1,' * 1200}1].all(x, {'x > 0 && ' * 10} x < 3)"
     steps = []
     for module, name in (
-        (devices_module, "parse"),
+        (Parsing, "advance"),
         (Compiler, "finish"),
         (DeviceSelector, "matches"),
     ):
@@ -130,7 +130,7 @@ def test_parsing_compiling_and_evaluating_take_an_attempt_each_if_they_are_expen
             selectors.matches(expensive, view.devices[0], budget)
         attempts.append(steps[:])
         steps.clear()
-    assert attempts == [["parse"], ["finish"], ["matches"]]
+    assert attempts == [["advance"] * 3, ["advance", "advance", "finish"], ["matches"]]
     assert selectors.matches(expensive, view.devices[0], SearchBudget(lambda: 0.0, 0.0))
 
 
