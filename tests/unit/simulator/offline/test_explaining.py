@@ -47,7 +47,7 @@ def test_a_waiting_pod_says_the_numbers_behind_its_reasons() -> None:
     waiting = filled()["default/big"]
     first, second = waiting.explain().splitlines()
     assert first.startswith("default/big waits, unschedulable: 0/2 nodes are available")
-    assert second.startswith("  2 nodes: Insufficient cpu: wants 9 cpu, most free")
+    assert second == "  2 nodes: Insufficient cpu: wants 9 cpu, the largest node has 8"
     assert waiting.decision is not None
     assert [each.nodes for each in waiting.decision.rejections] == [2]
 
