@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, cycle, product
+
 import pytest
 
 from scheduler.api.devices import Device
@@ -10,11 +12,25 @@ from scheduler.cel import (
     DeviceSelector,
     EvaluationCancelledError,
     EvaluationError,
+    ParsedExpression,
     device_value,
 )
-from scheduler.cel.metering import Check
+from scheduler.cel.devices import environment
+from scheduler.cel.metering import Check, Meter
 from scheduler.cel.parser import MAX_LENGTH
-from scheduler.cel.types import BOOL, INT, Type, list_of, map_of
+from scheduler.cel.types import (
+    ANY,
+    BOOL,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    Type,
+    Unifier,
+    list_of,
+    map_of,
+    may_fit,
+)
 from testing.hostile.work import WorkCount
 
 
@@ -125,3 +141,32 @@ def test_values_that_are_nested_deeply_are_compared_or_refused(levels: int) -> N
     else:
         with pytest.raises(EvaluationError, match="nested too deeply"):
             selector.matches(DEVICE)
+
+
+def test_parsing_goes_on_after_an_interruption_as_if_there_was_none() -> None:
+    expression = f"[{'1+1,' * 1000}1].size() == 1001 && size('{'x' * 50}') == 50"
+    parsed, interruptions = ParsedExpression(expression), 0
+
+    def interrupt() -> None:
+        raise InterruptedError
+
+    for check in cycle((interrupt, None)):
+        try:
+            if parsed.advance(check):
+                break
+        except InterruptedError:
+            interruptions += 1
+    assert interruptions > 1
+    assert DeviceSelector(parsed).matches({})
+
+
+def test_no_overload_that_fits_is_skipped() -> None:
+    overloads = chain.from_iterable(environment().functions.values())
+    types = {str(t): t for each in overloads for t in (*each.parameters, each.result)}
+    types |= {str(each): each for each in (DYN, ANY, NULL, list_of(DYN), map_of(INT, STRING))}
+    fitting = 0
+    for value, target in product(types.values(), repeat=2):
+        if Unifier(Meter([])).assignable(value, target):
+            fitting += 1
+            assert may_fit(value, target), f"{value} fits {target}"
+    assert len(types) < fitting < len(types) ** 2
