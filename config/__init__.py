@@ -8,8 +8,7 @@ text, registry and the list of default plugins.
 
 from config.defaults import DEFAULT_NAMESPACE
 from config.differences import Difference, differences, redacted_differences
-from config.durations import format_duration, parse_duration
-from config.feature_gates import GATES, GO_BOOLEANS, OWN_GATES, FeatureGates, Stage
+from config.feature_gates import GATES, OWN_GATES, FeatureGates, Stage
 from config.loading import Configuration, ResolvedProfile, load_configuration
 from config.output import configz, to_data, to_yaml, upstream_form
 from config.restarts import RELOADABLE, needing_restart
@@ -34,7 +33,6 @@ __all__ = [
     "API_VERSION",
     "DEFAULT_NAMESPACE",
     "GATES",
-    "GO_BOOLEANS",
     "KIND",
     "MILLION",
     "OWN_GATES",
@@ -57,10 +55,8 @@ __all__ = [
     "configuration_schema",
     "configz",
     "differences",
-    "format_duration",
     "load_configuration",
     "needing_restart",
-    "parse_duration",
     "redacted_differences",
     "to_data",
     "to_yaml",

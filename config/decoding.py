@@ -20,7 +20,6 @@ import msgspec
 from msgspec import inspect as mi
 
 from config.document import Entries, Items, Node, Scalar, plain
-from config.durations import parse_duration
 from config.types import RENAMED_FIELDS
 from scheduler.framework.field_errors import (
     FieldErrors,
@@ -32,6 +31,7 @@ from scheduler.framework.field_errors import (
     required,
     unsupported,
 )
+from scheduler.text.go_values import parse_duration
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from scheduler.framework.field_errors import did_you_mean
 from scheduler.framework.status import ConfigurationError
+from scheduler.text.go_values import GO_BOOLEANS
 
 
 class Stage(Enum):
@@ -154,11 +155,6 @@ GATES: Final[Mapping[str, FeatureGate]] = {
 }
 
 _GROUPS: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
-
-GO_BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
-    ("0", "f", "F", "false", "FALSE", "False"), False
-)
-"""What Go's ParseBool accepts."""
 
 
 class FeatureGates(Mapping[str, bool]):

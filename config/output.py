@@ -17,11 +17,11 @@ import yaml
 
 from config import upstream
 from config.document import EXPONENT
-from config.durations import format_duration
 from config.feature_gates import FeatureGates
 from config.loading import Configuration
 from config.types import API_VERSION
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
+from scheduler.text.go_values import format_duration
 from scheduler.text.redaction import redact
 
 

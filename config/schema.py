@@ -21,11 +21,11 @@ from msgspec import inspect as mi
 
 from config import upstream
 from config.defaults import apply_defaults, own_naming
-from config.durations import format_duration
 from config.tracing import MILLION
 from config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import NoArgs, Registry, args_type
+from scheduler.text.go_values import format_duration
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Final
 
 from config import upstream
-from config.durations import format_duration
 from config.migration import version_problem
 from config.tracing import MILLION, tracing_url
 from config.types import (
@@ -39,6 +38,7 @@ from scheduler.framework.field_errors import (
     item,
     required,
 )
+from scheduler.text.go_values import format_duration
 from scheduler.text.names import is_object_name, is_qualified_name
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"

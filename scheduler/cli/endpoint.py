@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import click
+from click.core import ParameterSource
 
 from scheduler.cli import exit_codes
 from scheduler.cli.direct import DirectRoute
@@ -210,6 +211,9 @@ def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_endpoint(**values: Any) -> None:
+        source = click.get_current_context().get_parameter_source
+        if values["token"] and source("token_file") is ParameterSource.ENVIRONMENT:
+            values["token_file"] = None
         endpoint = Endpoint(
             server=_server(values.pop("server")),
             token=_token(values.pop("token"), values.pop("token_file")),
@@ -232,12 +236,16 @@ _OPTIONS: Final = (
     click.option(
         "--server",
         "-s",
+        envvar="KUBESTOW_SERVER",
+        show_envvar=True,
         metavar="URL",
         help="The scheduler's HTTPS endpoint. Default: the leader, found by its Lease and reached "
         "through the API server.",
     ),
     click.option(
         "--lease",
+        envvar="KUBESTOW_LEASE",
+        show_envvar=True,
         metavar="NAMESPACE/NAME",
         default=DEFAULT_LEASE,
         show_default=True,
@@ -247,6 +255,8 @@ _OPTIONS: Final = (
     click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False),
+        envvar="KUBESTOW_TOKEN_FILE",
+        show_envvar=True,
         metavar="FILE",
         help="File with the bearer token; it does not appear in process lists.",
     ),
@@ -261,11 +271,15 @@ _OPTIONS: Final = (
     click.option(
         "--ca-file",
         type=click.Path(exists=True, dir_okay=False),
+        envvar="KUBESTOW_CA_FILE",
+        show_envvar=True,
         metavar="FILE",
         help="PEM file with the certificate of --server, or its authority.",
     ),
     click.option(
         "--tls-server-name",
+        envvar="KUBESTOW_TLS_SERVER_NAME",
+        show_envvar=True,
         metavar="NAME",
         help="Name the certificate of --server must be made out to, if it is another.",
     ),

@@ -4,10 +4,11 @@ The Lease names the leader's pod, and has the hash of its certificate (`client.l
 API server forwards a port of the pod; within that, TLS goes from here to the scheduler. Nothing is
 sent before the certificate was found to have that hash: neither the API server nor a kubelet or
 whoever plays one can read or answer a question. Client certificates go to it only as well, in a
-second handshake. No connection is made to a host that the Lease names (`errors.OUTSIDE`), but for
-one case: an API server of this machine that speaks plain HTTP has a leader on this machine. That is
-how experiments are asked (`kubestow demo --serve`, `kubestow apiserver`); no token of such a
-kubeconfig is a secret.
+second handshake. No connection is made to a host that the Lease names (`errors.OUTSIDE`). A leader
+on this machine is asked in two cases: this user runs it, as a file says that nobody else can write
+(`client.local_address`); or the API server of this machine speaks plain HTTP. That is how
+experiments are asked (`kubestow demo --serve`, `kubestow apiserver`); no token of such a kubeconfig
+is a secret.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from scheduler.cli import leader_errors as errors
 from scheduler.cli.direct import failure, is_this_machine
@@ -169,9 +172,13 @@ class LeaderRoute:
         except (OSError, HTTPException) as error:
             text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
             raise NotConnectedError(text) from error
-        if status != 200:
+        if status not in (200, 404):
             raise errors.lease_refused(self._lease, cluster.server, status, body)
-        record = leader_of(_object(body))
+        record = leader_of(_object(body)) if status == 200 else None
+        if record is None and (own := _own_scheduler(cluster.server, "")) is not None:
+            return own
+        if status == 404:
+            raise errors.lease_refused(self._lease, cluster.server, status, body)
         if record is None:
             raise NotConnectedError(errors.NO_LEADER.format(lease=self._lease, namespace=namespace))
         if not record.reachable:
@@ -182,12 +189,20 @@ class LeaderRoute:
                 lease=self._lease, faults=", ".join(faults), namespace=namespace, name=name
             )
             raise NotConnectedError(text, record.holder)
-        if not record.pod and not self._is_experiment(cluster, record):
-            text = errors.OUTSIDE.format(
-                holder=record.holder, lease=self._lease, address=record.address, port=record.port
-            )
-            raise NotConnectedError(text, record.holder)
-        return record
+        return record if record.pod else self._outside(cluster, record)
+
+    def _outside(self, cluster: Cluster, record: LeaderRecord) -> LeaderRecord:
+        """Return where on this machine to find a leader outside of the cluster."""
+        own = _own_scheduler(cluster.server, self._lease)
+        if own is not None and own.certificate_sha256 == record.certificate_sha256:
+            return msgspec.structs.replace(own, holder=record.holder)
+        if self._is_experiment(cluster, record):
+            here = is_this_machine(f"//{record.address}")
+            return record if here else msgspec.structs.replace(record, host=HOST)
+        text = errors.OUTSIDE.format(
+            holder=record.holder, lease=self._lease, address=record.address, port=record.port
+        )
+        raise NotConnectedError(text, record.holder)
 
     def _is_experiment(self, cluster: Cluster, record: LeaderRecord) -> bool:
         """Whether API server and leader run on this machine, and no secret would be sent."""
@@ -244,8 +259,7 @@ class LeaderRoute:
         """Return what carries TLS: a forwarded port, or a connection within this machine."""
         if record.pod:
             return self._tunnel(cluster, record, timeout)
-        host = record.host if is_this_machine(f"//{record.address}") else HOST
-        return SocketStream(host, record.port, timeout)
+        return SocketStream(record.host, record.port, timeout)
 
     def _broken(self, name: str, holder: str, error: Exception) -> NotConnectedError:
         text = str(error) if isinstance(error, ForwardingError) else failure(error)
@@ -276,6 +290,25 @@ class LeaderRoute:
             stream.close()
             text = errors.NO_API_SERVER.format(server=cluster.server, text=failure(error))
             raise NotConnectedError(text) from error
+
+
+def _own_scheduler(api_server: str, lease: str) -> LeaderRecord | None:
+    """Return the record of a scheduler that this user runs on this machine; None without one.
+
+    `lease` is empty for one that leads without a Lease.
+    """
+    from scheduler.client.leader_record import LeaderRecord
+    from scheduler.client.local_address import addresses, folder
+
+    for each in addresses(folder()):
+        if (each.api_server, each.lease) == (api_server, lease):
+            return LeaderRecord(
+                f"process {each.pid}",
+                host=each.host,
+                port=each.port,
+                certificate_sha256=each.certificate_sha256,
+            )
+    return None
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 This module decides the effect of each flag: which take precedence over the configuration file,
 which the file overrides, and which cause a warning. The application itself is in
-`scheduler.service.application`.
+`scheduler.service.application`. Imports of NumPy are left to functions, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -12,24 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from config import FeatureGates, format_duration, to_data, to_yaml
 from scheduler.cli.component_gates import OTHER_COMPONENTS
 from scheduler.cli.flags import FLAGS, GROUPS, IGNORED, REMOVED
 from scheduler.cli.go_flags import GroupedCommand
 from scheduler.cli.import_without import import_without
 from scheduler.cli.version import version_option
-from scheduler.service.options import (
-    AccessOptions,
-    LogFormat,
-    LoggingOptions,
-    RunOptions,
-    ServingOptions,
-    read_configuration,
-)
+from scheduler.text.go_values import format_duration
+
+if TYPE_CHECKING:
+    from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
 
 INTRODUCTION: Final = """\
 Schedule the pods that name this scheduler.
@@ -94,6 +89,9 @@ def build_options(values: Mapping[str, Any], explicit: set[str]) -> RunOptions:
         click.UsageError: values that exclude each other.
         ConfigurationError: feature gates that do not exist or cannot be set.
     """
+    from config import FeatureGates
+    from scheduler.service.options import LoggingOptions, RunOptions
+
     with_config = bool(values["config"])
     gates, foreign = split_feature_gates(values["feature_gates"])
     return RunOptions(
@@ -162,11 +160,15 @@ def _plain(value: Any) -> Any:
 def _serving(values: Mapping[str, Any]) -> ServingOptions:
     if bool(values["tls_cert_file"]) != bool(values["tls_private_key_file"]):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file must be given together")
+    from scheduler.service.options import ServingOptions
+
     # Every field of the record has the name of its flag.
     return ServingOptions(**{field.name: values[field.name] for field in fields(ServingOptions)})
 
 
 def _access(values: Mapping[str, Any]) -> AccessOptions:
+    from scheduler.service.options import AccessOptions
+
     return AccessOptions(
         authentication_kubeconfig=values["authentication_kubeconfig"],
         authorization_kubeconfig=values["authorization_kubeconfig"],
@@ -188,6 +190,9 @@ def _log_format(text: str) -> LogFormat | None:
 
 
 def _write_configuration(options: RunOptions, path: Path) -> None:
+    from config import to_data, to_yaml
+    from scheduler.service.options import read_configuration
+
     text = to_yaml(to_data(read_configuration(options)))
     try:
         # The file may hold keys of extenders: only its owner may read a new one.

@@ -34,7 +34,6 @@ from scheduler.client.leader_election import (
     LeadershipLostError,
     check_timing,
 )
-from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.lease_lock import LeaseLock
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
@@ -49,11 +48,10 @@ from scheduler.service.memory_upkeep import malloc_trim, return_memory
 from scheduler.service.options import (
     RunOptions,
     available_plugins,
-    own_host,
-    own_pod,
     read_configuration,
     seconds,
 )
+from scheduler.service.own_address import OwnAddress
 from scheduler.service.reload.fingerprints import Seen, look
 from scheduler.service.reload.reloader import Reloader
 from scheduler.service.serving.descriptors import raise_soft_limit
@@ -145,9 +143,8 @@ class Application:
         #: Takes over changes of the files; None before the parts are wired.
         self.reloader: Reloader | None = None
         self._heartbeat = LoopHeartbeat(LeaseClock())
-        #: Filled by the endpoints, published on the Lease by the leader.
-        pod = own_pod()
-        self._address = LeaderAddress(pod, "" if pod else own_host(options.serving.bind_address))
+        #: Filled by the endpoints, published on the Lease by the leader and in a file of the user.
+        self._address = OwnAddress(options.serving.bind_address)
 
     def plugins(self) -> Iterable[Any]:
         """Return the plugins in force."""
@@ -217,6 +214,14 @@ class Application:
     async def _connect(self, stack: AsyncExitStack) -> Transport:
         found = await self._load()
         _log.info("connecting", server=found.server, configuration=found.source)
+        if self._owns_process:
+            election = self._configuration.effective.leader_election
+            lease = f"{election.resource_namespace}/{election.resource_name}"
+            self._address = OwnAddress(
+                self._options.serving.bind_address,
+                api_server=found.server,
+                lease=lease if election.leader_elect else "",
+            )
         return await stack.enter_async_context(Transport(found))
 
     async def _serve(self, transport: Transport, stack: AsyncExitStack) -> int:
@@ -332,7 +337,7 @@ class Application:
         recorder = self.metrics.client_recorder(transport.host)
         metrics = PostedMetrics(recorder, asyncio.get_running_loop())
         client = ApiClient(transport, user_agent="kubestow/leader-election", metrics=metrics)
-        lock = LeaseLock(client, options.name, options.namespace, self._address)
+        lock = LeaseLock(client, options.name, options.namespace, self._address.on_lease)
         elector = LeaderElector(lock, options, LeaseClock(), self._heartbeat, metrics=metrics)
         return LeaseThread(elector, transport)
 

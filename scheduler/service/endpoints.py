@@ -12,7 +12,6 @@ from config import Configuration
 from scheduler.api.pod import Pod
 from scheduler.build_info import build_info
 from scheduler.client.configuration import load_configuration
-from scheduler.client.leader_record import LeaderAddress
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
@@ -25,6 +24,7 @@ from scheduler.service.group_explainer import GroupExplainer
 from scheduler.service.lease_thread import LeaseThread
 from scheduler.service.node_pages import NodePages
 from scheduler.service.options import RunOptions
+from scheduler.service.own_address import OwnAddress
 from scheduler.service.pod_pages import PodPages
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.serving.access import Authenticator, Authorizer
@@ -62,7 +62,7 @@ class Endpoints:
         wiring: Wiring,
         elector: LeaseThread | None,
         client: ApiClient,
-        address: LeaderAddress,
+        address: OwnAddress,
     ) -> None:
         self._options = options
         self._address = address
@@ -112,11 +112,13 @@ class Endpoints:
                 review_resource=partial(review_resource_access, access_client),
             ),
         )
-        tls = ServingTls(self._options.serving, loaded=self._publish_certificate)
+        self._stack.enter_context(self._address)
+        tls = ServingTls(self._options.serving, loaded=self._address.shows)
         await self._prepare_authorities(tls, token_client)
         server = HttpsServer(handler, self._options.serving, tls)
         await self._stack.enter_async_context(server)
-        self.port = self._address.port = server.port
+        self.port = server.port
+        self._address.listens(server.port)
 
     async def run(self) -> None:
         """Keep the authorities of client certificates up to date until cancelled."""
@@ -140,9 +142,6 @@ class Endpoints:
                 await self._authorities.refresh()
             except NoAuthoritiesError as error:
                 raise ServingError(f"--client-ca-file {error}") from error
-
-    def _publish_certificate(self, sha256: str) -> None:
-        self._address.certificate_sha256 = sha256
 
     async def _review_client(self, kubeconfig: str) -> ApiClient:
         """Return the client of the cluster in `kubeconfig`; if empty, of our own."""

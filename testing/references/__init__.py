@@ -12,6 +12,7 @@ from typing import Final
 
 from testing import notebooks
 from testing.references import (
+    badges,
     commands,
     completion,
     configuration,
@@ -22,6 +23,7 @@ from testing.references import (
 )
 
 FILES: Final[Mapping[str, Callable[[], str]]] = {
+    **badges.FILES,
     "commands.md": commands.page,
     "configuration-reference.md": configuration.page,
     "debug-pages.md": debug_pages.page,

@@ -28,6 +28,9 @@ from simulator.resources import Resource
 from simulator.subresources import Reviewer
 from testing.control_plane.ports import free_port
 from testing.embedded_service import PATIENCE_SECONDS, configuration, until
+from tests.integration.explain.leader_cluster import CommandResult, ask, cluster
+
+__all__ = ["CommandResult", "ask", "cluster"]
 
 READER, STRANGER = "reader-token", "stranger-token"
 TENANT, NODE_TENANT = "tenant-token", "node-tenant-token"
@@ -61,13 +64,6 @@ def _may_read(user: str, access: JsonObject) -> bool:
     what = (access["verb"], access["resource"], access["namespace"])
     pods = user in ("tenant", "node-tenant") and what == ("get", "pods", TENANTS_NAMESPACE)
     return pods or (user == "node-tenant" and what == ("list", "nodes", ""))
-
-
-@dataclass
-class CommandResult:
-    code: int
-    out: str
-    err: str
 
 
 @dataclass

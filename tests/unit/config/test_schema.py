@@ -12,11 +12,11 @@ import yaml
 
 from config import configuration_schema, load_configuration, to_data
 from config.document import parse, plain
-from config.durations import parse_duration
 from config.schema import DURATION, LIMITS
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
 from scheduler.framework.status import ConfigurationError
+from scheduler.text.go_values import parse_duration
 from tests.unit.config.doubles import HEADER
 from tests.unit.config.json_schema import Validator
 

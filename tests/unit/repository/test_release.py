@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from scheduler.cli.version import version_text
+from testing.docs_site import slug
 from testing.release import (
     ReleaseError,
     absolute_links,
@@ -124,7 +125,9 @@ def test_every_link_of_the_readme_works_elsewhere(capsys: pytest.CaptureFixture[
     inside = [link.removeprefix(f"{base}/") for link in links if link.startswith(base)]
     assert len(inside) > 10
     assert all((ROOT / re.split("[#?]", link)[0]).exists() for link in inside)
-    assert all(link.startswith("https://") for link in links)
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    anchors = {f"#{slug(each, '-')}" for each in headings}
+    assert all(link.startswith("https://") or link in anchors for link in links)
 
 
 def test_the_chart_of_a_release_has_its_image_and_nothing_else_changed() -> None:

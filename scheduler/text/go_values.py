@@ -11,6 +11,11 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Final
 
+GO_BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+"""What Go's ParseBool accepts."""
+
 _UNITS: Final = {
     "ns": Fraction(1, 1000),
     "us": Fraction(1),

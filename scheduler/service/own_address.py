@@ -1,0 +1,81 @@
+"""The address at which this process can be asked: on its Lease, and in a file of its user."""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from scheduler.client.leader_record import LeaderAddress
+from scheduler.client.local_address import AddressFile, LocalAddress, folder
+from scheduler.service.options import own_host, own_pod
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class OwnAddress:
+    """The address of the HTTPS endpoints, as far as it is known. A context manager."""
+
+    def __init__(self, bind_address: str, *, api_server: str = "", lease: str = "") -> None:
+        """Prepare. `api_server` is for the file, which is written outside of a cluster only."""
+        pod = own_pod()
+        #: The part of the record on the Lease.
+        self.on_lease = LeaderAddress(pod, "" if pod else own_host(bind_address))
+        self._host = reached_at(bind_address)
+        self._api_server, self._lease = api_server, lease
+        self._file = AddressFile(folder()) if api_server and not pod else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.remove()
+
+    def listens(self, port: int) -> None:
+        """Publish the port."""
+        self.on_lease.port = port
+        self._write()
+
+    def shows(self, certificate_sha256: str) -> None:
+        """Publish the hash of the certificate."""
+        self.on_lease.certificate_sha256 = certificate_sha256
+        self._write()
+
+    def _write(self) -> None:
+        port, certificate = self.on_lease.port, self.on_lease.certificate_sha256
+        if self._file is None or not (port and certificate):
+            return
+        address = LocalAddress(
+            os.getpid(), self._api_server, self._lease, self._host, port, certificate
+        )
+        try:
+            self._file.write(address)
+        except OSError as error:
+            # Commands then need --server.
+            _log.info("no file with the own address", reason=str(error))
+
+
+def reached_at(bind_address: str) -> str:
+    """Return where this machine finds a process that listens on an address.
+
+    >>> reached_at("0.0.0.0"), reached_at("::"), reached_at("192.0.2.7")
+    ('127.0.0.1', '::1', '192.0.2.7')
+    """
+    if not bind_address:
+        return "127.0.0.1"
+    try:
+        address = ip_address(bind_address)
+    except ValueError:
+        return bind_address
+    if not address.is_unspecified:
+        return bind_address
+    return "127.0.0.1" if address.version == 4 else "::1"

@@ -1,0 +1,110 @@
+"""Schedulers that the user runs on this machine, and what the environment says of others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from scheduler.client.local_address import AddressFile, LocalAddress, folder
+from testing.control_plane.ports import LOOPBACK
+from tests.integration.explain.leader_cluster import (
+    NAMESPACE,
+    PODS,
+    QUEUE,
+    Answer,
+    Ask,
+    Cluster,
+    outside,
+    status,
+)
+
+Own = Callable[..., None]
+
+
+@pytest.fixture
+def own(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Own:
+    """Return a function that writes the file of a scheduler of this user, which is replica a."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    def write(**fields: Any) -> None:
+        address = LocalAddress(
+            os.getpid(),
+            cluster.address["server"],
+            "",
+            LOOPBACK,
+            cluster.listening[PODS["a"]],
+            cluster.hashes["a"],
+        )
+        AddressFile(folder()).write(msgspec.structs.replace(address, **fields))
+
+    return write
+
+
+def test_a_leader_outside_of_the_cluster_that_the_user_runs_here_is_asked(
+    cluster: Cluster, ask: Ask, own: Own
+) -> None:
+    cluster.lease = outside(cluster, 1002, "laptop.example")
+    own(lease=f"{NAMESPACE}/kubestow")
+    assert (ask().out, ask("--token", "given").out) == (QUEUE.decode(),) * 2
+    assert cluster.authorizations == ["Bearer of-the-kubeconfig", "Bearer given"]
+
+
+@pytest.mark.parametrize("lease", [status(404, "no"), lambda: web.json_response({"spec": {}})])
+def test_a_scheduler_without_a_lease_that_the_user_runs_here_is_asked(
+    cluster: Cluster, ask: Ask, own: Own, lease: Answer
+) -> None:
+    cluster.lease = lease
+    own()
+    assert (ask().code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"lease": "other/kubestow"},
+        {"api_server": "https://another.example"},
+        {"certificate_sha256": "00" * 32},
+    ],
+)
+def test_another_scheduler_of_the_user_gets_nothing(
+    cluster: Cluster, ask: Ask, own: Own, fields: dict[str, Any]
+) -> None:
+    cluster.lease = outside(cluster, 1002, "laptop.example")
+    own(**{"lease": f"{NAMESPACE}/kubestow"} | fields)
+    found = ask()
+    assert (found.code, cluster.authorizations) == (5, [])
+    assert "runs outside" in found.err
+
+
+def test_a_scheduler_of_the_user_with_another_certificate_than_its_file_gets_nothing(
+    cluster: Cluster, ask: Ask, own: Own
+) -> None:
+    cluster.lease = status(404, "no")
+    own(certificate_sha256="00" * 32)
+    found = ask()
+    assert (found.code, cluster.authorizations) == (5, [])
+
+
+def test_a_file_that_others_can_write_leads_nowhere(
+    cluster: Cluster, ask: Ask, own: Own, tmp_path: Path
+) -> None:
+    cluster.lease = status(404, "no")
+    own()
+    (file,) = (tmp_path / "kubestow").iterdir()
+    file.chmod(0o622)
+    assert (ask().code, cluster.authorizations) == (5, [])
+
+
+def test_the_address_can_come_from_the_environment(
+    cluster: Cluster, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = cluster.listening[PODS["a"]]
+    monkeypatch.setenv("KUBESTOW_SERVER", f"https://{LOOPBACK}:{port}")
+    found = ask("--insecure-skip-tls-verify")
+    assert (found.code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
