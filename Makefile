@@ -150,7 +150,7 @@ page-build: $(STAMP) ## Install Debian's Chromium if there is none, and fetch ax
 	$(BIN)/python -m tests.page.build
 
 .PHONY: page
-page: page-build ## Test the page of `kubestow ui` in a real Chromium
+page: page-build docs ## Test the page of `kubestow ui` and the search of the docs in a real Chromium
 	KUBESTOW_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/page $(PYTEST_ARGS)
 
 .PHONY: page-libraries

@@ -12,7 +12,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +48,11 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Fit the text of a page."""
+    """Fit the text of a page, and set its rank in the search; the first one is the landing page."""
+    if page.is_homepage:
+        page.meta |= {"template": "home.html", "hide": ["navigation", "toc", "footer"]}
+    sections = [each.title for each in page.ancestors]
+    page.meta["search"] = {"boost": boost(page.file.src_uri, sections, config.extra["boost"])}
     return fitted(markdown, page.file.src_uri, config.extra["source"])
 
 
@@ -59,6 +63,15 @@ def on_post_page(output: str, *, page: Any, **_: Any) -> str:
             "'%s' loads %s: keep it in docs/ instead", page.file.src_uri, found[1] or found[2]
         )
     return output
+
+
+def boost(uri: str, sections: Iterable[str], boosts: Mapping[str, float]) -> float:
+    """Return how much a page counts in the search.
+
+    >>> boost("metrics.md", ["Reference"], {"Reference": 0.5}), boost("a.md", [], {})
+    (0.5, 1.0)
+    """
+    return next((boosts[each] for each in (uri, *sections) if each in boosts), 1.0)
 
 
 def slug(heading: str, separator: str) -> str:

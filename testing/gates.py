@@ -57,7 +57,7 @@ GATES: Final = (
     Gate("envtest", after=("envtest-build",)),
     Gate("e2e-short", after=("e2e-build",)),
     Gate("thirdparty-short", after=("thirdparty-short-build",)),
-    Gate("page", after=("page-build",)),
+    Gate("page", after=("page-build", "docs")),
     Gate("soak"),
     Gate("fuzz"),
 )
@@ -136,7 +136,7 @@ def named(names: Sequence[str]) -> list[Gate]:
     """Return the gates of these names after those that they need; others are targets as well.
 
     >>> [gate.name for gate in named(["chart", "page"])]
-    ['venv', 'chart', 'page-build', 'page']
+    ['venv', 'chart', 'page-build', 'docs', 'page']
     """
     known = {gate.name: gate for gate in GATES}
     found: dict[str, Gate] = {}

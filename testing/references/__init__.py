@@ -30,7 +30,7 @@ FILES: Final[Mapping[str, Callable[[], str]]] = {
     "debug-pages.schema.json": debug_pages.schema_text,
     "kubestow.schema.json": configuration.schema,
     "metrics.md": metrics.page,
-    "plugin-api.md": plugin_api.page,
+    **plugin_api.FILES,
     "simulate.schema.json": simulation.schema_text,
     **{
         path.relative_to(notebooks.ROOT / "docs").with_suffix(".md").as_posix(): partial(
