@@ -53,7 +53,7 @@ def seconds_of_run(nodes: int, count: int, *, direct: bool) -> tuple[float, byte
         offline.World(seed=1) as world,
     ):
         world.add_nodes(offline.node(cpu=16, memory="64Gi"), count=nodes)
-        world.settle()
+        world._settle()
         begun = time.process_time()
         result = world.run(workload=workload)
         return time.process_time() - begun, result.to_json()
@@ -66,7 +66,7 @@ def seconds_of_load(nodes: int, pods: int) -> float:
         world.add_nodes(offline.node(cpu=16, memory="64Gi"), count=nodes)
         for number in range(pods):
             world.add_pods(offline.pod(f"p{number}", node=f"node-{number % nodes}"))
-        world.settle()
+        world._settle()
     return time.process_time() - begun
 
 

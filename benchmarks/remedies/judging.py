@@ -108,7 +108,7 @@ def _remedies(
         if not isinstance(outcome, offline.Waiting):
             return "", None, set()
         evicted = {("Pod", each.pod) for each in result.evicted}
-        parts = world.scheduler.trial_parts()
+        parts = world._assembly.trial_parts()
         search = Search(parts, name).run()
         while True:
             try:

@@ -47,10 +47,10 @@ def samples(seed: int) -> Iterator[tuple[Matrix, int]]:
             world.add_pods(random_pod(random, f"pod-{number}"))
         world.schedule()
         before = world.how_many_fit(LARGE, MAX_LARGE).total
-        table = world.scheduler.state.cache.table
+        table = world._assembly.state.cache.table
         for row in table.rows.tolist() * PODS_PER_NODE:
             made = random_pod(random, "sample")
-            _, pod = world.decoded(made)
+            _, pod = world._decoded(made)
             matrix = features_of_rows(intern(world, pod), table, np.array([row], dtype=np.intp))
             # A node without room for the pod is no feasible node.
             if (matrix[:, 2:] < 0).any():
@@ -69,7 +69,7 @@ def random_pod(random: Random, name: str) -> dict[str, Any]:
 
 def intern(world: offline.World, pod: Pod) -> Pod:
     """Return the pod with its signature, which has the requests."""
-    world.scheduler.state.signatures.intern(pod)
+    world._assembly.state.signatures.intern(pod)
     return pod
 
 

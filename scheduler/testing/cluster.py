@@ -89,7 +89,7 @@ class Cluster:
                 found = world_with(self._enabled, plugin_dirs=self._plugin_dirs, seed=self._seed)
             else:
                 found = World(config=self._config, plugin_dirs=self._plugin_dirs, seed=self._seed)
-            found.scheduler.events.kept = []
+            found._assembly.events.kept = []
             self._world = found
         return self._world
 
@@ -99,7 +99,7 @@ class Cluster:
         Raises:
             ConfigurationError: the profile has no such plugin.
         """
-        framework = next(iter(self.world.scheduler.profiles.frameworks.values()))
+        framework = next(iter(self.world._assembly.profiles.frameworks.values()))
         try:
             return framework.plugins[name]
         except KeyError:
@@ -131,7 +131,7 @@ class Cluster:
     @property
     def now(self) -> float:
         """The wall clock, as plugins see it: seconds since 1970. It begins with the year 2026."""
-        return self.world.scheduler.clock.now()
+        return self.world._assembly.clock.now()
 
     # -- what the scheduler did ------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Cluster:
     def events(self) -> tuple[RecordedEvent, ...]:
         """The Kubernetes Events so far, in order."""
         self._finish()
-        return tuple(self.world.scheduler.events.kept or ())
+        return tuple(self.world._assembly.events.kept or ())
 
     def assert_scheduled(self, pod: str, node: str | None = None) -> None:
         """Assert that a pod is bound, to `node` if it is given. `pod` is NAME or NAMESPACE/NAME.

@@ -56,8 +56,8 @@ def demo_run(
         _add_nodes(world, words)
         manifests = list(pods) or list(_samples(words))
         keys = [key for each in manifests for key in world.add_pods(_ours(each))]
-        world.settle()
-        instance = next(iter(world.scheduler.profiles.frameworks.values())).plugins[plugin.name]
+        world._settle()
+        instance = next(iter(world._assembly.profiles.frameworks.values())).plugins[plugin.name]
         before = {key: _verdict(world, instance, key) for key in keys}
         world.schedule()
         waiting = {each.pod: each.reason for each in world.waiting()}
@@ -108,7 +108,7 @@ def _verdict(
     """Return nodes accepted, reasons and scores of the plugin itself."""
     if is_async(plugin, "pre_filter"):
         return 0, {}, None
-    scheduler = world.scheduler
+    scheduler = world._assembly
     found = answers(plugin, scheduler.state.cache.table, world.pod(key), scheduler.clock.now())
     rejections = [found.gate, found.whole, *found.nodes.values()]
     reasons = Counter(each.message for each in rejections if each is not None and not passes(each))

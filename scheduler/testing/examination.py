@@ -185,7 +185,7 @@ def plugin_references(plugin: Any) -> tuple[str, ...]:
 
 
 def _tried(world: World, plural: str) -> bool:
-    return bool(len(world.scheduler.tables.stores[plural]))
+    return bool(len(world._assembly.tables.stores[plural]))
 
 
 def default_arguments(plugin: Any, args: Arguments | None) -> object:
@@ -252,7 +252,7 @@ class _Game:
         world, plugin, report = self._world, self._plugin, self._report
         # One node often: a pod that it rejects waits.
         self._cluster.fill(nodes=1 + self._number % 4, running=6, pending=6)
-        world.settle()
+        world._settle()
         case = self._case([world.pod(each.pod) for each in world.waiting()])
         if is_async(plugin, "pre_filter"):
             report.problems += self._cancellation_problems(case)
@@ -285,12 +285,12 @@ class _Game:
     def _change(self, texts: list[str]) -> Callable[[], None]:
         def change() -> None:
             texts.append(self._cluster.change())
-            self._world.settle()
+            self._world._settle()
 
         return change
 
     def _case(self, pods: list[Pod]) -> PluginCase:
-        scheduler = self._world.scheduler
+        scheduler = self._world._assembly
         return PluginCase(scheduler.state.cache.table, pods, scheduler.clock.now(), self._wait)
 
     def _note(self, case: PluginCase) -> None:
@@ -307,7 +307,7 @@ class _Game:
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in the time of the world, at most for the plugin's `timeout`."""
-        loop, limit = self._world.scheduler.loop, timeout_of(self._plugin)
+        loop, limit = self._world._assembly.loop, timeout_of(self._plugin)
         task = loop.create_task(work)
         loop.run(loop.time() + limit, lambda _due: task.done())
         if not task.done():
@@ -321,7 +321,7 @@ class _Game:
         """Cancel PreFilter at its first wait, as its timeout does; it must not go on."""
         if not case.pods:
             return
-        loop = self._world.scheduler.loop
+        loop = self._world._assembly.loop
         task = loop.create_task(
             self._plugin.pre_filter(CycleState(case.now), case.pods[0], case.table)
         )
@@ -338,15 +338,15 @@ class _Game:
 
 
 def _instance(world: World, name: str) -> Any:
-    return next(iter(world.scheduler.profiles.frameworks.values())).plugins[name]
+    return next(iter(world._assembly.profiles.frameworks.values())).plugins[name]
 
 
 def _measured(plan: _Plan) -> tuple[Speed, ...]:
     with plan.world(0) as world:
         cluster = RandomCluster(world, plan.random(0), plan.words, plan.objects)
         cluster.fill(nodes=SPEED_NODES, running=SPEED_NODES, pending=1)
-        world.settle()
-        plugin, scheduler = _instance(world, plan.plugin.factory.name), world.scheduler
+        world._settle()
+        plugin, scheduler = _instance(world, plan.plugin.factory.name), world._assembly
         if is_async(plugin, "pre_filter"):
             return ()
         pod = world.pod(world.waiting()[0].pod)

@@ -61,8 +61,8 @@ class HintCheck:
                 self.woken += 1
 
     def _answers(self, key: str) -> Answers:
-        table = self._world.scheduler.state.cache.table
-        clock = self._world.scheduler.clock
+        table = self._world._assembly.state.cache.table
+        clock = self._world._assembly.clock
         return answers(self._plugin, table, self._world.pod(key), clock.now())
 
 

@@ -267,7 +267,7 @@ class RandomCluster:
         if not running:
             return self._add_running_pod()
         chosen = self._random.choice(running)
-        self._world.take_item(PODS, chosen)
+        self._world._take_item(PODS, chosen)
         return f"pod {chosen.key} on node {chosen.spec.node_name} ended"
 
     def _relabel_pod(self) -> str:
@@ -283,11 +283,11 @@ class RandomCluster:
             if what == "labels"
             else msgspec.structs.replace(old, annotations=some)
         )
-        self._world.put_item(PODS, msgspec.structs.replace(chosen, metadata=metadata))
+        self._world._put_item(PODS, msgspec.structs.replace(chosen, metadata=metadata))
         return f"the {what} of pod {chosen.key} changed to {some}"
 
     def _pods(self) -> list[Pod]:
-        found: list[Pod] = list(self._world.scheduler.tables.stores["pods"].list())
+        found: list[Pod] = list(self._world._assembly.tables.stores["pods"].list())
         return sorted(found, key=lambda each: each.key)
 
     def _labels(self) -> dict[str, str]:

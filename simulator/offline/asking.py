@@ -21,7 +21,7 @@ class Asking(Editing):
     _assembly: Assembly
 
     @abstractmethod
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Show the scheduler every change made so far."""
 
     def trial(self) -> Trial:
@@ -36,7 +36,7 @@ class Asking(Editing):
         ...         trial.place("default/big").node
         'large'
         """
-        self.settle()
+        self._settle()
         return Trial(self._assembly, default_scheduler=self._default_scheduler, adopt=self._adopt)
 
     def how_many_fit(self, pod: Mapping[str, Any], limit: int = MAX_COPIES) -> Capacity:
@@ -66,5 +66,5 @@ class Asking(Editing):
         Raises:
             LookupError: there is no such pod.
         """
-        self.settle()
+        self._settle()
         return explain(self._assembly, pod, top=top, examples=examples)

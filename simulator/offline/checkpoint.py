@@ -14,16 +14,16 @@ class Checkpoint:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = world.scheduler.random.getstate()
+        self._random = world._assembly.random.getstate()
         self._rotations = {
             name: each.search.rotation
-            for name, each in world.scheduler.scheduling.engine.algorithms.items()
+            for name, each in world._assembly.scheduling.engine.algorithms.items()
         }
-        world.scheduler.tables.record()
+        world._assembly.tables.record()
 
     def put_back(self) -> None:
         """Take back what has happened since; pods that waited then wait again."""
-        scheduler = self._world.scheduler
+        scheduler = self._world._assembly
         scheduler.tables.put_back()
         self._world.schedule()
         scheduler.random.setstate(self._random)

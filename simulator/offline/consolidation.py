@@ -118,7 +118,7 @@ class _Search:
         """Return why no pod of a node may be evicted; empty: all may."""
         pods = _moving(work, name)
         data = [] if self._delete_data else [each for each in pods if self._keeps_data(each)]
-        budgets = DisruptionBudgets(work.scheduler.tables.stores["poddisruptionbudgets"].list())
+        budgets = DisruptionBudgets(work._assembly.tables.stores["poddisruptionbudgets"].list())
         violating, _, _ = budgets.split(pods)
         reasons = (
             ("no controller would make them anew", self._orphans(pods)),
@@ -134,7 +134,7 @@ class _Search:
         return [each for each in pods if not _controlled(each) and not _safe(each)]
 
     def _keeps_data(self, pod: Pod) -> bool:
-        return pod.key in self._world.local_storage and not _safe(pod)
+        return pod.key in self._world._local_storage and not _safe(pod)
 
     def _tried(self, work: World, name: str) -> str:
         """Try whether all pods of a node fit elsewhere; return why not."""
@@ -172,7 +172,7 @@ class _Search:
 
 
 def _moving(world: World, name: str) -> list[Pod]:
-    table = world.scheduler.state.cache.table
+    table = world._assembly.state.cache.table
     row = table.row_of(name)
     pods = () if row is None else table.node_info(row).pods
     return [each for each in pods if not each.terminating and not is_daemon(each)]
@@ -207,9 +207,9 @@ def _first_sentence(message: str) -> str:
 
 def _shares(world: World) -> Iterator[tuple[float, str]]:
     """Yield the used share of each node, and its name."""
-    world.settle()
-    table = world.scheduler.state.cache.table
-    for node in world.scheduler.tables.stores["nodes"].list():
+    world._settle()
+    table = world._assembly.state.cache.table
+    for node in world._assembly.tables.stores["nodes"].list():
         row = table.row_of(node.metadata.name)
         if row is not None:
             amounts = zip(table.requested[:2, row], table.allocatable[:2, row], strict=True)

@@ -49,16 +49,16 @@ class Editing(ABC):
     #: Numbers of the next copies, by plural, namespace and name of the template.
     _numbers: dict[tuple[str, str, str], int]
     #: The keys of pods whose data are on the disk of their node.
-    local_storage: set[str]
+    _local_storage: set[str]
     #: Decodes what is added as an API server would store it.
-    manifests: Manifests
+    _manifests: Manifests
 
     @abstractmethod
-    def put_item(self, resource: Resource[Any], item: Any) -> None:
+    def _put_item(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace an object. Raises QuantityError."""
 
     @abstractmethod
-    def take_item(self, resource: Resource[Any], item: Any) -> None:
+    def _take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove an object that exists; a pod ends without grace period."""
 
     @property
@@ -73,7 +73,7 @@ class Editing(ABC):
         ...     world.filled.split("; ")[1]
         'not known: LimitRanges (1 object)'
         """
-        return self.manifests.fillings.line()
+        return self._manifests.fillings.line()
 
     # -- any object ------------------------------------------------------------------------------
 
@@ -86,22 +86,22 @@ class Editing(ABC):
         Raises:
             WorldError: unknown kind, or malformed; nothing has changed.
         """
-        resource, item = self.decoded(obj)
+        resource, item = self._decoded(obj)
         key = resource.key(item)
         if resource is PODS and item.status.phase in FINISHED:
             known = self._tables.stores["pods"].by_key(key)
             if known is not None:
-                self.take_item(PODS, known)
+                self._take_item(PODS, known)
             return key
         if resource is PODS:
-            self.need_namespace(item.metadata.namespace)
-        self.put_checked(resource, item)
+            self._need_namespace(item.metadata.namespace)
+        self._put_checked(resource, item)
         return key
 
-    def put_checked(self, resource: Resource[Any], item: Any) -> None:
+    def _put_checked(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises WorldError if an amount cannot be read."""
         try:
-            self.put_item(resource, item)
+            self._put_item(resource, item)
         except QuantityError as error:
             amounts = pod_amounts(item) if resource is PODS else node_amounts(item)
             text = f"{resource.kind} {resource.key(item)}: {located(error, amounts)}"
@@ -121,24 +121,24 @@ class Editing(ABC):
             WorldError: there is none.
         """
         resource = self._by_kind(kind)
-        self.take_item(resource, self._get(resource, name, namespace))
+        self._take_item(resource, self._get(resource, name, namespace))
 
-    def decoded(self, obj: Mapping[str, Any]) -> tuple[Resource[Any], Any]:
+    def _decoded(self, obj: Mapping[str, Any]) -> tuple[Resource[Any], Any]:
         """Decode an object of JSON, completed as an API server would. Raises WorldError."""
         resource = resource_of(obj, self._tables.kinds)
         try:
             data = msgspec.json.encode(obj)
-            item = self.manifests.decode(resource, data)
+            item = self._manifests.decode(resource, data)
         except (TypeError, ValueError) as error:
             metadata = obj.get("metadata")
             name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
             raise WorldError(f"{resource.kind} {name}: {error}") from error
-        self.complete(resource, item)
+        self._complete(resource, item)
         if resource is PODS and keeps_data_on_its_node(data):
-            self.local_storage.add(item.key)
+            self._local_storage.add(item.key)
         return resource, item
 
-    def complete(self, resource: Resource[Any], item: Any) -> None:
+    def _complete(self, resource: Resource[Any], item: Any) -> None:
         """Fill in what every object has. Raises WorldError for one without a name."""
         metadata = item.metadata
         if not metadata.name:
@@ -164,7 +164,7 @@ class Editing(ABC):
         """Make a node unschedulable, or schedulable again. Raises WorldError if there is none."""
         node: Node = self._get(NODES, name)
         spec = msgspec.structs.replace(node.spec, unschedulable=unschedulable)
-        self.put_item(NODES, msgspec.structs.replace(node, spec=spec))
+        self._put_item(NODES, msgspec.structs.replace(node, spec=spec))
 
     def drop_node(self, name: str) -> list[str]:
         """Remove a node with its pods; return the keys of those that are pending again.
@@ -180,10 +180,10 @@ class Editing(ABC):
         again = [each for each in lost if _comes_back(each)]
         for pod in lost:
             if _comes_back(pod):
-                self.put_item(PODS, self._unbound(pod))
+                self._put_item(PODS, self._unbound(pod))
             else:
-                self.take_item(PODS, pod)
-        self.take_item(NODES, node)
+                self._take_item(PODS, pod)
+        self._take_item(NODES, node)
         return [pod.key for pod in again]
 
     # -- pods ------------------------------------------------------------------------------------
@@ -195,15 +195,15 @@ class Editing(ABC):
         """
         if count == 1:
             return [self.add(each) for each in self._copies(template, count, "pods")]
-        made = self.template(template)
+        made = self._template(template)
         metadata = made.metadata
-        self.need_namespace(metadata.namespace)
+        self._need_namespace(metadata.namespace)
         return [
-            self.put_copy(made, self.free_name("pods", metadata.namespace, metadata.name))
+            self._put_copy(made, self._free_name("pods", metadata.namespace, metadata.name))
             for _ in range(count)
         ]
 
-    def template(self, obj: Mapping[str, Any]) -> Pod:
+    def _template(self, obj: Mapping[str, Any]) -> Pod:
         """Decode a pod to make copies of, completed as an API server would. Raises WorldError."""
         given = obj.get("metadata") or {}
         metadata = {
@@ -212,24 +212,24 @@ class Editing(ABC):
             "uid": "",
             "creationTimestamp": None,
         }
-        template: Pod = self.decoded({**obj, "metadata": metadata})[1]
+        template: Pod = self._decoded({**obj, "metadata": metadata})[1]
         return template
 
-    def put_copy(self, template: Pod, name: str) -> str:
+    def _put_copy(self, template: Pod, name: str) -> str:
         """Add a copy of a template, whose namespace exists; return its key. Raises WorldError."""
         metadata = msgspec.structs.replace(template.metadata, name=name, uid=self._new_uid())
         pod = msgspec.structs.replace(template, metadata=metadata)
-        self.put_checked(PODS, pod)
-        if template.key in self.local_storage:
-            self.local_storage.add(pod.key)
+        self._put_checked(PODS, pod)
+        if template.key in self._local_storage:
+            self._local_storage.add(pod.key)
         return pod.key
 
-    def need_namespaces(self, pods: Iterable[Pod]) -> None:
+    def _need_namespaces(self, pods: Iterable[Pod]) -> None:
         """Add the namespaces of pods that do not exist."""
         for namespace in sorted({each.metadata.namespace for each in pods}):
-            self.need_namespace(namespace)
+            self._need_namespace(namespace)
 
-    def need_namespace(self, namespace: str) -> None:
+    def _need_namespace(self, namespace: str) -> None:
         """Add a namespace unless there is one of this name."""
         if self._tables.stores["namespaces"].by_key(namespace) is None:
             labels = {"kubernetes.io/metadata.name": namespace}
@@ -256,7 +256,7 @@ class Editing(ABC):
         metadata = template.get("metadata") or {}
         name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
         if count != 1:
-            yield from (self.numbered(template, plural) for _ in range(count))
+            yield from (self._numbered(template, plural) for _ in range(count))
         elif self._tables.get(plural, name, namespace) is None:
             yield dict(template)
         else:
@@ -265,13 +265,13 @@ class Editing(ABC):
                 "replace it with `add`"
             )
 
-    def numbered(self, template: Mapping[str, Any], plural: str) -> JsonObject:
+    def _numbered(self, template: Mapping[str, Any], plural: str) -> JsonObject:
         """Return a copy named `NAME-0`, or with the next number that is free."""
         metadata = template.get("metadata") or {}
         name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
-        return renamed(template, self.free_name(plural, namespace, name))
+        return renamed(template, self._free_name(plural, namespace, name))
 
-    def free_name(self, plural: str, namespace: str, name: str) -> str:
+    def _free_name(self, plural: str, namespace: str, name: str) -> str:
         """Return `NAME-0`, or with the next number that is free."""
         number = self._numbers.get((plural, namespace, name), 0)
         while self._tables.get(plural, f"{name}-{number}", namespace) is not None:

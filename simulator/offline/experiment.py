@@ -180,15 +180,15 @@ class Simulation:
         arrivals = () if given.workload is None else given.workload(seed)
         with (
             self.world(config, seed) as world,
-            CallLimit(world.scheduler.profiles.plugins(), given.plugin_timeout),
+            CallLimit(world._assembly.profiles.plugins(), given.plugin_timeout),
         ):
-            world.settle()
-            world.scheduler.end_on_exception()
-            if arrivals or world.busy or given.until is not None:
+            world._settle()
+            world._assembly.end_on_exception()
+            if arrivals or world._busy or given.until is not None:
                 result = world.run(given.until, arrivals, samples=SAMPLES, on_sample=on_sample)
             else:
                 result = world.schedule(measure=True)
-            error = world.scheduler.plugin_errors()
+            error = world._assembly.plugin_errors()
             found = {} if error else result.figures()
             notes = tuple(filter(None, (*world.notes, world.filled)))
         return SimulatedRun(name, seed, found, result, result.samples, error, notes)
@@ -196,7 +196,7 @@ class Simulation:
 
 def _selected(world: World, text: str) -> list[str]:
     """Return the nodes of a name, a pattern or a label selector, by name. Raises WorldError."""
-    nodes = sorted(world.scheduler.tables.stores["nodes"].list(), key=lambda each: each.name)
+    nodes = sorted(world._assembly.tables.stores["nodes"].list(), key=lambda each: each.name)
     if "=" in text or "!" in text:
         try:
             matches = label_selector(text).matches
@@ -214,7 +214,7 @@ def _selected(world: World, text: str) -> list[str]:
 
 
 def _refuse_without_nodes(world: World, dropped: Sequence[str]) -> None:
-    if not len(world.scheduler.tables.stores["nodes"]) and not dropped:
+    if not len(world._assembly.tables.stores["nodes"]) and not dropped:
         world.close()
         raise WorldError(
             "there is no node in these files: dump the nodes as well, with kubectl get "
@@ -223,7 +223,7 @@ def _refuse_without_nodes(world: World, dropped: Sequence[str]) -> None:
 
 
 def _add(world: World, asked: NodeToAdd) -> None:
-    like = world.scheduler.tables.get("nodes", asked.like) if asked.like else None
+    like = world._assembly.tables.get("nodes", asked.like) if asked.like else None
     if asked.like and like is None:
         raise WorldError(f"there is no Node {asked.like[:200]} in this world")
     try:

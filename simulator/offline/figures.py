@@ -97,7 +97,7 @@ class Gauge:
     def __init__(self, world: World, arrivals: Sequence[Arrival] = ()) -> None:
         """Choose resources and pod sizes, which stay the same so that samples are comparable."""
         self._world = world
-        self._table = world.scheduler.state.cache.table
+        self._table = world._assembly.state.cache.table
         self._extended = sorted(self._table.scalar_allocatable.most_widespread(MAX_EXTENDED))
         sizes = _sizes(world, arrivals)
         self._names = ["cpu", "memory", *(_identifier(each) for each in self._extended)]
@@ -116,7 +116,7 @@ class Gauge:
         total = self._amounts(table.allocatable, table.scalar_allocatable, rows)
         free = np.maximum(total - self._amounts(table.requested, table.scalar_requested, rows), 0)
         room = table.pod_limit[rows] > table.pod_count[rows]
-        queue = self._world.scheduler.scheduling.queue.statistics()
+        queue = self._world._assembly.scheduling.queue.statistics()
         found = {
             "time": self._world.now,
             "waiting": float(queue.active + queue.backoff + queue.unschedulable + queue.gated),
@@ -191,14 +191,14 @@ def of_records(result: Result) -> dict[str, float]:
 def _sizes(world: World, arrivals: Sequence[Arrival]) -> list[tuple[Resources, int]]:
     """Return the commonest requests of the pods that are there and that will come."""
     counts: Counter[Resources] = Counter()
-    for pod in world.scheduler.tables.stores["pods"].list():
+    for pod in world._assembly.tables.stores["pods"].list():
         counts[pod.signature.requests] += 1
     templates: Counter[int] = Counter()
     by_id = {id(each.pod): each.pod for each in arrivals}
     for each in arrivals:
         templates[id(each.pod)] += each.count
     for key, count in templates.items():
-        decoded: Pod = world.decoded(by_id[key])[1]
+        decoded: Pod = world._decoded(by_id[key])[1]
         counts[incoming_requests(decoded)] += count
     # Ties by amount, so that the order of the pods does not decide.
     order = sorted(counts.items(), key=lambda each: (-each[1], repr(each[0])))
@@ -206,19 +206,19 @@ def _sizes(world: World, arrivals: Sequence[Arrival]) -> list[tuple[Resources, i
 
 
 def _nodes_used(world: World) -> int:
-    pods = world.scheduler.tables.stores["pods"].list()
+    pods = world._assembly.tables.stores["pods"].list()
     return len({each.spec.node_name for each in pods if not is_daemon(each)} - {""})
 
 
 def _zone_skew(world: World) -> float:
     """Return the mean difference between fullest and emptiest zone of the pods of one owner."""
-    nodes = world.scheduler.tables.stores["nodes"].list()
+    nodes = world._assembly.tables.stores["nodes"].list()
     zones = {each.metadata.name: each.metadata.labels.get(ZONE, "") for each in nodes}
     known = sorted({each for each in zones.values() if each})
     if len(known) < 2:
         return 0.0
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for pod in world.scheduler.tables.stores["pods"].list():
+    for pod in world._assembly.tables.stores["pods"].list():
         owner = next((each.name for each in pod.metadata.owner_references if each.controller), "")
         zone = zones.get(pod.spec.node_name, "")
         if owner and zone:

@@ -68,7 +68,7 @@ def node_like(world: World, name: str) -> NodeKind:
     Raises:
         WorldError: there is no such node.
     """
-    tables = world.scheduler.tables
+    tables = world._assembly.tables
     node = tables.get("nodes", name)
     if node is None:
         raise WorldError(f"there is no Node {name} in this world")
@@ -163,7 +163,7 @@ class _Growth:
         wanted = set(self._pods)
         placed = [each for each in run.placed if each.pod in wanted]
         added: dict[str, int] = {}
-        before = self._world.scheduler.tables.stores["nodes"]
+        before = self._world._assembly.tables.stores["nodes"]
         for each in placed:
             if before.by_key(each.node) is None:
                 added[each.node] = added.get(each.node, 0) + 1
@@ -225,7 +225,7 @@ def _scheduled(
 
 def _add(world: Editing, kind: NodeKind, nodes: int) -> None:
     for number in range(nodes):
-        name = world.add(world.numbered(kind.node, "nodes"))
+        name = world.add(world._numbered(kind.node, "nodes"))
         for each in kind.pods:
             pod = renamed(each, f"{each['metadata']['name']}-added-{number}")
             world.add({**pod, "spec": {**pod["spec"], "nodeName": name}})
@@ -233,11 +233,11 @@ def _add(world: Editing, kind: NodeKind, nodes: int) -> None:
 
 def _pending(world: World, gated: frozenset[str]) -> list[str]:
     """Return the pods of our profiles that have no node, most important first."""
-    world.settle()
-    frameworks = world.scheduler.profiles.frameworks
+    world._settle()
+    frameworks = world._assembly.profiles.frameworks
     pods = [
         each
-        for each in world.scheduler.tables.stores["pods"].list()
+        for each in world._assembly.tables.stores["pods"].list()
         if not each.spec.node_name
         and each.spec.scheduler_name in frameworks
         and each.key not in gated

@@ -39,21 +39,21 @@ _ORDER: Final = {"nodes": 0, **dict.fromkeys(DECIDING, 1), "pods": 3}
 class Filled(Protocol):
     """The part of a world that `Objects.fill` uses."""
 
-    local_storage: set[str]
+    _local_storage: set[str]
     """The keys of pods whose data are on the disk of their node."""
 
     @property
-    def kinds(self) -> Kinds:
+    def _kinds(self) -> Kinds:
         """The kinds that the plugins of the world read."""
 
     @property
-    def manifests(self) -> Manifests:
+    def _manifests(self) -> Manifests:
         """Decodes objects as an API server would store them."""
 
-    def complete(self, resource: Resource[Any], item: Any) -> None:
+    def _complete(self, resource: Resource[Any], item: Any) -> None:
         """Fill in what every object has."""
 
-    def put_item(self, resource: Resource[Any], item: Any) -> None:
+    def _put_item(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises QuantityError."""
 
 
@@ -87,7 +87,7 @@ class Objects:
         """
         pending: list[tuple[tuple[str, str], Source, Pod]] = []
         skipped, putting = Counter[str](), _Putting(world)
-        sources = [*self._found.sources, *self._read_by_plugins(world.kinds, skipped)]
+        sources = [*self._found.sources, *self._read_by_plugins(world._kinds, skipped)]
         for source in sorted(sources, key=lambda each: _ORDER.get(each.resource.plural, 2)):
             item = putting.decoded(source)
             if item is None or (source.resource is PODS and item.status.phase in FINISHED):
@@ -147,19 +147,19 @@ class _Putting:
     def decoded(self, source: Source) -> Any | None:
         """Return the typed object, or None for a fault."""
         try:
-            item = self._world.manifests.decode(source.resource, source.data)
-            self._world.complete(source.resource, item)
+            item = self._world._manifests.decode(source.resource, source.data)
+            self._world._complete(source.resource, item)
         except ValueError as error:
             self._fault(source, error)
             return None
         if source.resource is PODS and keeps_data_on_its_node(source.data):
-            self._world.local_storage.add(item.key)
+            self._world._local_storage.add(item.key)
         return item
 
     def put(self, source: Source, item: Any) -> None:
         """Add or replace an object; one whose amounts cannot be read is a fault."""
         try:
-            self._world.put_item(source.resource, item)
+            self._world._put_item(source.resource, item)
         except QuantityError as error:
             self._fault(source, error)
             return

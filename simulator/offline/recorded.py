@@ -124,19 +124,19 @@ class RecordedChanges:
         resource = resource_in(tables, change.object, self._unknown)
         if resource is None:
             return
-        item = decoded_object(resource, change.object, self._world.complete)
+        item = decoded_object(resource, change.object, self._world._complete)
         known = tables.stores[resource.plural].by_key(resource.key(item))
         if resource is PODS:
             self._pod(change.type, item, known)
         elif change.type is DeltaType.DELETED:
             if known is not None:
-                self._world.take_item(resource, known)
+                self._world._take_item(resource, known)
         elif known is None:
             # A change alone does not bring back what was removed from the world.
             if change.type is DeltaType.ADDED:
-                self._world.put_item(resource, item)
+                self._world._put_item(resource, item)
         elif resource.plural not in ANSWERS:
-            self._world.put_item(resource, item)
+            self._world._put_item(resource, item)
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -144,18 +144,18 @@ class RecordedChanges:
         if known is None or known.uid != item.uid:
             # A controller made it in place of one that still exists here, or it ended here.
             if kind is DeltaType.ADDED and (known is None or known.uid not in self._spared):
-                self._world.put_item(PODS, item)
+                self._world._put_item(PODS, item)
         elif kind is DeltaType.DELETED or item.status.phase in FINISHED:
             if not self._evicted(item):
-                self._world.take_item(PODS, known)
+                self._world._take_item(PODS, known)
         elif item.spec.scheduler_name not in self._assembly.profiles.frameworks:
-            self._world.put_item(PODS, item)
+            self._world._put_item(PODS, item)
         elif not known.terminating and not (item.terminating and self._evicted(item)):
             if item.terminating and not bound(known):
                 # What does not run has no grace period.
-                self._world.take_item(PODS, known)
+                self._world._take_item(PODS, known)
             else:
-                self._world.put_item(PODS, _as_here(item, known))
+                self._world._put_item(PODS, _as_here(item, known))
 
     def _evicted(self, pod: Pod) -> bool:
         """Whether the recorded scheduler deleted a pod."""

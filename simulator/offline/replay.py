@@ -133,7 +133,7 @@ class Replay:
         configuration, registry = content.configuration(plugin_dirs)
         world = World(start=content.state.time, configuration=configuration, registry=registry)
         try:
-            assembly = world.scheduler
+            assembly = world._assembly
             # Nobody carries out what is decided here: its consequences are in the recording.
             assembly.background.dropped = True
             restorer = Restorer(assembly, content)
@@ -161,7 +161,7 @@ class Replay:
         """
         path = self.content.bundle.path
         if self.content.bundle.header.kind == "Bundle":
-            remembered = RememberedDecisions(self.content, self.world.scheduler, self._attempts)
+            remembered = RememberedDecisions(self.content, self.world._assembly, self._attempts)
             yield from (each for each in remembered.judged() if until is None or each.seq <= until)
             return
         for line in self.content.stream():
@@ -195,13 +195,13 @@ class Replay:
         return ()
 
     def _set_clock(self, times: Times) -> None:
-        assembly = self.world.scheduler
+        assembly = self.world._assembly
         assembly.loop.jump(times.monotonic - self.content.state.monotonic)
         assembly.clock.set_wall(times.time)
 
     def _delta(self, delta: Change) -> None:
         self._set_clock(delta)
-        assembly = self.world.scheduler
+        assembly = self.world._assembly
         if delta.type is DeltaType.DELETED:
             remove_object(assembly.tables, delta.object, self.unknown)
         else:
@@ -210,7 +210,7 @@ class Replay:
 
     def _due(self, times: Times) -> None:
         self._set_clock(times)
-        scheduling = self.world.scheduler.scheduling
+        scheduling = self.world._assembly.scheduling
         scheduling.queue.run_due()
         scheduling.loop.run_timed()
 
@@ -219,7 +219,7 @@ class Replay:
         attempt = self._attempts.get(step.uid)
         if attempt is None:
             return
-        scheduling = self.world.scheduler.scheduling
+        scheduling = self.world._assembly.scheduling
         match step.step:
             case "permitted":
                 scheduling.binding.permitted(attempt)
@@ -236,15 +236,15 @@ class Replay:
 
     def _attempt(self, recorded: _Attempt) -> Judgement:
         self._set_inputs(recorded)
-        self.world.scheduler.clock.set_wall(recorded.now)
-        outcome, scheduling = recorded.outcome, self.world.scheduler.scheduling
-        pod = find_pod(self.world.scheduler, recorded.pod, recorded.uid)
+        self.world._assembly.clock.set_wall(recorded.now)
+        outcome, scheduling = recorded.outcome, self.world._assembly.scheduling
+        pod = find_pod(self.world._assembly, recorded.pod, recorded.uid)
         if pod is None:
             return self._judged(recorded, None, "the pod is not in the file")
         info = scheduling.queue.take(pod)
         record = Record(recorded.pod, recorded.uid, info=recorded.info, memory=recorded.memory)
         monotonic = self.content.state.monotonic
-        restore_record(self.world.scheduler, info, record, monotonic)
+        restore_record(self.world._assembly, info, record, monotonic)
         algorithm = scheduling.engine.algorithms.get(pod.spec.scheduler_name)
         if algorithm is None:
             return self._judged(recorded, None, f"no profile {pod.spec.scheduler_name!r} here")
@@ -269,7 +269,7 @@ class Replay:
         """Decide about a group again; return a judgement of each member."""
         self._set_inputs(recorded)
         group = RecordedGroup(
-            self.world.scheduler, recorded.group, recorded.members, self.content.state.monotonic
+            self.world._assembly, recorded.group, recorded.members, self.content.state.monotonic
         )
         why = group.take(recorded.rotation)
         why = why or next(
@@ -325,8 +325,8 @@ class Replay:
         self._set_random(recorded)
         if recorded.nominations is not None:
             self._nominations, self._reserved = recorded.nominations, recorded.reserved
-        restore_nominations(self.world.scheduler, self._nominations)
-        grouping = self.world.scheduler.scheduling.engine.grouping
+        restore_nominations(self.world._assembly, self._nominations)
+        grouping = self.world._assembly.scheduling.engine.grouping
         for profile, state in self._reserved:
             plugin = grouping.get(profile)
             if isinstance(plugin, StateInBundle):
@@ -334,7 +334,7 @@ class Replay:
 
     def _settle(self, attempt: Attempt) -> None:
         """Do what the scheduling loop does after an attempt."""
-        scheduling = self.world.scheduler.scheduling
+        scheduling = self.world._assembly.scheduling
         if attempt.failure is not None:
             scheduling.failures.handle(attempt, attempt.failure)
             return
@@ -343,7 +343,7 @@ class Replay:
 
     def _follow(self, info: Any, outcome: Outcome) -> None:
         """Bring about the recorded outcome, whatever was decided here."""
-        scheduling = self.world.scheduler.scheduling
+        scheduling = self.world._assembly.scheduling
         try:
             if outcome.node:
                 self._settle(adopt(scheduling.engine, info, outcome.node))
@@ -368,7 +368,7 @@ class Replay:
         if source.words:
             self._words = source.words
         state = (3, (*self._words, source.position), source.gauss)
-        self.world.scheduler.random.setstate(state)
+        self.world._assembly.random.setstate(state)
 
     def _judged(self, recorded: _Attempt, replayed: Outcome | None, why: str) -> Judgement:
         result = UNJUDGED if replayed is None else DIFFERENT if why else SAME

@@ -43,7 +43,7 @@ class Sampler:
 
     def _next(self) -> None:
         self.take()
-        if self._world.busy:
+        if self._world._busy:
             self._world.at(self._world.now + self._interval, self._next)
 
     def take(self) -> None:

@@ -36,8 +36,8 @@ class Trial(Editing):
         self._default_scheduler = default_scheduler
         self._adopt = adopt
         self._numbers = {}
-        self.manifests = assembly.manifests
-        self.local_storage = set()
+        self._manifests = assembly.manifests
+        self._local_storage = set()
         self._trial = LiveTrial(assembly.trial_parts())
 
     def __enter__(self) -> Self:
@@ -110,11 +110,11 @@ class Trial(Editing):
     def how_many_fit(self, pod: Mapping[str, Any], limit: int = MAX_COPIES) -> Capacity:
         """Place copies of a pod until none fits any more, or `limit` are placed."""
         by_node: dict[str, int] = {}
-        template = self.template(pod)
-        self.need_namespace(template.metadata.namespace)
+        template = self._template(pod)
+        self._need_namespace(template.metadata.namespace)
         for total in range(limit):
             name = f"offline-copy-{self._tables.new_uid()}"
-            verdict = self.place(self.put_copy(template, name))
+            verdict = self.place(self._put_copy(template, name))
             if not verdict:
                 return Capacity(total, dict(sorted(by_node.items())), verdict.reason)
             by_node[verdict.node] = by_node.get(verdict.node, 0) + 1
@@ -122,7 +122,7 @@ class Trial(Editing):
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def put_item(self, resource: Resource[Any], item: Any) -> None:
+    def _put_item(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises QuantityError."""
         checked(resource, item)
         try:
@@ -130,7 +130,7 @@ class Trial(Editing):
         except ChangeError as error:
             raise WorldError(str(error)) from error
 
-    def take_item(self, resource: Resource[Any], item: Any) -> None:
+    def _take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove a typed object at once."""
         try:
             self._trial.remove(resource, item)

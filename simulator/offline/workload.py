@@ -54,18 +54,18 @@ class Workload:
         world, template = self._world, self._template(arrival.pod)
         metadata = template.metadata
         name, namespace = arrival.name or metadata.name, metadata.namespace
-        world.need_namespace(namespace)
+        world._need_namespace(namespace)
         for _ in range(arrival.count):
             free = name
             if arrival.count > 1 or self._tables.pods.get(name, namespace) is not None:
                 # One of several, or an earlier pod of the template still exists.
-                free = world.free_name("pods", namespace, name)
+                free = world._free_name("pods", namespace, name)
             uid = self._tables.new_uid()
             own = msgspec.structs.replace(metadata, name=free, uid=uid)
             pod = msgspec.structs.replace(template, metadata=own)
             if pod.interned is not None:
                 self._tables.signatures.intern_copy(pod)
-            world.put_checked(PODS, pod)
+            world._put_checked(PODS, pod)
             if template.interned is None:
                 template = self._keep_interned(arrival.pod, pod, metadata.name)
             if arrival.duration is not None:
@@ -88,7 +88,7 @@ class Workload:
         pod = self._tables.pods.get(name, namespace)
         if pod is not None and pod.metadata.uid == uid and not bound(pod):
             self._durations.pop(uid, None)
-            self._world.take_item(PODS, pod)
+            self._world._take_item(PODS, pod)
 
     def _keep_interned(self, given: Mapping[str, Any], pod: Pod, name: str) -> Pod:
         """Keep the first pod of a template instead: those that follow share its signature."""
@@ -103,7 +103,7 @@ class Workload:
         if known is None:
             if len(self._templates) >= MAX_TEMPLATES:
                 self._templates.clear()
-            decoded: Pod = self._world.decoded(pod)[1]
+            decoded: Pod = self._world._decoded(pod)[1]
             # The mapping is kept, so that no other one gets its identity.
             known = self._templates[id(pod)] = pod, decoded
         return known[1]

@@ -28,7 +28,7 @@ from scheduler.client.resources import PODS, Resource
 from scheduler.framework import Registry
 from simulator.offline.absent import absences
 from simulator.offline.asking import Asking
-from simulator.offline.assembly import Assembly, assemble, quiet, read
+from simulator.offline.assembly import assemble, quiet, read
 from simulator.offline.bundles import Content, Restorer, unknown_kinds
 from simulator.offline.callbacks import Deliveries, retrieve, weak
 from simulator.offline.editing import checked
@@ -107,8 +107,8 @@ class World(Asking):
         self._deliveries = Deliveries(self._assembly.loop, self._tables, self._assembly.handlers)
         self._history = self._assembly.scheduling.decisions.history
         self._default_scheduler = next(iter(self._assembly.profiles.frameworks))
-        self._adopt, self.manifests = adopt, self._assembly.manifests
-        self._numbers, self.local_storage = {}, set()
+        self._adopt, self._manifests = adopt, self._assembly.manifests
+        self._numbers, self._local_storage = {}, set()
         self._registry, self._seed = registry, seed
         self._tasks: list[Task[None]] = []
         self._closed = False
@@ -155,7 +155,7 @@ class World(Asking):
             options |= {"configuration": configuration, "registry": registry}
         world = cls(**{"start": content.state.time, **options})
         same = own and not world._adopt
-        restorer = Restorer(world._assembly, content, world.complete, same_profiles=same)
+        restorer = Restorer(world._assembly, content, world._complete, same_profiles=same)
         restorer.restore()
         world.notes += [*content.bundle.header.left_out, *unknown_kinds(restorer.unknown)]
         world._assembly.scheduling.binding.under_way.update(restorer.under_way)
@@ -181,17 +181,17 @@ class World(Asking):
                     same = copy(item)
                     if store.resource is PODS:
                         same.interned = None
-                    world.put_item(store.resource, same)
+                    world._put_item(store.resource, same)
             world._tables.deliver(world._assembly.handlers)
         world._tables.continue_uids(self._tables)
-        world._adopt, world.local_storage = self._adopt, set(self.local_storage)
+        world._adopt, world._local_storage = self._adopt, set(self._local_storage)
         return world
 
     def _load(self, objects: Objects) -> None:
         with no_collections():
             self.notes += objects.fill(self)
             pods = self._tables.pods.list()
-            self.need_namespaces(pods)
+            self._need_namespaces(pods)
             self._tables.deliver(self._assembly.handlers)
         self.notes += absences(objects.plurals, self._assembly.needed, pods, mixed=objects.mixed)
         self.notes += self._others()
@@ -219,17 +219,12 @@ class World(Asking):
         return self._assembly.loop.time()
 
     @property
-    def busy(self) -> bool:
+    def _busy(self) -> bool:
         """Whether pods are still to arrive or to end, or calls of `at` are due."""
         return len(self._agenda) > 0
 
     @property
-    def scheduler(self) -> Assembly:
-        """The parts of the scheduler, for those who study these: engine, queue, node table."""
-        return self._assembly
-
-    @property
-    def kinds(self) -> Kinds:
+    def _kinds(self) -> Kinds:
         """The kinds of objects that scheduling reads here, those of plugins among them."""
         return self._tables.kinds
 
@@ -367,7 +362,7 @@ class World(Asking):
         sampler.take()
         return replace(found, _samples=tuple(sampler.samples), _figures=sampler.figures(found))
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Show the scheduler every change made so far; no time passes and nothing is scheduled.
 
         Every question and every run begins with this; parts of `scheduler` need it before.
@@ -384,7 +379,7 @@ class World(Asking):
 
     def _begin(self) -> None:
         """Settle, and start the tasks of the scheduler if this is the first time."""
-        self.settle()
+        self._settle()
         if not self._tasks:
             self._tasks = [
                 self._assembly.loop.create_task(work, name=name)
@@ -405,14 +400,14 @@ class World(Asking):
         """Delete a pod as a user would: what runs ends after its grace period."""
         self._assembly.server.terminate(self.pod(key))
 
-    def put_item(self, resource: Resource[Any], item: Any) -> None:
+    def _put_item(self, resource: Resource[Any], item: Any) -> None:
         """Add or replace a typed object. Raises QuantityError."""
         checked(resource, item)
         if resource is PODS:
             self._added.setdefault(item.metadata.uid, self.now)
         self._tables.put(resource.plural, item)
 
-    def take_item(self, resource: Resource[Any], item: Any) -> None:
+    def _take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove a typed object at once."""
         self._tables.remove(resource.plural, item)
 

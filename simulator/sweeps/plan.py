@@ -108,7 +108,7 @@ def _check_input(folder: Path, found: _File) -> tuple[str, ...]:
         scenario = Scenario(tuple(str(folder / each) for each in found.dumps), adopt=True)
         with Simulation(scenario).world() as world:
             for template in templates:
-                world.decoded(template)
+                world._decoded(template)
             notes = tuple(filter(None, (*world.notes, world.filled)))
     except (WorldError, BundleError, RecursionError) as error:
         faults += str(error).splitlines()

@@ -99,7 +99,7 @@ class RecordingApi:
         raw = msgspec.json.decode(msgspec.json.encode(self._claims[name]))
         raw["metadata"].pop("resourceVersion", None)
         self._world.offline.add(raw)
-        self._world.offline.settle()
+        self._world.offline._settle()
         shown: Any = await self.get("resourceclaims", name, namespace)
         self._claims[name]["metadata"].setdefault("uid", shown.metadata.uid)
         return shown

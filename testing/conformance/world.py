@@ -69,20 +69,20 @@ class World:
         self.configuration = _configuration(self._input.get("config"), registry)
         #: The world behind this one.
         self.offline = offline.World(configuration=self.configuration, registry=registry)
-        parts = self.offline.scheduler
+        parts = self.offline._assembly
         parts.background.dropped = True
         self.cache = parts.state.cache
         self.nominator = parts.scheduling.queue.nominator
         self.frameworks = parts.profiles.frameworks
         self.engine = parts.scheduling.engine
         self._add_objects(self.objects)
-        self.offline.settle()
+        self.offline._settle()
         #: The incoming pod.
         self.pod = self.offline.pod(self.offline.add(_whole("pods", self._input["pod"])))
         self._remove_namespaces()
         if not self.pod.spec.node_name:
             # With one (NodeName's vectors) it would count as bound there: listers alone show it.
-            self.offline.settle()
+            self.offline._settle()
         name = self.pod.spec.scheduler_name
         self.framework: Framework = self.frameworks[name]
         #: The pod's algorithm, with reuse and (`plain`) without.
@@ -91,20 +91,20 @@ class World:
 
     def incoming(self, suffix: str = "", *, nominated: bool = True) -> Pod:
         """Decode the incoming pod; with a suffix, a sibling with the same signature."""
-        _, decoded = self.offline.decoded(_whole("pods", self._input["pod"]))
+        _, decoded = self.offline._decoded(_whole("pods", self._input["pod"]))
         pod: Pod = decoded
         if suffix:
             pod.metadata.uid += suffix
             pod.metadata.name += suffix
         if not nominated:
             pod.status.nominated_node_name = ""
-        self.offline.scheduler.state.signatures.intern(pod)
+        self.offline._assembly.state.signatures.intern(pod)
         return pod
 
     @property
     def now(self) -> float:
         """The time of the attempts, in seconds since the epoch."""
-        return self.offline.scheduler.clock.now()
+        return self.offline._assembly.clock.now()
 
     def preemption_rules(self) -> PreemptionRules | None:
         """Return DefaultPreemption's rules for the search; None if the profile lacks it."""
@@ -126,7 +126,7 @@ class World:
             self.cache,
             self.frameworks,
             self.nominator,
-            clock=self.offline.scheduler.clock,
+            clock=self.offline._assembly.clock,
             random=random.Random(0),
             metrics=NoMetrics(),
             percentage_of_nodes_to_score=self.configuration.effective.percentage_of_nodes_to_score,
@@ -136,7 +136,7 @@ class World:
     def _remove_namespaces(self) -> None:
         """Remove the namespaces of pods that a world adds, but the vector lacks."""
         given = {each["metadata"]["name"] for each in self.objects.get("namespaces", ())}
-        listed = self.offline.scheduler.state.listers["namespaces"].list()
+        listed = self.offline._assembly.state.listers["namespaces"].list()
         for name in [each.metadata.name for each in listed if each.metadata.name not in given]:
             self.offline.remove("Namespace", name)
 

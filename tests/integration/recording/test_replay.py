@@ -107,7 +107,7 @@ async def test_a_changed_input_is_noticed(tmp_path: Path, monkeypatch: pytest.Mo
         await workload.settled(wiring)
         await recording.end()
     with Replay.of(recording.path) as replay:
-        source = replay.world.scheduler.random
+        source = replay.world._assembly.random
         monkeypatch.setattr(source, "setstate", lambda _state: source.seed(5))
         found = list(replay.run())
     assert "different" in {each.result for each in found}
@@ -123,7 +123,7 @@ async def test_nominations_that_the_replay_made_itself_decide_nothing(tmp_path: 
         await workload.settled(wiring)
         await recording.end()
     with Replay.of(recording.path) as replay:
-        world = replay.world.scheduler
+        world = replay.world._assembly
         nominator, pods = world.scheduling.queue.nominator, world.tables.stores["pods"]
         for each in replay.run():
             assert each.result == "reproduced", each.why

@@ -15,7 +15,7 @@ KEY = "example.com/rack"
 
 
 def table_of(cluster: Cluster) -> NodeTable:
-    table: NodeTable = cluster.world.scheduler.state.cache.table
+    table: NodeTable = cluster.world._assembly.state.cache.table
     return table
 
 

@@ -35,8 +35,8 @@ def random_node(name: str, draw: random.Random) -> dict[str, Any]:
 def change(cluster: Cluster, draw: random.Random, number: int) -> None:
     """Make one random change of the nodes, or of what is placed on them."""
     world = cluster.world
-    nodes = [each.metadata.name for each in world.scheduler.tables.stores["nodes"].list()]
-    placed = [each.metadata.name for each in world.scheduler.tables.stores["pods"].list()]
+    nodes = [each.metadata.name for each in world._assembly.tables.stores["nodes"].list()]
+    placed = [each.metadata.name for each in world._assembly.tables.stores["pods"].list()]
     match draw.randrange(5):
         case 0:
             cluster.add_node(random_node(f"m{number}", draw))
@@ -55,7 +55,7 @@ class Bounds:
     """Templates of a cluster, and of each a pod with its cycle state."""
 
     def __init__(self, cluster: Cluster) -> None:
-        scheduler = cluster.world.scheduler
+        scheduler = cluster.world._assembly
         self.algorithm = next(iter(scheduler.scheduling.engine.algorithms.values()))
         self.table = scheduler.state.cache.table
         cluster.world.add_pods(pod("first", cpu=1000))

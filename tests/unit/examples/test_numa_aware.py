@@ -315,7 +315,7 @@ def test_reservations_go_into_bundles_and_come_back() -> None:
         assert [each["amounts"]["cpu"] for each in pieces] == [3000]
 
         second.add(topology("n", *cpus(1, 4)))
-        second.world.settle()
+        second.world._settle()
         restored = second.plugin(NAME)
         assert isinstance(restored, StateInBundle)
         restored.restore_bundle_state(pieces)

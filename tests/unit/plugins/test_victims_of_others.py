@@ -21,7 +21,7 @@ profiles:
 
 
 def explained(world: offline.World, key: str = "default/new") -> tuple[str, ...]:
-    framework = next(iter(world.scheduler.profiles.frameworks.values()))
+    framework = next(iter(world._assembly.profiles.frameworks.values()))
     return framework.explain(world.pod(key)).get("DefaultPreemption", ())
 
 

@@ -9,7 +9,7 @@ from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
 def explainer_of(cluster: GangCluster) -> GroupExplainer:
     """Return what explains the groups."""
-    plugin, scheduler = cluster.plugin("GangScheduling"), cluster.world.scheduler
+    plugin, scheduler = cluster.plugin("GangScheduling"), cluster.world._assembly
     scheduling = scheduler.scheduling
     return GroupExplainer(
         scheduling.engine,
@@ -23,7 +23,7 @@ def explainer_of(cluster: GangCluster) -> GroupExplainer:
 
 def pages_of(cluster: GangCluster) -> GangPages:
     """Return the pages."""
-    plugin, clock = cluster.plugin("GangScheduling"), cluster.world.scheduler.clock
+    plugin, clock = cluster.plugin("GangScheduling"), cluster.world._assembly.clock
     return GangPages(
         lambda: [plugin, plugin], explainer_of(cluster), clock=clock, leading=lambda: True
     )

@@ -260,7 +260,7 @@ def test_an_explanation_changes_nothing() -> None:
     cluster.add_group(5, annotations={"kubestow.io/topology-required": RACK})
     cluster.add_members(5)
     cluster.tick(3)
-    queue = cluster.world.scheduler.scheduling.queue
+    queue = cluster.world._assembly.scheduling.queue
     before = queue.statistics(), queue.views()
     first = explained(cluster)
     assert explained(cluster) == first

@@ -152,7 +152,7 @@ def test_strategies_make_clusters_on_which_a_property_can_be_tested(
         avoided = incoming["metadata"]["annotations"].get(AVOID, "").split(",")
         if where:
             nodes = {
-                n.metadata.name: n for n in cluster.world.scheduler.tables.stores["nodes"].list()
+                n.metadata.name: n for n in cluster.world._assembly.tables.stores["nodes"].list()
             }
             assert nodes[where].metadata.labels.get(RACK) not in avoided
 

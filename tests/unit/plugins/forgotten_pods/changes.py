@@ -44,7 +44,7 @@ def _pod(
     gpus: int = 0,
     **more: Any,
 ) -> None:
-    if world.scheduler.tables.stores["pods"].by_key(f"{namespace}/{name}") is not None:
+    if world._assembly.tables.stores["pods"].by_key(f"{namespace}/{name}") is not None:
         return
     resources = {"example.com/gpu": gpus} if gpus else None
     made = offline.pod(name, namespace=namespace, spec=spec, resources=resources, **more)
@@ -68,21 +68,21 @@ def _no_pod(world: World, name: str, namespace: str) -> None:
 def _relabel(world: World, name: str, namespace: str, labels: dict[str, str]) -> None:
     pod = world.pod(f"{namespace}/{name}")
     metadata = msgspec.structs.replace(pod.metadata, labels=labels)
-    world.put_item(PODS, _newer(pod, metadata=metadata))
+    world._put_item(PODS, _newer(pod, metadata=metadata))
 
 
 def _tolerate(world: World, name: str, namespace: str, tolerations: list[Any]) -> None:
     """Tolerations can be added to a pod, never removed."""
     pod = world.pod(f"{namespace}/{name}")
     made = offline.pod(spec={"tolerations": tolerations})
-    _, decoded = world.decoded(made)
+    _, decoded = world._decoded(made)
     added = (*pod.spec.tolerations, *decoded.spec.tolerations)
-    world.put_item(PODS, _newer(pod, spec=msgspec.structs.replace(pod.spec, tolerations=added)))
+    world._put_item(PODS, _newer(pod, spec=msgspec.structs.replace(pod.spec, tolerations=added)))
 
 
 def _open_gates(world: World, name: str, namespace: str) -> None:
     pod = world.pod(f"{namespace}/{name}")
-    world.put_item(PODS, _newer(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=())))
+    world._put_item(PODS, _newer(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=())))
 
 
 def _newer(pod: Pod, **parts: Any) -> Pod:
@@ -116,7 +116,7 @@ def _claim(
     world: World, name: str, namespace: str, storage: str, volume: str, modes: list[str]
 ) -> None:
     """Bound for good if it names a volume; nothing else of a claim can change."""
-    stores = world.scheduler.tables.stores
+    stores = world._assembly.tables.stores
     known = stores["persistentvolumeclaims"].by_key(f"{namespace}/{name}")
     if known is not None:
         if known.spec.volume_name:
@@ -138,7 +138,7 @@ def _claim(
 
 def _no_claim(world: World, name: str, namespace: str) -> None:
     """A claim that a running pod uses is protected."""
-    pods = world.scheduler.tables.stores["pods"].list(namespace)
+    pods = world._assembly.tables.stores["pods"].list(namespace)
     used = {
         volume.persistent_volume_claim.claim_name
         for pod in pods
@@ -170,7 +170,7 @@ def _volume(world: World, name: str, storage: str, zone: str, zone_label: str) -
 
 def _storage_class(world: World, name: str, provisioner: str, zones: list[str]) -> None:
     """The provisioner of a class cannot change."""
-    known = world.scheduler.tables.stores["storageclasses"].by_key(name)
+    known = world._assembly.tables.stores["storageclasses"].by_key(name)
     if known is not None:
         provisioner = known.provisioner
     topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}] if zones else []
@@ -229,7 +229,7 @@ def _slice(world: World, node: str, devices: int, tainted: bool = False) -> None
 
 
 def _device_claim(world: World, name: str, namespace: str, kind: str, count: int) -> None:
-    stores = world.scheduler.tables.stores
+    stores = world._assembly.tables.stores
     if stores["resourceclaims"].by_key(f"{namespace}/{name}") is not None:
         return
     request = {"name": "r", "exactly": {"deviceClassName": kind, "count": count}}

@@ -10,7 +10,7 @@ from simulator.offline.world import World
 
 def forgotten(world: World) -> Iterator[str]:
     """Yield a sentence for each pod that waits for an event, although it could be scheduled."""
-    frameworks = world.scheduler.profiles.frameworks
+    frameworks = world._assembly.profiles.frameworks
     for waiting in world.waiting():
         if waiting.state not in (QueueState.UNSCHEDULABLE, QueueState.GATED):
             continue

@@ -95,7 +95,7 @@ class GangCluster(Cluster):
 
     def validate(self) -> None:
         """Check cache, queue and groups."""
-        scheduler = self.world.scheduler
+        scheduler = self.world._assembly
         scheduler.state.cache.validate()
         scheduler.scheduling.queue.validate()
         assert self.plugin("GangScheduling").gangs.groups.validate() == []

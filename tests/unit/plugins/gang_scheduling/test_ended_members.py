@@ -22,7 +22,7 @@ class FinishedPods:
         self.pods: list[Pod] = []
         self.failures = 0
         self.lists: list[tuple[str, str]] = []
-        monkeypatch.setattr(type(cluster.world.scheduler.server), "list", self._list)
+        monkeypatch.setattr(type(cluster.world._assembly.server), "list", self._list)
 
     async def _list(
         self, _resource: Any, namespace: str = "", *, field_selector: str = "", limit: int

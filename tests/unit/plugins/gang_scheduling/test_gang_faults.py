@@ -99,7 +99,7 @@ def test_g22_members_beyond_the_minimum_are_undone_with_it() -> None:
 
 def test_g23_a_bind_that_is_refused_is_retried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with GangCluster() as cluster:
-        server = type(cluster.world.scheduler.server)
+        server = type(cluster.world._assembly.server)
         bind = server.bind
         refused: list[str] = []
 

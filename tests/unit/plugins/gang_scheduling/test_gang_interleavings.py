@@ -80,7 +80,7 @@ class Interleavings(RuleBasedStateMachine):
     # -- what is there ---------------------------------------------------------------------------
 
     def pods(self) -> list[Pod]:
-        return list(self.cluster.world.scheduler.tables.stores["pods"].list())
+        return list(self.cluster.world._assembly.tables.stores["pods"].list())
 
     def members(self, group: str) -> list[str]:
         prefix = f"{group}-"

@@ -47,7 +47,7 @@ class GangMachine(RuleBasedStateMachine):
         self.cluster.close()
 
     def members(self, group: str) -> list[str]:
-        pods = self.cluster.world.scheduler.tables.stores["pods"].list()
+        pods = self.cluster.world._assembly.tables.stores["pods"].list()
         return [pod.key for pod in pods if pod.metadata.name.startswith(f"{group}-")]
 
     def bound_now(self, group: str) -> set[str]:

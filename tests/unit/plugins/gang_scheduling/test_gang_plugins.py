@@ -58,7 +58,7 @@ def test_g24_a_rejection_at_permit_undoes_all() -> None:
         cluster.add_members(2, cpu=1)
         cluster.add_members(1, name="bad", cpu=1, labels={"permit": "reject"})
         assert not cluster.bound()
-        assert cluster.world.scheduler.state.cache.statistics().assumed_pods == 0
+        assert cluster.world._assembly.state.cache.statistics().assumed_pods == 0
         cluster.validate()
 
 
@@ -119,7 +119,7 @@ def test_g21_a_failure_at_pre_bind_undoes_all_and_is_retried(
 ) -> None:
     with GangCluster(2, Prepares) as cluster:
         binds: list[str] = []
-        server = type(cluster.world.scheduler.server)
+        server = type(cluster.world._assembly.server)
         bind = server.bind
 
         async def counted(self: Any, pod: Pod, *arguments: Any, **more: Any) -> None:

@@ -37,7 +37,7 @@ def cluster() -> Iterator[GangCluster]:
 
 def gone(cluster: GangCluster, keys: list[str]) -> set[str]:
     """Return those of the pods that do not exist any more, or are terminating."""
-    known = {each.key: each for each in cluster.world.scheduler.tables.stores["pods"].list()}
+    known = {each.key: each for each in cluster.world._assembly.tables.stores["pods"].list()}
     return {key for key in keys if key not in known or known[key].terminating}
 
 

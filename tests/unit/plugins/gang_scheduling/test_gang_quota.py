@@ -320,7 +320,7 @@ def test_no_nodes_are_kept_for_a_gang_that_only_quota_holds(cluster: GangCluster
         cluster.world.remove("Pod", f"single-{number}", "default")
     cluster.tick(100)
     assert view(cluster).stage == "QuotaExceeded"
-    assert not list(cluster.world.scheduler.scheduling.queue.nominator.nominations())
+    assert not list(cluster.world._assembly.scheduling.queue.nominator.nominations())
 
 
 @pytest.mark.parametrize("plain", [1, 2, 3])

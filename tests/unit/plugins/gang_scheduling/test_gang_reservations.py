@@ -55,7 +55,7 @@ def cluster() -> Iterator[GangCluster]:
 
 def reserved(cluster: GangCluster) -> dict[str, str]:
     """Return the nodes for which members are nominated."""
-    nominator = cluster.world.scheduler.scheduling.queue.nominator
+    nominator = cluster.world._assembly.scheduling.queue.nominator
     return {each.metadata.name: name for each, name in nominator.nominations()}
 
 

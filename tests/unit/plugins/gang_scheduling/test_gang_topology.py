@@ -370,7 +370,7 @@ def test_g27_a_required_rack_is_never_left(seed: int) -> None:
 
 def check_racks(cluster: GangCluster, groups: list[str]) -> None:
     nodes = {
-        each.metadata.name: each for each in cluster.world.scheduler.tables.stores["nodes"].list()
+        each.metadata.name: each for each in cluster.world._assembly.tables.stores["nodes"].list()
     }
     for group in groups:
         found = {

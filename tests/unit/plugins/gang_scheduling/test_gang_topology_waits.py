@@ -29,7 +29,7 @@ def test_g19_failed_trials_in_domains_leave_no_trace() -> None:
     with GangCluster(0) as cluster:
         racks(cluster, 6, 3)
         cluster.tick(1)
-        table = cluster.world.scheduler.state.cache.table
+        table = cluster.world._assembly.state.cache.table
         before = table.requested.copy(), table.pod_count.copy(), table.non_zero_requested.copy()
         cluster.add_group(6, annotations=required(RACK, ZONE))
         apart = term("podAntiAffinity", {"app": "x"}, RACK)
@@ -166,7 +166,7 @@ def test_rows_that_are_left_out_count_nowhere() -> None:
     with GangCluster(0) as cluster:
         racks(cluster, 4)
         cluster.tick(1)
-        table = cluster.world.scheduler.state.cache.table
+        table = cluster.world._assembly.state.cache.table
         zones = domains.Domains(table, ZONE)
         inner = domains.Domains(table, RACK, zones)
         assert inner.count == 4

@@ -30,7 +30,7 @@ def test_g1_a_complete_gang_is_bound_in_one_cycle(cluster: GangCluster, cycles: 
     assert cycles == [True]
     reasons = {each.reason for each in cluster.events}
     assert reasons == {"GangScheduled", "Scheduled"}, "nobody waited or failed in between"
-    groups = cluster.world.scheduler.state.listers[POD_GROUPS]
+    groups = cluster.world._assembly.state.listers[POD_GROUPS]
     cluster.tick(2)
     stored: Any = groups.get("g", "default")
     assert stored.status.phase == "Scheduling"
@@ -58,7 +58,7 @@ def test_g3_members_wait_for_their_object(cluster: GangCluster) -> None:
 def test_g4_a_label_holds_nobody_where_the_resource_is_not_served(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    permissions = cluster.world.scheduler.state.permissions
+    permissions = cluster.world._assembly.state.permissions
     served = False
     monkeypatch.setattr(type(permissions), "serves", lambda _self, _resource: served)
     cluster.add_members(1)
@@ -78,7 +78,7 @@ def test_a_pod_with_the_label_is_bound_by_no_answer_that_is_older(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PodGroups are installed, and a group with its pods is created before the next check."""
-    permissions = cluster.world.scheduler.state.permissions
+    permissions = cluster.world._assembly.state.permissions
     answers: deque[bool | None] = deque()
     served = False
 
@@ -126,7 +126,7 @@ def test_g7_members_that_succeeded_are_looked_up_when_a_replacement_waits(
     cluster.add_members(4)
     assert len(cluster.bound()) == 4
     pods = {key: cluster.world.pod(key) for key in cluster.bound()}
-    server = cluster.world.scheduler.server
+    server = cluster.world._assembly.server
 
     async def get(_self: Any, _resource: Any, name: str, namespace: str = "", **_: Any) -> Pod:
         ended = pods[f"{namespace}/{name}"]
@@ -152,7 +152,7 @@ def test_g8_members_whose_end_cannot_be_looked_up_are_waited_for_thirty_seconds(
         asked.append(name)
         raise OSError("no answer")
 
-    monkeypatch.setattr(type(cluster.world.scheduler.server), "get", get)
+    monkeypatch.setattr(type(cluster.world._assembly.server), "get", get)
     for name in ("g-pod-0", "g-pod-1", "g-pod-2"):
         cluster.world.remove("Pod", name, "default")
     (replacement,) = cluster.add_members(1)
@@ -229,7 +229,7 @@ def test_g11_too_little_room_binds_nobody(cluster: GangCluster, cycles: list[boo
     cluster.add_group(5)
     keys = cluster.add_members(5)
     assert not cluster.bound()
-    assert cluster.world.scheduler.state.cache.statistics().assumed_pods == 0
+    assert cluster.world._assembly.state.cache.statistics().assumed_pods == 0
     messages = {cluster.message(key) for key in keys}
     text = "pod group default/g: needs 5 pods, 4 fit at most, 1 do not: short of cpu on 2 nodes"
     assert f"{text}; even an empty cluster takes 4 at most" in messages
@@ -332,7 +332,7 @@ def test_g17_a_hard_spread_between_members_is_kept(cluster: GangCluster) -> None
 
 
 def test_g19_an_undone_trial_leaves_no_trace(cluster: GangCluster) -> None:
-    table = cluster.world.scheduler.state.cache.table
+    table = cluster.world._assembly.state.cache.table
     cluster.add_members(1, "h", cpu=1)
     cluster.add_group(1, "h")
     assert len(cluster.bound()) == 1

@@ -136,7 +136,7 @@ def test_the_priority_of_the_built_in_field_wins_over_the_annotation(cluster: Ga
 def test_groups_without_the_permission_to_list_classes_say_so(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    permissions = cluster.world.scheduler.state.permissions
+    permissions = cluster.world._assembly.state.permissions
     monkeypatch.setattr(
         type(permissions), "may", lambda _self, verb, resource, *_: resource != "priorityclasses"
     )

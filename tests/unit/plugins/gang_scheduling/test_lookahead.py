@@ -234,7 +234,7 @@ class Reserves:
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         self.calls += 1
         if self.calls == 3:
-            table = self.world.scheduler.state.cache.table
+            table = self.world._assembly.state.cache.table
             table.bump("example.com/version")
         return None
 

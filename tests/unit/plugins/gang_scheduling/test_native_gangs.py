@@ -37,7 +37,7 @@ def test_g3_native_members_wait_for_their_object(cluster: GangCluster) -> None:
 def test_g4_a_field_holds_its_pod_where_the_resource_is_not_served(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    permissions = cluster.world.scheduler.state.permissions
+    permissions = cluster.world._assembly.state.permissions
     served = False
     monkeypatch.setattr(type(permissions), "serves", lambda _self, _resource: served)
     (pod,) = cluster.add_native_members(1)
@@ -50,7 +50,7 @@ def test_g4_a_field_holds_its_pod_where_the_resource_is_not_served(
 def test_groups_that_may_not_be_listed_say_so(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    permissions = cluster.world.scheduler.state.permissions
+    permissions = cluster.world._assembly.state.permissions
     monkeypatch.setattr(
         type(permissions), "may", lambda _self, _verb, resource: "podgroups" not in resource
     )

@@ -19,7 +19,7 @@ def cluster() -> GangCluster:
 
 def stored(cluster: GangCluster, resource: str = POD_GROUPS, name: str = "g") -> Any:
     cluster.tick(2)
-    return cluster.world.scheduler.state.listers[resource].get(name, "default")
+    return cluster.world._assembly.state.listers[resource].get(name, "default")
 
 
 def conditions(cluster: GangCluster) -> dict[str, tuple[str, str, str]]:
@@ -145,7 +145,7 @@ def test_groups_of_others_are_not_written(cluster: GangCluster) -> None:
 def test_a_write_that_fails_is_repeated_later(
     cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = cluster.world.scheduler.server
+    server = cluster.world._assembly.server
     real, calls = type(server).patch, []
 
     async def patch(self: Any, resource: Any, *args: Any, **options: Any) -> Any:

@@ -95,7 +95,7 @@ def test_a_broken_gang_takes_over_the_reservation_of_a_new_one(cluster: GangClus
     cluster.add_group(4, "second")
     cluster.add_members(4, "second")
     cluster.tick(70)
-    assert cluster.world.scheduler.scheduling.queue.nominator.nominations()
+    assert cluster.world._assembly.scheduling.queue.nominator.nominations()
     nodes = list(cluster.bound("train").values())
     cluster.world.drop_node(max(nodes, key=nodes.count))
     cluster.add_members(2, "train", name="train-again")
@@ -124,4 +124,4 @@ def test_a_new_leader_counts_for_how_long_a_gang_has_waited(
         member = pod(f"g-pod-{number}", cpu=2, labels={POD_GROUP_LABEL: "g"})
         cluster.add({**member, "status": {"conditions": conditions}})
     cluster.tick(5)
-    assert bool(cluster.world.scheduler.scheduling.queue.nominator.nominations()) is waited
+    assert bool(cluster.world._assembly.scheduling.queue.nominator.nominations()) is waited

@@ -55,7 +55,7 @@ def test_g12_no_hint_runs_for_gangs_that_wait_for_their_bound(
 ) -> None:
     add_gangs(cluster, 20, 5)
     assert cycles == [False] * 20
-    queue = cluster.world.scheduler.scheduling.queue
+    queue = cluster.world._assembly.scheduling.queue
     before = queue.statistics().hint_calls
     cluster.add(pod("single", cpu=1, node="n0"))
     cluster.world.remove("Pod", "single", "default")
@@ -146,7 +146,7 @@ def test_equal_gangs_are_asked_once_and_not_at_all_without_room_for_any(
     cluster.add_group(5, "wide")
     cluster.add_members(5, "wide", cpu=1.9, spec={"nodeSelector": {"disk": "ssd"}})
     cluster.tick(5)
-    waiting = cluster.world.scheduler.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
     monkeypatch.setattr(GroupBound, "too_low", counted)
     kept = waiting.kept
     for number in range(20):
@@ -166,7 +166,7 @@ def test_bounds_are_compared_a_few_times_per_second(cluster: GangCluster) -> Non
     cluster.add_group(6)
     cluster.add_members(6)
     cluster.tick(5)
-    waiting = cluster.world.scheduler.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
     checks = waiting.checks
     for number in range(200):
         cluster.world.add(node("n1", cpu=4, labels={"number": str(number)}))
@@ -178,7 +178,7 @@ def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -
     cluster.add_group(5)
     cluster.add_members(5)
     cluster.tick(5)
-    waiting = cluster.world.scheduler.scheduling.loop.groups.waiting
+    waiting = cluster.world._assembly.scheduling.loop.groups.waiting
     assert len(waiting) == 1
     for number in range(5):
         cluster.world.remove("Pod", f"g-pod-{number}", "default")
@@ -187,7 +187,7 @@ def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -
     cluster.tick(1)
     assert len(waiting) == 0
     event = ClusterEvent(EventResource.NODE, ActionType.ADD)
-    queue = cluster.world.scheduler.scheduling.queue
+    queue = cluster.world._assembly.scheduling.queue
     queue.move_all_to_active_or_backoff(event, None, None)
     cluster.tick(1)
     assert queue.signals.on_room is None, "an event costs nothing where nobody waits"
@@ -197,7 +197,7 @@ def test_only_the_first_event_after_a_check_is_noted(cluster: GangCluster) -> No
     cluster.add_group(5)
     cluster.add_members(5)
     cluster.tick(5)
-    queue = cluster.world.scheduler.scheduling.queue
+    queue = cluster.world._assembly.scheduling.queue
 
     def listens() -> bool:
         return queue.signals.on_room is not None

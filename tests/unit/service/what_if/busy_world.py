@@ -113,7 +113,7 @@ def busy_world() -> offline.World:
     world = offline.World(seed=5)
     world.add_all(objects())
     world.schedule()
-    (framework,) = world.scheduler.scheduling.engine.frameworks.values()
+    (framework,) = world._assembly.scheduling.engine.frameworks.values()
     plugin = framework.plugins["VolumeBinding"]
     assert isinstance(plugin, VolumeBinding)
     matcher = plugin._matcher
@@ -128,7 +128,7 @@ def busy_world() -> offline.World:
 
 def random_change(chance: random.Random, world: offline.World) -> JsonObject:
     """A change of any object, sensible or not."""
-    stores = world.scheduler.tables.stores
+    stores = world._assembly.tables.stores
     plural = chance.choice(sorted(name for name, store in stores.items() if store.by_keys()))
     kind, key = chance.choice(
         sorted((type(each).__name__, key) for key, each in stores[plural].by_keys().items())
@@ -148,7 +148,7 @@ def random_change(chance: random.Random, world: offline.World) -> JsonObject:
 
 def uid(chance: random.Random, world: offline.World) -> str:
     """Return the UID of one of the pods."""
-    pods = world.scheduler.tables.stores["pods"].list()
+    pods = world._assembly.tables.stores["pods"].list()
     return chance.choice(sorted(str(each.uid) for each in pods))
 
 

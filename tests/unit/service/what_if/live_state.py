@@ -18,7 +18,7 @@ def live_state(world: offline.World) -> dict[str, object]:
     Objects are compared by what they hold and by identity: a trial that put an equal object back in
     place of the live one would have taken it from whoever else keeps it.
     """
-    parts = world.scheduler
+    parts = world._assembly
     cache, queue = parts.state.cache, parts.scheduling.queue
     pods = parts.tables.stores["pods"].by_keys()
     return {

@@ -26,7 +26,7 @@ def plugin_state(world: offline.World, *readers: Mapping[str, Any]) -> dict[str,
     Indexes follow the cluster when they are next read, so that `readers` are scheduled first: pods
     about which all plugins have to decide.
     """
-    parts = world.scheduler.trial_parts()
+    parts = world._assembly.trial_parts()
     with Trial(parts, TrialDecisions(parts.engine)) as trial:
         for index, pod in enumerate(readers):
             key = f"default/reader-{index}"

@@ -54,7 +54,7 @@ async def test_a_node_to_add_means_one_thing(
 def test_a_node_like_another_has_its_amounts_labels_and_taints_but_not_its_state() -> None:
     with offline.World() as world:
         world.add(TAINTED)
-        like = world.scheduler.tables.get("nodes", "big")
+        like = world._assembly.tables.get("nodes", "big")
     asked = node_of("like=big,cpu=2,label.zone=b,taint=a:NoExecute")
     made = node_manifest(asked, "new", like)
     assert made["metadata"]["labels"] == {"kubernetes.io/hostname": "new", "zone": "b"}

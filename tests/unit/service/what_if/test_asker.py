@@ -54,10 +54,10 @@ def asked_world(*objects: dict[str, Any]) -> Iterator[tuple[offline.World, Gate,
         world.schedule()
         gate = Gate()
         asker = Asker(
-            world.scheduler.trial_parts(),
+            world._assembly.trial_parts(),
             at_rest=gate.at_rest,
             versions=lambda: "42",
-            clock=world.scheduler.clock,
+            clock=world._assembly.clock,
             leading=lambda: True,
             synced=lambda: gate.synced,
         )
@@ -86,7 +86,7 @@ async def test_an_answer_says_that_the_state_changed_between_slices() -> None:
         def change() -> None:
             if gate.slices == 2:
                 world.cordon("n")
-                world.settle()
+                world._settle()
 
         gate.between = change
         pod = offline.pod("small", cpu="100m")
@@ -142,7 +142,7 @@ async def test_an_answer_does_not_wait_for_a_cycle_that_is_held_up() -> None:
 
 async def test_time_that_is_over_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     with asked_world(NODE, BIG) as (world, gate, asker):
-        clock, now = world.scheduler.clock, [0.0]
+        clock, now = world._assembly.clock, [0.0]
         monkeypatch.setattr(clock, "monotonic", lambda: now[0])
 
         def pass_time() -> None:
@@ -183,11 +183,11 @@ async def test_time_that_is_over_gives_what_is_known(monkeypatch: pytest.MonkeyP
 )
 async def test_a_question_that_makes_no_sense_is_refused(asked: dict[str, Any], text: str) -> None:
     with asked_world(NODE, BIG) as (world, _, asker):
-        before = world.scheduler.state.signatures.statistics().references
+        before = world._assembly.state.signatures.statistics().references
         with pytest.raises(ChangeError, match=text):
             await asker.what_if(question(**asked))
-        world.scheduler.state.cache.validate()
-        assert world.scheduler.state.signatures.statistics().references == before
+        world._assembly.state.cache.validate()
+        assert world._assembly.state.signatures.statistics().references == before
         assert asker.statistics().under_way == 0
 
 
@@ -200,7 +200,7 @@ async def test_a_value_that_nests_deeply_harms_nobody(depth: int) -> None:
     with asked_world(NODE, BIG) as (world, _, asker):
         with pytest.raises(ChangeError):
             await asker.what_if(question(pod="default/big", fields=fields))
-        world.scheduler.state.cache.validate()
+        world._assembly.state.cache.validate()
         assert not (await asker.what_if(question(pod="default/big"))).fits
 
 

@@ -38,7 +38,7 @@ def ask(kind: str, spec: dict[str, Any]) -> None:
         world.add_nodes(offline.node("n", cpu=4), count=2)
         world.add(offline.pod("p", cpu=1))
         body = json.dumps({"pod": "default/p", "changes": [change]}).encode()
-        for _ in Question(world.scheduler.trial_parts(), parse(body), slice_seconds=1.0).run():
+        for _ in Question(world._assembly.trial_parts(), parse(body), slice_seconds=1.0).run():
             pass
 
 

@@ -51,7 +51,7 @@ async def test_the_question_names_the_plugin_that_raises(
     monkeypatch: pytest.MonkeyPatch, plugin: str, method: str, effect: Callable[..., Any]
 ) -> None:
     with asked_world(NODE, SMALL, LOW, HIGH) as (world, _, asker):
-        (framework,) = world.scheduler.scheduling.engine.frameworks.values()
+        (framework,) = world._assembly.scheduling.engine.frameworks.values()
         before = live_state(world)
         with monkeypatch.context() as patched:
             patched.setattr(type(framework.plugins[plugin]), method, effect)
@@ -59,7 +59,7 @@ async def test_the_question_names_the_plugin_that_raises(
             with pytest.raises(QuestionFailedError, match=f"{plugin}.*out of order"):
                 await asker.what_if(question(pod="default/high", fields=fields))
             assert isinstance(await asker.remedies("default/high", 5, 5.0), Remedies)
-        world.scheduler.state.cache.validate()
+        world._assembly.state.cache.validate()
         assert live_state(world) == before
         assert asker.statistics().under_way == 0
         assert (await asker.what_if(question(pod="default/high"))).victims == ["default/low"]
@@ -73,7 +73,7 @@ async def test_a_subscriber_that_raises_is_named(point: str) -> None:
         world, _, asker,
     ):  # fmt: skip
         before = live_state(world)
-        board = world.scheduler.state.subscriptions
+        board = world._assembly.state.subscriptions
         if point == "begin":
             board.on_trial(raising)
         else:
@@ -88,7 +88,7 @@ async def test_a_state_that_cannot_be_copied_fails_the_question_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with asked_world(NODE, SMALL, LOW, HIGH) as (world, _, asker):
-        (framework,) = world.scheduler.scheduling.engine.frameworks.values()
+        (framework,) = world._assembly.scheduling.engine.frameworks.values()
         before = live_state(world)
         with monkeypatch.context() as patched:
             fit = type(framework.plugins["NodeResourcesFit"])

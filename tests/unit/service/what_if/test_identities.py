@@ -20,7 +20,7 @@ BIG = offline.pod("big", cpu=8)
 
 
 def uid_of(world: offline.World, name: str) -> str:
-    return str(world.scheduler.tables.stores["pods"].by_keys()[f"default/{name}"].uid)
+    return str(world._assembly.tables.stores["pods"].by_keys()[f"default/{name}"].uid)
 
 
 @pytest.mark.parametrize("victim", ["web", "big"])
@@ -33,7 +33,7 @@ async def test_a_pod_with_the_uid_of_another_gets_one_of_its_own(victim: str, no
         add = {"action": "add", "kind": "Pod", "name": "default/twin", "value": pod}
         await asker.what_if(question(pod="default/big", changes=[add]))
         await asker.what_if(question(manifest=pod, copies=3))
-        world.scheduler.state.cache.validate()
+        world._assembly.state.cache.validate()
         assert live_state(world) == before
 
 
@@ -57,7 +57,7 @@ async def test_setting_an_identity_is_refused(kind: str, path: str, value: Any, 
         change = {"action": "set", "kind": kind, "name": name, "path": path, "value": value}
         with pytest.raises(ChangeError, match=f"would change metadata.{field}"):
             await asker.what_if(question(pod="default/big", changes=[change]))
-        world.scheduler.state.cache.validate()
+        world._assembly.state.cache.validate()
         assert live_state(world) == before
 
 
@@ -112,7 +112,7 @@ async def test_a_pod_that_gets_a_node_meanwhile_is_not_placed_twice() -> None:
         gate.between = shrink
         with pytest.raises(ChangeError, match="default/big is on n"):
             await asker.what_if(question(pod="default/big"))
-        world.scheduler.state.cache.validate()
+        world._assembly.state.cache.validate()
 
 
 async def test_a_pod_to_schedule_cannot_be_given_a_node() -> None:
@@ -143,6 +143,6 @@ def test_changes_are_taken_back_in_a_trial_that_raises() -> None:
         world.schedule()
         before = live_state(world)
         gone = Change("remove", "Pod", "default/web")
-        with pytest.raises(ChangeError), Trial(world.scheduler.trial_parts()) as trial:
+        with pytest.raises(ChangeError), Trial(world._assembly.trial_parts()) as trial:
             trial.apply([Change("remove", "Node", "n"), gone, gone])
         assert live_state(world) == before

@@ -44,7 +44,7 @@ def world_of_nodes(count: int = NODES) -> Iterator[offline.World]:
 
 def asked(world: offline.World, slice_seconds: float = 0.004, **fields: Any) -> Question:
     body = json.dumps({"pod": POD, **fields}).encode()
-    return Question(world.scheduler.trial_parts(), parse(body), slice_seconds=slice_seconds)
+    return Question(world._assembly.trial_parts(), parse(body), slice_seconds=slice_seconds)
 
 
 def apart_from_references(world: offline.World) -> dict[str, object]:
@@ -142,12 +142,12 @@ def test_objects_that_change_while_changes_are_decoded_are_taken_as_they_are() -
         question = asked(world, cordon=["n-0", "n-1"], remove_pods=["gone", "stays"])
         world.add(offline.pod("gone", node="n-2"))
         world.add(offline.pod("stays", node="n-2"))
-        world.settle()
+        world._settle()
         steps = question.run()
         next(steps)
         world.remove("Node", "n-1")
         world.remove("Pod", "gone", "default")
-        world.settle()
+        world._settle()
         before = apart_from_references(world)
         list(steps)
         assert question.answer.nodes == 2
@@ -201,7 +201,7 @@ def test_a_random_body_is_read_or_refused() -> None:
             try:
                 list(
                     Question(
-                        world.scheduler.trial_parts(), parse(bytes(body)), slice_seconds=1
+                        world._assembly.trial_parts(), parse(bytes(body)), slice_seconds=1
                     ).run()
                 )
             except (ChangeError, LookupError):

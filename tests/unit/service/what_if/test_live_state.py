@@ -25,7 +25,7 @@ def ask(world: offline.World, chance: random.Random) -> str:
     body = json.dumps(random_question(chance, world)).encode()
     slices = 0
     try:
-        steps = Question(world.scheduler.trial_parts(), parse(body), slice_seconds=0.004).run()
+        steps = Question(world._assembly.trial_parts(), parse(body), slice_seconds=0.004).run()
         for _ in steps:
             slices += 1
             if chance.random() < 0.3:
@@ -43,8 +43,8 @@ def test_no_question_changes_the_state(seed: int) -> None:
         plugins, before = plugin_state(world, *READERS), live_state(world)
         for _ in range(QUESTIONS):
             ended.add(ask(world, chance))
-            world.scheduler.state.cache.validate()
-            world.scheduler.scheduling.queue.validate()
+            world._assembly.state.cache.validate()
+            world._assembly.scheduling.queue.validate()
             assert live_state(world) == before
         assert plugin_state(world, *READERS) == plugins
     assert {"answered", "refused", "cancelled"} <= ended
@@ -56,12 +56,12 @@ def test_no_search_for_remedies_changes_the_state(seed: int) -> None:
     with busy_world() as world:
         plugins, before = plugin_state(world, *READERS), live_state(world)
         for pod in ("default/big", "default/waits", "held/held-2"):
-            search = Search(world.scheduler.trial_parts(), pod, seconds=0.004).run()
+            search = Search(world._assembly.trial_parts(), pod, seconds=0.004).run()
             with suppress(StopIteration):
                 for _ in range(chance.randint(1, 60)):
                     next(search)
             search.close()
-            world.scheduler.state.cache.validate()
+            world._assembly.state.cache.validate()
             assert live_state(world) == before
         assert plugin_state(world, *READERS) == plugins
 
@@ -71,7 +71,7 @@ def test_the_state_of_plugins_is_seen() -> None:
         before = plugin_state(world, *READERS)
         namespace, name = CLAIMED.split("/")
         world.remove("PersistentVolumeClaim", name, namespace)
-        world.settle()
+        world._settle()
         after = plugin_state(world, *READERS)
     assert {name.rpartition("/")[2] for name in after if before[name] != after[name]} == {
         "VolumeBinding"

@@ -45,7 +45,7 @@ def live(world: offline.World, draw: Draw, turn: int) -> bytes:
         made = pod(draw, f"in-{turn}-{index}", 8, incoming=True)
         made["spec"].pop("schedulerName")
         add(world, made)
-    nodes = sorted(each.name for each in world.scheduler.tables.stores["nodes"].list())
+    nodes = sorted(each.name for each in world._assembly.tables.stores["nodes"].list())
     if nodes and draw.chance(0.4):
         world.cordon(draw.one(*nodes), unschedulable=draw.chance(0.5))
     placed = sorted(world.placements())
@@ -56,8 +56,8 @@ def live(world: offline.World, draw: Draw, turn: int) -> bytes:
 
 def ask(world: offline.World, chance: random.Random) -> bool:
     """Ask something in a trial; return whether something was changed or placed in it."""
-    world.settle()
-    parts = world.scheduler.trial_parts()
+    world._settle()
+    parts = world._assembly.trial_parts()
     nodes = sorted(each.name for each in parts.stores["nodes"].list())
     pods = sorted(parts.stores["pods"].list(), key=lambda each: each.key)
     with Trial(parts, TrialDecisions(parts.engine)) as trial:
@@ -96,7 +96,7 @@ def draw_change(chance: random.Random, nodes: list[str], pods: list[str]) -> Cha
 
 def state(world: offline.World) -> tuple[object, ...]:
     """Everything that decisions depend on, and everything that could be left behind."""
-    parts = world.scheduler
+    parts = world._assembly
     table, queue = parts.state.cache.table, parts.scheduling.queue
     pods = parts.tables.stores["pods"].by_keys()
     table_of_pods = [list(table.pods[row]) for row in range(len(table.pods))]
@@ -123,8 +123,8 @@ def test_trials_between_changes_leave_no_trace(family: str, seed: int) -> None:
         for turn in range(ROUNDS):
             before = state(asked)
             changed += sum(ask(asked, chance) for _ in range(3))
-            asked.scheduler.state.cache.validate()
-            asked.scheduler.scheduling.queue.validate()
+            asked._assembly.state.cache.validate()
+            asked._assembly.scheduling.queue.validate()
             assert state(asked) == before
             assert live(asked, draws[0], turn) == live(unasked, draws[1], turn)
     assert changed > ROUNDS

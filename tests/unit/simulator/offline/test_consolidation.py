@@ -167,7 +167,7 @@ def test_dumps_tell_which_pods_have_local_data(tmp_path: Path) -> None:
         file = tmp_path / f"dump.{suffix}"
         file.write_text(json.dumps({"kind": "List", "items": pods}, indent=1))
         with offline.World.load(file) as world:
-            assert world.copy().local_storage == world.local_storage == {"default/a"}
+            assert world.copy()._local_storage == world._local_storage == {"default/a"}
 
 
 SLOW = {"example.com/waits-at": "Permit", "example.com/delay": "1"}
@@ -210,8 +210,8 @@ def test_a_world_is_put_back_to_a_checkpoint() -> None:
         world.add_pods(owned("high", cpu=3, priority=5))
         world.add_pods(owned("giant", cpu=64))
         world.schedule()
-        before, state = world.placements(), world.scheduler.random.getstate()
-        cache = world.scheduler.state.cache
+        before, state = world.placements(), world._assembly.random.getstate()
+        cache = world._assembly.state.cache
         names, pods = list(cache.table.names), [sorted(each) for each in cache.table.pods]
         checkpoint = Checkpoint(world)
         world.drop_node("n-1")
@@ -221,7 +221,7 @@ def test_a_world_is_put_back_to_a_checkpoint() -> None:
         checkpoint.put_back()
         assert world.placements() == before
         assert [each.pod for each in world.waiting()] == ["default/giant", "default/web-2"]
-        assert world.scheduler.random.getstate() == state
+        assert world._assembly.random.getstate() == state
         assert list(cache.table.names)[: len(names)] == names
         assert [sorted(each) for each in cache.table.pods][: len(names)] == pods
         cache.validate()

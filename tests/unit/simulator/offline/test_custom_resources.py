@@ -188,9 +188,9 @@ def test_a_trial_takes_custom_objects_back(world: World) -> None:
 
 
 def answer(world: World, *changes: Change) -> Answer:
-    world.settle()
+    world._settle()
     asked = WhatIfQuestion(pod="default/p", changes=list(changes))
-    question = Question(world.scheduler.trial_parts(), asked, slice_seconds=10.0)
+    question = Question(world._assembly.trial_parts(), asked, slice_seconds=10.0)
     for _ in question.run():
         pass
     return question.answer

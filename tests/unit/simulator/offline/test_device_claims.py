@@ -58,12 +58,12 @@ def devices(node: str, count: int) -> dict[str, Any]:
 
 
 def claims(world: offline.World) -> list[Any]:
-    return list(world.scheduler.tables.stores["resourceclaims"].list())
+    return list(world._assembly.tables.stores["resourceclaims"].list())
 
 
 async def allocate(world: offline.World, name: str, *uids: str) -> Any:
     """Write what DynamicResources writes in PreBind."""
-    server = world.scheduler.server
+    server = world._assembly.server
     finalizer = {"metadata": {"finalizers": [FINALIZER]}}
     await server.patch(RESOURCE_CLAIMS, name, "default", body=finalizer)
     reserved = [{"resource": "pods", "name": each, "uid": each} for each in uids]
@@ -98,7 +98,7 @@ async def test_the_last_pod_that_ends_frees_the_devices_of_a_claim() -> None:
     assert bytes(made.spec.devices.config[0].opaque.parameters) == b'{"mode":{"shared":true}}'
     for name, left in (("a", 1), ("b", 0)):
         world.remove("Pod", name, "default")
-        world.scheduler.server.catch_up_claims()
+        world._assembly.server.catch_up_claims()
         (claim,) = claims(world)
         assert len(claim.status.reserved_for) == left
         assert (claim.status.allocation is None) is (left == 0)
@@ -109,7 +109,7 @@ async def test_reservations_are_removed_one_by_one_and_conflicts_refused() -> No
     world = offline.World()
     world.add(CLAIM)
     await allocate(world, "c", "a", "b")
-    server = world.scheduler.server
+    server = world._assembly.server
     body = {"status": {"reservedFor": [{"$patch": "delete", "uid": "a"}]}}
     left = await server.patch(
         RESOURCE_CLAIMS, "c", "default", body=body, patch_type=STRATEGIC_MERGE_PATCH
@@ -124,7 +124,7 @@ async def test_reservations_are_removed_one_by_one_and_conflicts_refused() -> No
 async def test_claims_for_extended_resources_are_created_and_recorded() -> None:
     world = offline.World()
     world.add_pods(offline.pod("p"))
-    server = world.scheduler.server
+    server = world._assembly.server
     body = {"metadata": {"generateName": "p-extended-resources-"}, "spec": SPEC}
     claim = await server.create(RESOURCE_CLAIMS, body, "default")
     name = claim.metadata.name
@@ -187,11 +187,11 @@ def test_an_event_of_a_claim_concerns_only_the_pods_that_use_it(template: bool) 
             entry = "resourceClaimTemplateName" if template else "resourceClaimName"
             world.add_pods(user(f"p-{number}", **{entry: "one" if template else f"c-{number}"}))
         assert len(world.schedule().waiting) == 50
-        queue = world.scheduler.scheduling.queue
+        queue = world._assembly.scheduling.queue
         before = queue.statistics().hint_calls
         for claim in claims(world)[:10]:
             changed = msgspec.structs.replace(claim, status=RESERVED)
-            world.scheduler.tables.put("resourceclaims", changed)
+            world._assembly.tables.put("resourceclaims", changed)
         world.schedule()
         assert queue.statistics().hint_calls - before <= 10
 

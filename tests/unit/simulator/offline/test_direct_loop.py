@@ -94,7 +94,7 @@ def manifest(number: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def apply(world: offline.World, kind: str, about: Mapping[str, Any]) -> None:
     """Make a change of the world."""
-    tables = world.scheduler.tables
+    tables = world._assembly.tables
     if kind == "add_node":
         node = offline.node("n", cpu=about["cpu"], labels={ZONE: about["zone"]})
         world.add_nodes(node, count=2)
@@ -124,7 +124,7 @@ def happens(
         patch("simulator.offline.assembly.suits", lambda _engine: direct),
         offline.World(config=config, seed=seed) as world,
     ):
-        assert (world.scheduler.direct is not None) == direct
+        assert (world._assembly.direct is not None) == direct
         world.add_nodes(offline.node("first", cpu=3, labels={ZONE: "a"}), count=2)
         arrivals = []
         for number, (second, kind, about) in enumerate(changes):
@@ -142,8 +142,8 @@ def happens(
         ran = world.run(until=500.0, workload=arrivals)
         world.add_nodes(offline.node("last", cpu=4, labels={ZONE: "b"}))
         settled = world.schedule()
-        world.scheduler.scheduling.queue.validate()
-        steps = world.scheduler.scheduling.queue.statistics().scheduling_cycle
+        world._assembly.scheduling.queue.validate()
+        steps = world._assembly.scheduling.queue.statistics().scheduling_cycle
         told = [each.explain() for each in (*ran, *settled)]
         return ran.to_json() + settled.to_json(), world.placements(), told, steps
 
@@ -179,12 +179,12 @@ def test_no_pod_is_attempted_after_a_plugin_raised(direct: bool, tmp_path: Path)
     with patch("simulator.offline.assembly.suits", return_value=direct):
         world = offline.World(config=config)
     with world:
-        world.scheduler.end_on_exception()
+        world._assembly.end_on_exception()
         world.add_nodes(offline.node(cpu=8), count=2)
         for name in ("first", "bad", "second", "third"):
             world.add_pods(offline.pod(name, cpu=1))
         world.schedule()
-        assert "first ValueError at" in world.scheduler.plugin_errors()
+        assert "first ValueError at" in world._assembly.plugin_errors()
         attempts = {each.pod: each.attempts for each in world.waiting()}
         assert attempts["default/bad"] == 1
         assert attempts["default/second"] == attempts["default/third"] == 0

@@ -50,7 +50,7 @@ def test_pods_and_nodes_come_and_go_at_their_times(tmp_path: Path) -> None:
         }  # fmt: skip
         assert found.now >= 70.0
         assert sorted(found.placements()) == ["default/later", "default/web"]
-        assert found.scheduler.tables.get("nodes", "n") is None
+        assert found._assembly.tables.get("nodes", "n") is None
 
 
 def test_decisions_of_the_recorded_scheduler_are_not_repeated(tmp_path: Path) -> None:
@@ -105,14 +105,14 @@ def test_a_deletion_by_a_user_happens(tmp_path: Path, bound: bool) -> None:
             found.drop_node("n")
         found.run()
         # What never ran here is gone at once, as in a cluster.
-        assert [each.terminating for each in found.scheduler.tables.pods.list()] == [True] * bound
+        assert [each.terminating for each in found._assembly.tables.pods.list()] == [True] * bound
 
 
 def test_what_was_removed_from_the_world_does_not_come_back(tmp_path: Path) -> None:
     with world(tmp_path, change(NODE, "MODIFIED", "nodes", second=2.0)) as found:
         found.drop_node("n")
         found.run()
-        assert found.scheduler.tables.get("nodes", "n") is None
+        assert found._assembly.tables.get("nodes", "n") is None
         assert [each.pod for each in found.waiting()] == ["default/web"]
 
 

@@ -57,7 +57,7 @@ def test_figures_are_those_of_the_command_line(tmp_path: Path) -> None:
     scenario = Scenario((str(path),), workload=lambda _seed: ARRIVALS, until=HOUR, adopt=True)
     command = Simulation(scenario).run("default")
     with offline.World.load(path, adopt=True) as world:
-        world.settle()
+        world._settle()
         result = world.run(until=HOUR, workload=ARRIVALS, samples=200)
     assert result.figures() == command.figures
     assert result.samples == command.samples

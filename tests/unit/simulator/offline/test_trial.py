@@ -64,7 +64,7 @@ def test_a_trial_leaves_no_trace(change: Callable[[offline.Trial], None]) -> Non
     with crowded() as untouched, crowded() as tried:
         with tried.trial() as trial:
             change(trial)
-        parts = tried.scheduler
+        parts = tried._assembly
         parts.state.cache.validate()
         parts.scheduling.queue.validate()
         references = parts.state.signatures.statistics().references

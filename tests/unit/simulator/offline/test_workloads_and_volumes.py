@@ -67,7 +67,7 @@ def test_a_claim_is_bound_to_the_volume_that_the_scheduler_reserved() -> None:
         world.add_pods(USER)
         (placed,) = world.schedule().placed
         assert (placed.node, placed.time) == ("b", 0.0)
-        claim = world.scheduler.tables.get("persistentvolumeclaims", "data", "default")
+        claim = world._assembly.tables.get("persistentvolumeclaims", "data", "default")
         assert claim is not None
         assert (claim.spec.volume_name, claim.status.phase) == ("local", "Bound")
 

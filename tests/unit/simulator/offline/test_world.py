@@ -130,17 +130,17 @@ def test_a_pod_that_loses_patience_is_deleted_after_one_attempt() -> None:
         result = world.run(until=60.0, workload=arrivals)
         assert [each.pod for each in result.placed] == ["default/j0"]
         assert result.waiting == ()
-        assert world.scheduler.scheduling.queue.statistics().scheduling_cycle == 3
+        assert world._assembly.scheduling.queue.statistics().scheduling_cycle == 3
 
 
 def test_an_idle_day_is_no_work() -> None:
     with offline.World() as world:
         nodes(world)
         world.schedule()
-        steps = world.scheduler.scheduling.queue.statistics().scheduling_cycle
+        steps = world._assembly.scheduling.queue.statistics().scheduling_cycle
         world.run(until=86_400.0)
         assert world.now == 86_400.0
-        assert world.scheduler.scheduling.queue.statistics().scheduling_cycle == steps
+        assert world._assembly.scheduling.queue.statistics().scheduling_cycle == steps
 
 
 def story(seed: int) -> bytes:
@@ -195,7 +195,7 @@ def test_everything_is_consistent_at_the_end_of_a_long_story() -> None:
         world.run(workload=jobs)
         world.add_pods(offline.pod("stay", cpu=2), count=7)
         world.schedule()
-        parts = world.scheduler
+        parts = world._assembly
         parts.state.cache.validate()
         parts.scheduling.queue.validate()
         statistics = parts.state.signatures.statistics()
@@ -307,3 +307,20 @@ def test_a_failing_action_is_raised_to_the_caller() -> None:
         world.at(1.0, lambda: world.add_nodes(offline.node(cpu="many")))
         with pytest.raises(offline.WorldError, match="cpu"):
             world.run(until=2.0)
+
+
+def test_a_world_and_a_trial_show_what_users_need() -> None:
+    with offline.World() as world, world.trial() as trial:
+        of_world, of_trial = (
+            {each for each in dir(shown) if not each.startswith("_")} for shown in (world, trial)
+        )
+    editing = {"add", "add_all", "add_nodes", "add_pods", "cordon", "drop_node", "filled", "pod"}
+    asking = {"explain", "how_many_fit", "remedies"}
+    time = {"at", "delete_pod", "now", "recorded", "run", "schedule"}
+    assert of_trial == {*editing, *asking, "place", "remove"}
+    assert of_world == {
+        *editing,
+        *asking,
+        *time,
+        *("close", "copy", "load", "notes", "placements", "remove", "trial", "waiting"),
+    }
