@@ -9,7 +9,9 @@ import click
 
 MEANT: Final = {
     "apply": "config validate",
+    "canary": "shadow",
     "describe": "explain",
+    "dry-run": "shadow",
     "fit": "whatif",
     "gang": "gangs",
     "get": "queue",

@@ -21,7 +21,7 @@ from config import (
 )
 from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.config_files import sources
-from scheduler.cli.permissions import needed_permissions
+from scheduler.cli.permissions import needed_permissions, reading_permissions
 from scheduler.cli.reporting import EXIT_FAILED, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
@@ -236,12 +236,17 @@ def schema(references: tuple[str, ...], plugin_dirs: tuple[str, ...]) -> None:
 
 @command.command("rbac")
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--name", help="Name of the ClusterRole. Default: kubestow, or kubestow-explainer.")
+@click.option("--name", help="Name of the ClusterRole. Default: kubestow, or by what it is for.")
 @click.option(
     "--explainer", is_flag=True, help="Of people who ask the scheduler, instead of its own."
 )
+@click.option(
+    "--shadow", is_flag=True, help="Of `kubestow shadow`, which only reads, instead of `run`."
+)
 @add_reading_options
-def rbac(file: str | None, *, name: str | None, explainer: bool, **values: Any) -> None:
+def rbac(
+    file: str | None, *, name: str | None, explainer: bool, shadow: bool, **values: Any
+) -> None:
     """Print the ClusterRole, and the Role for the Lease, that FILE needs, as YAML.
 
     Without FILE: the defaults. A comment above each rule says who needs it, and what is off
@@ -250,20 +255,28 @@ def rbac(file: str | None, *, name: str | None, explainer: bool, **values: Any) 
     With --explainer: what a person needs for `kubestow explain` and the like. The Role leads to the
     scheduler, and suffices for answers about namespaces whose pods the person may get.
 
+    With --shadow: a ClusterRole with get, list and watch alone.
+
     \b
     Examples:
       kubestow config rbac profile.yaml | kubectl apply -f -
       kubestow config rbac --explainer | kubectl apply -f -
+      kubestow config rbac --shadow | kubectl apply -f -
     """  # noqa: D301 - click wants the character itself
     from scheduler.service.permissions import declarations
     from scheduler.service.permissions.rbac import roles
 
+    if explainer and shadow:
+        raise click.UsageError("--explainer and --shadow exclude each other: give one of them")
     options = reading_options(file or "", **values)
     if explainer:
         settings = read_configuration(options).effective.leader_election
         lease = (settings.resource_name, settings.resource_namespace)
         needed, suffix = declarations.explainer(lease), ""
         name = name or "kubestow-explainer"
+    elif shadow:
+        needed, suffix = reading_permissions(options), ""
+        name = name or "kubestow-shadow"
     else:
         needed, suffix = needed_permissions(options), "-leader-election"
     click.echo(roles(needed, name or "kubestow", suffix=suffix), nl=False)

@@ -28,6 +28,10 @@ UNUSABLE_BUNDLE: Final = 8
 """A bundle of another version, cut, damaged, or no bundle at all."""
 NO_WEBSOCKET: Final = 9
 """The API server, or a proxy before it, opens no WebSocket: asking again does not help."""
+NO_SUCH_SCHEDULER: Final = 10
+"""No pod names the scheduler that was to be followed."""
+NOTHING_HAPPENED: Final = 11
+"""No pod was placed, and none waits: there is nothing to compare."""
 
 
 class CommandError(click.ClickException):

@@ -90,6 +90,7 @@ GROUPS: Final = {
         "whatif": "Say whether a pod would fit, if.",
     },
     "Plan": {
+        "shadow": "Compare with the scheduler in force, read-only.",
         "simulate": "Schedule a copy of a cluster, plan capacity.",
         "apiserver": "Serve an API server for experiments.",
     },

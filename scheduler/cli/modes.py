@@ -190,6 +190,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
     "bundle": _WAY,
     "record": _WAY,
     "replay": (),
+    "shadow": (),
     "simulate": (
         SIMULATE,
         (

@@ -22,6 +22,35 @@ def needed_permissions(options: RunOptions) -> tuple[Permission, ...]:
     return asyncio.run(_declared(options))
 
 
+def reading_permissions(options: RunOptions) -> tuple[Permission, ...]:
+    """Return what a shadow with these options needs. Builds its parts; nothing is sent.
+
+    Raises:
+        ConfigurationError: the configuration is invalid.
+    """
+    return asyncio.run(_declared_by_shadow(options))
+
+
+async def _declared_by_shadow(options: RunOptions) -> tuple[Permission, ...]:
+    from scheduler.client.configuration import ClientConfiguration
+    from scheduler.client.read_only import ReadOnlyTransport
+    from scheduler.metrics import SchedulerMetrics
+    from scheduler.service.options import available_plugins, read_configuration
+    from scheduler.shadow.wiring import wire
+
+    registry = available_plugins()
+    wiring = wire(
+        read_configuration(options, registry),
+        registry,
+        ReadOnlyTransport(ClientConfiguration(server=_NOWHERE)),
+        metrics=SchedulerMetrics(process=False),
+    )
+    try:
+        return wiring.state.permissions.declared
+    finally:
+        await wiring.close()
+
+
 async def _declared(options: RunOptions) -> tuple[Permission, ...]:
     # Imported here: the service takes longer to load than `--help` takes.
     from scheduler.client.configuration import ClientConfiguration

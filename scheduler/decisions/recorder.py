@@ -89,6 +89,8 @@ class DecisionRecorder:
         recording, which costs the record of one attempt and nothing else.
         """
         self.on_error = on_error
+        #: Called with each attempt right after its cycle, while its scores are known.
+        self.on_attempt: Callable[[Attempt], None] | None = None
         self.history = history
         self._table = table
         self._monotonic = monotonic
@@ -102,6 +104,8 @@ class DecisionRecorder:
     @_guarded
     def record(self, attempt: Attempt) -> None:
         """Record an attempt right after its scheduling cycle, before anything else has changed."""
+        if self.on_attempt is not None:
+            self.on_attempt(attempt)
         if not self.history.enabled:
             return
         info, chosen, failure = attempt.info, attempt.chosen, attempt.failure

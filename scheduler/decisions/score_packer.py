@@ -23,6 +23,7 @@ from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.schedule_one import ScoredNodes
 from scheduler.engine.scoring import Scoring
 from scheduler.framework import Int64Column, Rows
+from scheduler.pages import NodeScore
 
 _MAX_LAYOUTS: Final = 256
 
@@ -53,10 +54,7 @@ class ScorePacker:
             skipped: the Score plugins that skipped the pod.
         """
         nodes, totals, where, equal = scored
-        if skipped != self._skipped:
-            self._skipped = key = frozenset(skipped)
-            self._layout = self._layouts.get(key) or self._lay_out(key)
-        layout, entry = self._layout, nodes.entry
+        layout, entry = self._layout_of(skipped), nodes.entry
         if (
             entry is not None
             and not self.scoring.fresh
@@ -66,6 +64,20 @@ class ScorePacker:
         rows = _best_of(totals, where, equal, entry, chosen)
         numbers = self._columns(layout, scored, rows)
         return BestNodes(tuple([names[row] for row in rows]), numbers, layout), b""
+
+    def records(
+        self, scored: ScoredNodes, rows: list[int], names: Sequence[str], skipped: AbstractSet[str]
+    ) -> tuple[NodeScore, ...]:
+        """Return the scores of some of the nodes that were scored; otherwise as `pack`."""
+        layout = self._layout_of(skipped)
+        numbers = self._columns(layout, scored, rows)
+        return tuple(layout.record(names[row], numbers, at) for at, row in enumerate(rows))
+
+    def _layout_of(self, skipped: AbstractSet[str]) -> Layout:
+        if skipped != self._skipped:
+            self._skipped = key = frozenset(skipped)
+            self._layout = self._layouts.get(key) or self._lay_out(key)
+        return self._layout
 
     def _lay_out(self, skipped: frozenset[str]) -> Layout:
         if len(self._layouts) >= _MAX_LAYOUTS:

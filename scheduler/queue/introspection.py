@@ -41,6 +41,10 @@ class QueueIntrospection(QueueParts):
         """Return the sub-queue in which a pod waits; None for other pods."""
         return self._sub_queues.state(uid)
 
+    def queued(self, uid: str) -> QueuedPodInfo | None:
+        """Return the entry of a queued pod, not to be changed; None for others."""
+        return self._sub_queues.get(uid)
+
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and self._sub_queues.state(uid) is not None
 

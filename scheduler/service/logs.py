@@ -29,6 +29,10 @@ DEBUG_VERBOSITY: Final = 4
 """`-v` from which on debug lines are written; kube-scheduler's own lines about single pods begin
 there too."""
 
+WARNINGS: Final = -1
+"""Verbosity of commands that are no service: warnings and errors only."""
+_LOW_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO}
+
 MAX_TEXT: Final = 64 * 1024
 """Characters of one text in a line; the rest is cut off."""
 _LINES: Final = frozenset({"exception", "stack"})
@@ -75,8 +79,9 @@ def configure(
 
 
 def set_verbosity(verbosity: int) -> None:
-    """Set the verbosity: below 4 logs info and above, from 4 on debug as well."""
-    logging.root.setLevel(logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO)
+    """Set the verbosity: below 0 logs warnings and above, below 4 info, from 4 on debug as well."""
+    level = logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
+    logging.root.setLevel(logging.WARNING if verbosity <= WARNINGS else level)
 
 
 class _StreamLogger(structlog.PrintLogger):
@@ -126,8 +131,9 @@ class _Stamp:
 
 
 def drop_below_level(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
-    """Drop a debug line unless the level in force has them. Raises structlog.DropEvent."""
-    if method == "debug" and not logging.root.isEnabledFor(logging.DEBUG):
+    """Drop a line below the level in force. Raises structlog.DropEvent."""
+    level = _LOW_LEVELS.get(method)
+    if level is not None and not logging.root.isEnabledFor(level):
         raise structlog.DropEvent
     return fields
 

@@ -13,8 +13,12 @@ from scheduler.client.fence import Fence
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
+from scheduler.framework import ApiWriter
 from scheduler.metrics import SchedulerMetrics
-from scheduler.service.api_writer import ProfileEvents
+from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
+from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.node_recheck import NodeRecheck
+from scheduler.service.object_waits import ObjectWaits
 from scheduler.service.options import seconds
 from scheduler.service.tracing.start import Tracing, start
 
@@ -40,7 +44,23 @@ class Connections:
     def derive(self, purpose: str, *, fence: Fence | None = None) -> ApiClient:
         """Return a client with a separate rate limit, so that its requests do not delay binds."""
         return self.client.derive(
-            purpose, limiter=_limiter(self.configuration, self.clock), fence=fence
+            purpose, limiter=limiter(self.configuration, self.clock), fence=fence
+        )
+
+    @property
+    def binding_cycle(self) -> type[BindingCycle]:
+        """The class of what an assumed pod goes through."""
+        return BindingCycle if self.tracing is None else self.tracing.binding_cycle
+
+    def plugin_writer(self, waits: ObjectWaits, recheck: NodeRecheck | None) -> ApiWriter:
+        """Return the writer for the plugins of a profile."""
+        return ServiceApiWriter(
+            self.client,
+            self.dispatcher,
+            self.metrics,
+            waits,
+            self.random,
+            precondition=None if recheck is None else recheck.precondition,
         )
 
 
@@ -66,7 +86,7 @@ def connect(
     client = ApiClient(
         transport,
         user_agent="kubestow/scheduler",
-        limiter=_limiter(configuration, clock),
+        limiter=limiter(configuration, clock),
         fence=fence,
         bind_timeout=seconds(settings.bind_timeout),
         clock=clock,
@@ -81,7 +101,7 @@ def connect(
     )
     recorder = EventRecorder(
         # Events have a separate rate limit, as upstream: they must not use up that of binds.
-        client.derive("events", limiter=_limiter(configuration, clock), fence=fence),
+        client.derive("events", limiter=limiter(configuration, clock), fence=fence),
         dispatcher,
         options=_event_options(settings.events_per_second),
         random=source,
@@ -92,7 +112,8 @@ def connect(
     )
 
 
-def _limiter(configuration: Configuration, clock: Clock) -> RateLimiter:
+def limiter(configuration: Configuration, clock: Clock) -> RateLimiter:
+    """Return a new rate limit as configured."""
     limits = configuration.effective.client_connection
     return RateLimiter(clock, qps=limits.qps, burst=limits.burst)
 

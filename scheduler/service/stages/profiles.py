@@ -24,7 +24,6 @@ from scheduler.framework import Registry
 from scheduler.framework.extension_points import PRE_FILTER
 from scheduler.metrics import DeclaredMetrics, PluginFamilies
 from scheduler.metrics.recorders import PluginFaultRecorder
-from scheduler.service.api_writer import ServiceApiWriter
 from scheduler.service.handle import ServiceHandle
 from scheduler.service.isolated_plugin import IsolatedPlugin
 from scheduler.service.node_recheck import NodeRecheck
@@ -293,13 +292,5 @@ def _measured(profile: str, profiles: Profiles, plugin: Any) -> Any:
 def _handle(
     profile: ResolvedProfile, connections: Connections, state: State, profiles: Profiles
 ) -> ServiceHandle:
-    recheck = profiles.recheck
-    writer = ServiceApiWriter(
-        connections.client,
-        connections.dispatcher,
-        connections.metrics,
-        state.waits,
-        connections.random,
-        precondition=None if recheck is None else recheck.precondition,
-    )
+    writer = connections.plugin_writer(state.waits, profiles.recheck)
     return ServiceHandle(profile.scheduler_name, connections, state, writer, profiles.shared)

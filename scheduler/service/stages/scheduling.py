@@ -328,9 +328,7 @@ def _binding(
     statuses: StatusWriter,
     decisions: DecisionRecorder,
 ) -> BindingCycle:
-    tracing = connections.tracing
-    binding_cycle = BindingCycle if tracing is None else tracing.binding_cycle
-    return binding_cycle(
+    return connections.binding_cycle(
         engine,
         failures.queue,
         failures,

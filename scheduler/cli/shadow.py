@@ -1,0 +1,333 @@
+"""`kubestow shadow`: decide beside the scheduler in force, send nothing, and compare."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from scheduler.cli import exit_codes
+from scheduler.cli.cluster import Cluster, cluster_options
+from scheduler.cli.exit_codes import CommandError
+from scheduler.cli.modes import ModalCommand
+
+if TYPE_CHECKING:
+    from scheduler.pages.shadow import ShadowSummary
+    from scheduler.shadow.wiring import ShadowWiring
+    from simulator.offline.assertions import Assertion
+
+HELP: Final = """\
+Decide the pods of the scheduler in force beside it, send nothing, and compare.
+
+It follows the cluster as a scheduler does and decides the same pods at the same moments, with
+queue, backoff, preemption and all. It needs the rights to get, list and watch alone
+(`kubestow config rbac --shadow`); nothing that writes is built. Each pod that the other scheduler
+binds is judged: the same node, an equal total, another node and the plugin to which that is due, a
+node that does not fit here, or a pod that would have waited. Pods that wait are compared by their
+reasons.
+
+Without --config the default profile decides. A profile named as one of --of serves for its pods,
+and the only profile of a file for all. Ctrl-C ends it early, with the summary.
+
+\b
+Exit codes: 0 compared; 2 wrong options or configuration; 3 an assertion does not hold;
+5 the API server cannot be reached; 6 rights are missing; 10 no pod has the scheduler name;
+11 nothing happened that could be compared.
+
+\b
+Examples:
+  kubestow shadow --for 10m
+  kubestow shadow --config new-profile.yaml --for 1h -o json > compared.json
+  kubestow shadow --of kubestow --config canary.yaml --for 30m --assert 'agreement >= 99'
+"""
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+LIVE_SECONDS: Final = 1.0
+ROWS: Final = 20
+MAX_NAMES: Final = 5
+
+
+def duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Read a duration. Raises click.BadParameter."""
+    if text is None:
+        return None
+    matched = re.fullmatch(r"(\d{1,7})([smhd]?)", text)
+    seconds = int(matched[1]) * _UNITS[matched[2]] if matched else 0
+    if not seconds:
+        raise click.BadParameter(f"{text!r}: write 30s, 10m, 2h or 1d")
+    return float(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options."""
+
+    config: str
+    plugin_dirs: tuple[str, ...]
+    feature_gates: tuple[str, ...]
+    names: tuple[str, ...]
+    seconds: float | None
+    output: str
+    assertions: tuple[Assertion, ...]
+    cluster: Cluster
+
+
+@click.command(
+    "shadow",
+    cls=ModalCommand,
+    help=HELP,
+    short_help="Compare with the scheduler in force, read-only.",
+)
+@click.option("--config", metavar="FILE", default="", help="The configuration that decides.")
+@click.option(
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="Folder with plugins the file names as module:Class. May be repeated.",
+)
+@click.option(
+    "--feature-gates", multiple=True, metavar="NAME=BOOL,...", help="As for `kubestow run`."
+)
+@click.option(
+    "--of",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    default=("default-scheduler",),
+    show_default=True,
+    help="Scheduler name of the pods to follow. May be repeated.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="How long to follow, such as 30s, 10m or 1h. Default: until Ctrl-C.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json", "jsonl"]),
+    default="table",
+    show_default=True,
+    help="How to print; jsonl has each judgement as it is made, and the summary last.",
+)
+@click.option(
+    "--assert",
+    "assertions",
+    multiple=True,
+    metavar="EXPRESSION",
+    help="What must hold at the end, such as 'agreement >= 99.5 and would_not_fit == 0'. May be "
+    "repeated.",
+)
+@cluster_options
+def command(
+    *,
+    cluster: Cluster,
+    config: str,
+    plugin_dirs: tuple[str, ...],
+    feature_gates: tuple[str, ...],
+    names: tuple[str, ...],
+    seconds: float | None,
+    output: str,
+    assertions: tuple[str, ...],
+) -> None:
+    """Follow the cluster, then report."""
+    from scheduler.cli.shadow_report import report
+    from scheduler.pages.shadow_wording import figures
+
+    asked = Asked(
+        config, plugin_dirs, feature_gates, names, seconds, output, _parsed(assertions), cluster
+    )
+    summary, others = asyncio.run(_follow(asked))
+    if output == "table":
+        for line in report(summary):
+            click.echo(line)
+    else:
+        click.echo(_json(summary))
+    values = figures(summary)
+    failed = [each.text for each in asked.assertions if not each.holds(values)]
+    for text in failed:
+        click.echo(f"does not hold: {text}", err=True)
+    if failed:
+        sys.exit(exit_codes.DOES_NOT_FIT)
+    _check_compared(summary, others)
+
+
+def _check_compared(summary: ShadowSummary, others: Sequence[str]) -> None:
+    """Raise CommandError if there was nothing to compare."""
+    waiting = summary.waiting_both + summary.waiting_there + summary.waiting_here
+    if summary.judged or summary.gone or waiting:
+        return
+    names = " or ".join(summary.names)
+    if not summary.pods:
+        raise CommandError(
+            f"no pod has schedulerName {names}{_others(others)}", exit_codes.NO_SUCH_SCHEDULER
+        )
+    raise CommandError(
+        f"nothing happened that could be compared: no pod of {names} was placed, and none waits",
+        exit_codes.NOTHING_HAPPENED,
+    )
+
+
+def _others(names: Sequence[str]) -> str:
+    return f"; pods have {', '.join(names)}" if names else ""
+
+
+def _parsed(texts: Sequence[str]) -> tuple[Assertion, ...]:
+    """Read assertions. Raises click.BadParameter."""
+    if not texts:
+        return ()
+    from scheduler.pages.shadow import ShadowSummary
+    from scheduler.pages.shadow_wording import figures
+    from simulator.offline.assertions import Assertion, AssertionSyntaxError
+
+    known = figures(ShadowSummary(began=0.0, now=0.0, names=(), judged=0, verdicts={}))
+    try:
+        found = tuple(map(Assertion.parse, texts))
+        for each in found:
+            each.check(known)
+    except AssertionSyntaxError as error:
+        raise click.BadParameter(str(error), param_hint="'--assert'") from error
+    return found
+
+
+# -- following -----------------------------------------------------------------------------------
+
+
+async def _follow(asked: Asked) -> tuple[ShadowSummary, list[str]]:
+    """Follow the cluster; return the summary, and other names that pods have."""
+    from scheduler.client.configuration import load_configuration
+    from scheduler.client.errors import ConfigurationError as ClientConfigurationError
+    from scheduler.client.read_only import ReadOnlyTransport
+    from scheduler.framework.status import ConfigurationError
+    from scheduler.shadow.running import NotPermittedError, UnreachableError, following
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        configuration, registry = _configuration(asked)
+        kubeconfig = asked.cluster.kubeconfig
+        named = configuration.effective.client_connection.kubeconfig
+        found = await load_configuration(
+            kubeconfig=kubeconfig or named or None, context=asked.cluster.context or None
+        )
+        async with ReadOnlyTransport(found) as transport:
+            wiring = _wired(configuration, registry, transport)
+            async with following(wiring):
+                await _watch(asked, wiring, stop)
+                return wiring.summary(ROWS), _other_names(wiring)
+    except ConfigurationError as error:
+        raise CommandError(str(error), exit_codes.BAD_INPUT) from error
+    except ClientConfigurationError as error:
+        raise CommandError(str(error), exit_codes.UNREACHABLE) from error
+    except UnreachableError as error:
+        raise CommandError(str(error), exit_codes.UNREACHABLE) from error
+    except NotPermittedError as error:
+        raise CommandError(
+            f"{error}\n`kubestow config rbac --shadow` prints all rules", exit_codes.NOT_PERMITTED
+        ) from error
+
+
+def _configuration(asked: Asked) -> tuple[Any, Any]:
+    """Read the configuration. Raises ConfigurationError."""
+    from config import FeatureGates
+    from scheduler.cli.run import split_feature_gates
+    from scheduler.service import logs
+    from scheduler.service.options import RunOptions, available_plugins, read_configuration
+    from scheduler.shadow.profiles import following
+
+    logs.configure(verbosity=logs.WARNINGS)
+    registry = available_plugins()
+    gates, foreign = split_feature_gates(asked.feature_gates)
+    for name in foreign:
+        click.echo(f"warning: feature gate {name} has no effect on scheduling", err=True)
+    options = RunOptions(
+        config_file=asked.config,
+        replace_default_scheduler=True,
+        plugin_dirs=asked.plugin_dirs,
+        feature_gates=FeatureGates.parse(gates),
+    )
+    return following(read_configuration(options, registry), asked.names), registry
+
+
+def _wired(configuration: Any, registry: Any, transport: Any) -> ShadowWiring:
+    from scheduler.metrics import SchedulerMetrics
+    from scheduler.shadow.wiring import wire
+
+    return wire(configuration, registry, transport, metrics=SchedulerMetrics())
+
+
+def _other_names(wiring: ShadowWiring) -> list[str]:
+    """Return the most frequent scheduler names of pods that are not followed."""
+    from collections import Counter
+
+    pods = wiring.state.listers.stores["pods"].list()
+    counts = Counter(each.spec.scheduler_name[:80] for each in pods)
+    followed = wiring.tally.names
+    found = (name for name, _ in counts.most_common(MAX_NAMES + len(followed)))
+    return [name for name in found if name not in followed][:MAX_NAMES]
+
+
+async def _watch(asked: Asked, wiring: ShadowWiring, stop: asyncio.Event) -> None:
+    """Follow until the end, and show what happens meanwhile."""
+    from scheduler.shadow.running import until
+
+    if asked.output == "jsonl":
+        wiring.tally.listeners.append(lambda judged: click.echo(_json(judged)))
+    names = " or ".join(wiring.tally.names)
+    if not any(True for _ in wiring.pods()):
+        text = f"no pod has schedulerName {names} yet{_others(_other_names(wiring))}"
+        click.echo(text, err=True)
+    with ExitStack() as stack:
+        show = None
+        if asked.output == "table" and sys.stdout.isatty():
+            show = stack.enter_context(_screen())
+
+        async def look() -> None:
+            if show is not None:
+                show(wiring.summary(ROWS))
+
+        await look()
+        await until(stop, asked.seconds, LIVE_SECONDS, look)
+
+
+def _screen() -> Any:
+    from contextlib import contextmanager
+
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from scheduler.cli.shadow_report import draw
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        console = Console(highlight=False)
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+
+            def show(summary: ShadowSummary) -> None:
+                size = console.size
+                live.update(Group(*draw(summary, size.width)[: size.height]), refresh=True)
+
+            yield show
+
+    return opened()
+
+
+def _json(record: Any) -> str:
+    """Return a record on one line."""
+    import msgspec
+
+    from scheduler.text.escaping import escaped_json
+
+    return escaped_json(msgspec.json.encode(record)).decode()

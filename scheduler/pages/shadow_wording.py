@@ -1,0 +1,112 @@
+"""A shadow's summary in words: one sentence that is the answer, and figures by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import floor
+from typing import Final
+
+from scheduler.pages.shadow import ShadowSummary, Verdict
+from scheduler.pages.wording import counted, span
+
+MEANINGS: Final = {
+    Verdict.SAME: "the same node",
+    Verdict.TIE: "another node with an equal total",
+    Verdict.WINDOW: "another node, one of the best when it was bound",
+    Verdict.OTHER: "a node with a lower total here",
+    Verdict.WOULD_NOT_FIT: "a node that does not fit here",
+    Verdict.WOULD_HAVE_WAITED: "it would have waited here",
+    Verdict.UNJUDGED: "a plugin failed",
+}
+"""Each verdict in words, in the order in which they are shown."""
+
+_DIFFERENCES: Final = {
+    Verdict.OTHER: ("other nodes", "mostly because of"),
+    Verdict.WOULD_NOT_FIT: ("nodes that do not fit here", "mostly by"),
+    Verdict.WOULD_HAVE_WAITED: ("would have waited here", "mostly for"),
+    Verdict.UNJUDGED: ("not judged", "mostly by"),
+}
+
+
+def sentence(summary: ShadowSummary) -> str:
+    """Return the answer in one sentence.
+
+    >>> sentence(ShadowSummary(began=0, now=600, names=("default-scheduler",), judged=8,
+    ...                        verdicts={"same": 6, "tie": 1, "other": 1}, sooner=2))
+    '8 decisions of default-scheduler in 10m: 87.5 % the same, 12.5 % other nodes; 2 pods sooner'
+    """
+    noun = "decision" if summary.judged == 1 else "decisions"
+    names = " and ".join(summary.names)
+    text = f"{summary.judged:,} {noun} of {names} in {span(summary.now - summary.began)}"
+    parts = list(_shares(summary))
+    text += f": {', '.join(parts)}" if parts else ""
+    return "; ".join([text, *_further(summary)])
+
+
+def _shares(summary: ShadowSummary) -> Iterator[str]:
+    if not summary.judged:
+        return
+    yield f"{percent(summary.agreeing, summary.judged)} the same"
+    for verdict, (what, why) in _DIFFERENCES.items():
+        count = summary.verdicts.get(verdict, 0)
+        if not count:
+            continue
+        cause = next((each for each in summary.causes if each.verdict == verdict), None)
+        named = f", {why} {cause.plugin}" if cause is not None and cause.plugin else ""
+        yield f"{percent(count, summary.judged)} {what}{named}"
+
+
+def _further(summary: ShadowSummary) -> Iterator[str]:
+    if summary.sooner:
+        yield f"{counted(summary.sooner, 'pod')} sooner"
+    if summary.waiting_there:
+        yield f"{counted(summary.waiting_there, 'pod')} placed here and waiting there"
+    if summary.waiting_both:
+        unlike = summary.waiting_both - summary.waiting_same_reason
+        other = f", {unlike} for another reason" if unlike else ""
+        yield f"{counted(summary.waiting_both, 'pod')} waiting in both{other}"
+
+
+def percent(count: int, total: int) -> str:
+    """Return a share with one decimal; neither none nor all if it is not so.
+
+    >>> percent(1, 3), percent(9999, 10000), percent(1, 10000), percent(0, 9)
+    ('33.3 %', '99.9 %', '0.1 %', '0.0 %')
+    """
+    share = 1000 * count / total
+    tenths = floor(share + 0.5)
+    if count < total:
+        tenths = min(tenths, 999)
+    if count:
+        tenths = max(tenths, 1)
+    return f"{tenths // 10}.{tenths % 10} %"
+
+
+def figures(summary: ShadowSummary) -> dict[str, float]:
+    """Return the figures that assertions read."""
+    verdicts = {each.replace("-", "_"): summary.verdicts.get(each, 0) for each in Verdict}
+    return {
+        "judged": summary.judged,
+        "agreement": summary.percent,
+        **verdicts,
+        "sooner": summary.sooner,
+        "sooner_seconds": summary.sooner_seconds,
+        "preempting": summary.preempting,
+        "gone": summary.gone,
+        "waiting_both": summary.waiting_both,
+        "waiting_same_reason": summary.waiting_same_reason,
+        "waiting_there": summary.waiting_there,
+        "waiting_here": summary.waiting_here,
+        "nodes": summary.nodes,
+        "pods": summary.pods,
+    }
+
+
+def cause_line(verdict: Verdict, plugin: str, pods: int) -> str:
+    """Return one line about a cause.
+
+    >>> cause_line(Verdict.OTHER, "NodeResourcesFit", 3)
+    '3 pods: a node with a lower total here (NodeResourcesFit)'
+    """
+    named = f" ({plugin})" if plugin else ""
+    return f"{counted(pods, 'pod')}: {MEANINGS[verdict]}{named}"

@@ -1,0 +1,198 @@
+"""Follower: compares the shadow's choices with what the watch shows, and lets reality win.
+
+It hears of each pod before the ordinary handlers do. Nothing that happens here changes a decision
+of the shadow, except through the room that its choices hold (`choices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from scheduler.api.pod import Pod
+from scheduler.cache import Cache
+from scheduler.client.deltas import Delta, DeltaType
+from scheduler.engine import Attempt
+from scheduler.framework import Clock
+from scheduler.pages.shadow import ShadowPod, Verdict
+from scheduler.queue import SchedulingQueue
+from scheduler.service.binding_cycle import BindingCycle
+from scheduler.service.event_handlers import EventHandlers
+from scheduler.service.limited_log import LimitedLog
+from scheduler.shadow.assessing import Assessor
+from scheduler.shadow.choices import Choice, Choices, rejection_of
+from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge
+from scheduler.shadow.tally import Tally
+
+_errors = LimitedLog(__name__)
+
+SOONER_SECONDS: Final = 1.0
+"""Differences below this are not called sooner: they are the time that a binding takes."""
+
+
+class Follower:
+    """Judges every pod of the followed names that gets a node."""
+
+    def __init__(
+        self,
+        choices: Choices,
+        assessor: Assessor,
+        cache: Cache,
+        queue: SchedulingQueue,
+        clock: Clock,
+        tally: Tally,
+    ) -> None:
+        self.choices = choices
+        self.tally = tally
+        self._assessor = assessor
+        self._cache = cache
+        self._queue = queue
+        self._clock = clock
+
+    def attempted(self, attempt: Attempt) -> None:
+        """Note an attempt right after its cycle."""
+        self.choices.attempted(attempt)
+        if attempt.failure is not None and attempt.failure.victims:
+            self.tally.preempting += 1
+
+    def bound(self, old: Pod, new: Pod) -> None:
+        """Judge the binding of a pod, before it is applied."""
+        choice = self.choices.get(old.uid)
+        if choice is not None and choice.attempt is not None:
+            # A later step may have undone it, as of a member of a group that failed.
+            choice = choice if self._cache.is_assumed(old.uid) else None
+        try:
+            judgement = self._judged(choice, old, new.spec.node_name)
+        except Exception as error:  # noqa: BLE001 - boundary: the state must follow reality anyway
+            _errors.exception("judging a pod failed", error, pod=old.key)
+            judgement = Judgement(Verdict.UNJUDGED, message=type(error).__name__)
+        self.choices.take(old.uid)
+        now = self._clock.now()
+        self.tally.add(
+            ShadowPod(
+                pod=old.key,
+                uid=old.uid,
+                profile=old.spec.scheduler_name,
+                verdict=judgement.verdict,
+                here="" if choice is None else choice.node,
+                there=new.spec.node_name,
+                decided=0.0 if choice is None else choice.time,
+                bound=now,
+                sooner=_sooner(choice, now),
+                best=judgement.best,
+                plugin=judgement.plugin,
+                scores=judgement.scores,
+                message=judgement.message,
+            )
+        )
+
+    def _judged(self, choice: Choice | None, pod: Pod, there: str) -> Judgement:
+        if choice is not None and choice.node == there:
+            return Judgement(Verdict.SAME)
+        if choice is not None and choice.ties is not None:
+            row = self._cache.table.row_of(there)
+            if row is not None and (choice.ties == row).any():
+                return Judgement(Verdict.TIE)
+        if choice is None:
+            info = self._queue.queued(pod.uid)
+            if info is not None and info.gated:
+                return Judgement(
+                    Verdict.WOULD_HAVE_WAITED,
+                    plugin=info.gating_plugin,
+                    message=info.last_message[:MAX_MESSAGE],
+                )
+        return judge(self._looks(choice, pod, there))
+
+    def _looks(self, choice: Choice | None, pod: Pod, there: str) -> Iterator[Look]:
+        """Look at the pod on what is bound; then also on what was chosen before it and is not.
+
+        In the second state are the pods that the other scheduler has placed but not yet bound, on
+        the nodes that the shadow chose for them.
+        """
+        assumed = self.choices.assumed()
+        with self._without(assumed):
+            yield self._assessor.look(pod, there)
+        own = None if choice is None else choice.number
+        later = [each for each in assumed if own is None or each.number >= own]
+        if len(later) < len(assumed):
+            with self._without(later):
+                yield self._assessor.look(pod, there)
+
+    @contextmanager
+    def _without(self, choices: Sequence[Choice]) -> Iterator[None]:
+        """Take the pods of these choices out of the node table for a moment."""
+        aside = [each.uid for each in choices if self._cache.set_aside(each.uid)]
+        try:
+            yield
+        finally:
+            for uid in aside:
+                self._cache.put_back(uid)
+
+    def updated(self, old: Pod, new: Pod) -> bool:
+        """Note the update of a pending pod; True if the shadow has decided about it already."""
+        choice = self.choices.get(new.uid)
+        if choice is None:
+            return False
+        message = rejection_of(new)
+        if message is not None and message != rejection_of(old):
+            self.choices.reject(choice)
+        return choice.deadline is not None or choice.attempt is None
+
+    def gone(self, pod: Pod) -> None:
+        """Note that a pending pod was deleted."""
+        if self.choices.take(pod.uid) is not None:
+            self.tally.gone += 1
+
+
+def _sooner(choice: Choice | None, now: float) -> float:
+    if choice is None or not choice.rejected:
+        return 0.0
+    seconds = now - choice.time
+    return seconds if seconds > SOONER_SECONDS else 0.0
+
+
+class FollowingHandlers(EventHandlers):
+    """The handlers of the service, which tell the follower first."""
+
+    def __init__(self, follower: Follower, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._follower = follower
+
+    def _pod(self, delta: Delta[Pod]) -> None:
+        new, old = delta.object, delta.old
+        pending = old is not None and not old.spec.node_name
+        if delta.type is DeltaType.DELETED:
+            if not new.spec.node_name:
+                self._follower.gone(new)
+        elif pending and old is not None and new.spec.node_name and self._ours(old):
+            self._follower.bound(old, new)
+        super()._pod(delta)
+
+    def _unscheduled_updated(self, old: Pod, new: Pod) -> None:
+        if not self._follower.updated(old, new):
+            super()._unscheduled_updated(old, new)
+        elif not self._cache.is_assumed(new.uid):
+            # As the pod of another scheduler, which it is from here on.
+            self._foreign_updated(old, new)
+
+
+class FollowingCycle(BindingCycle):
+    """The binding cycle of a shadow: it ends after Permit, and the choice is held instead."""
+
+    choices: Choices
+
+    async def _after_permit(self, attempt: Attempt) -> None:
+        self._inbox.submit(self._hold, attempt)
+
+    def _hold(self, attempt: Attempt) -> None:
+        self.done(attempt)
+        if self.choices.hold(attempt):
+            spent = self._clock.monotonic() - attempt.started
+            self._metrics.attempt("scheduled", attempt.framework.profile_name, spent)
+            self._failures.activate_pods_of(attempt)
+
+    def failed(self, attempt: Attempt, failure: Any) -> None:
+        """Forget the choice, and requeue the pod."""
+        self.choices.forget(attempt.info.uid)
+        super().failed(attempt, failure)

@@ -1,0 +1,116 @@
+"""The command as a process of its own, with its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scheduler.cli import exit_codes
+from simulator import EmbeddedCluster, FaultRule
+from testing.embedded_service import bind, node
+from tests.integration.shadow.stage import pod, reject
+
+
+@dataclass
+class Command:
+    """Runs `kubestow shadow` on a cluster."""
+
+    kubeconfig: Path
+
+    async def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        process = await self.start(*arguments)
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "shadow", "--kubeconfig", str(self.kubeconfig),
+            *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def command(cluster: EmbeddedCluster, tmp_path: Path) -> Command:
+    return Command(cluster.write_kubeconfig(tmp_path / "kubeconfig"))
+
+
+async def test_it_compares_and_prints_each_judgement(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("waits", cpu="9"))
+    reject(cluster, "waits", "0/1 nodes are available: 1 Insufficient cpu.")
+    process = await command.start("-o", "jsonl", "--assert", "agreement == 100")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # Until it has synced, a pod that is bound is only part of what there is.
+    first = asyncio.create_task(process.stdout.readline())
+    number = 0
+    while not first.done():
+        number += 1
+        cluster.create(pod(f"more-{number}", cpu="1m"))
+        bind(cluster, f"more-{number}", "n1")
+        await asyncio.wait((first,), timeout=0.5)
+    process.terminate()
+    line = await first
+    out, err = await process.communicate()
+    judged, summary = json.loads(line), json.loads(out.splitlines()[-1])
+    assert (judged["there"], judged["verdict"]) == ("n1", "same") or judged["verdict"] == "window"
+    assert summary["kind"] == "ShadowSummary"
+    assert summary["judged"] >= 1
+    assert summary["waiting_same_reason"] == 1
+    assert (process.returncode, err) == (0, b"")
+
+
+async def test_a_failed_assertion_is_named(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a", cpu="9"))
+    code, out, err = await command("--for", "1s", "--assert", "waiting_here == 0")
+    assert code == exit_codes.DOES_NOT_FIT
+    assert "does not hold: waiting_here == 0" in err
+    assert out.startswith("0 decisions of default-scheduler in 1s")
+    assert "default/a: 0/1 nodes are available: 1 Insufficient cpu" in out
+
+
+async def test_a_name_that_no_pod_has(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a", nodeName="n1"))
+    code, _, err = await command("--for", "1s", "--of", "defualt-scheduler")
+    assert code == exit_codes.NO_SUCH_SCHEDULER
+    assert "no pod has schedulerName defualt-scheduler; pods have default-scheduler" in err
+
+
+async def test_nothing_happens(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(node("n1"))
+    cluster.create(pod("a", nodeName="n1"))
+    code, _, err = await command("--for", "1s")
+    assert code == exit_codes.NOTHING_HAPPENED
+    assert "nothing happened that could be compared" in err
+
+
+async def test_rights_that_are_missing(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.faults.add(FaultRule(action="error", verb="list", resource="pods", code=403))
+    code, _, err = await command("--for", "1s")
+    assert code == exit_codes.NOT_PERMITTED
+    assert "resources: [pods], verbs: [list, watch]" in err
+    assert "config rbac --shadow" in err
+
+
+async def test_an_api_server_that_does_not_respond(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+        "current-context": "c",
+    }))  # fmt: skip
+    code, _, err = await Command(path)("--for", "1s")
+    assert code == exit_codes.UNREACHABLE
+    assert "Traceback" not in err
