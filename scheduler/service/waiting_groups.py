@@ -33,6 +33,10 @@ CHECK_SECONDS: Final = 0.2
 """Minimum seconds between two checks, so that their cost does not grow with the rate of events. The
 first event after a pause of that length is followed by a check at once."""
 
+MAX_CHECK_SECONDS: Final = 1.0
+"""What this grows to while events never pause and no check wakes a group. Most events of a busy
+cluster give no waiting group room; one that does is noticed at most this much later."""
+
 CHECKS_PER_LOOK_THROUGH: Final = 256
 """Number of checks after which deleted groups are pruned, too."""
 
@@ -87,6 +91,8 @@ class WaitingGroups:
         self._awake: dict[str, _Waiting] = {}
         self._changed = False
         self._not_before = 0.0
+        #: Seconds from the last check to the next.
+        self._spacing = CHECK_SECONDS
         #: Time of a check without an event; None: no group waits for a woken one.
         self._look_again: float | None = None
         #: Since the start: checks of all bounds, groups woken, and groups kept waiting by a check.
@@ -154,7 +160,9 @@ class WaitingGroups:
         if self._changed and now < self._not_before:
             return
         self._changed, self._look_again = False, None
-        self._not_before = now + CHECK_SECONDS
+        paused = now > self._not_before + CHECK_SECONDS
+        self._spacing = CHECK_SECONDS if paused else min(2 * self._spacing, MAX_CHECK_SECONDS)
+        self._not_before = now + self._spacing
         if self.checks % CHECKS_PER_LOOK_THROUGH == 0:
             self._forget_gone()
         if not self._waiting:
@@ -213,6 +221,8 @@ class WaitingGroups:
 
     def _wake(self, waiting: _Waiting, promised: dict[Template, int]) -> None:
         uid = waiting.info.uid
+        self._spacing = CHECK_SECONDS
+        self._not_before = self._clock.monotonic() + CHECK_SECONDS
         self.woken += self._queue.wake((uid,), waiting.plugin, CAPACITY_CHANGE)
         if self._queue.state(uid) is QueueState.ACTIVE:
             self._awake[uid] = waiting

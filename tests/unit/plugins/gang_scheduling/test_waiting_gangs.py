@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.engine.template_capacity import GroupBound
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.service.waiting_groups import MAX_CHECK_SECONDS
 from scheduler.testing import node, pod
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 
@@ -162,16 +163,40 @@ def test_equal_gangs_are_asked_once_and_not_at_all_without_room_for_any(
     assert 1 <= asked.count(6) <= 6, "one of ten equal groups is asked, then the one with the room"
 
 
-def test_bounds_are_compared_a_few_times_per_second(cluster: GangCluster) -> None:
+def _changing_nodes(cluster: GangCluster, seconds: float) -> None:
+    """Change a node a hundred times per second, which gives no gang room."""
+    for number in range(round(seconds * 100)):
+        cluster.world.add(node("n1", cpu=4, labels={"number": str(number)}))
+        cluster.tick(0.01)
+
+
+def test_bounds_are_compared_ever_more_rarely_while_events_change_nothing(
+    cluster: GangCluster,
+) -> None:
     cluster.add_group(6)
     cluster.add_members(6)
     cluster.tick(5)
     waiting = cluster.world._assembly.scheduling.loop.groups.waiting
+    for seconds, least, most in [(1, 2, 4), (10, 9, 11)]:
+        checks = waiting.checks
+        _changing_nodes(cluster, seconds)
+        assert least <= waiting.checks - checks <= most, f"in {seconds} seconds"
+    cluster.tick(3)
     checks = waiting.checks
-    for number in range(200):
-        cluster.world.add(node("n1", cpu=4, labels={"number": str(number)}))
-        cluster.tick(0.01)
-    assert 5 <= waiting.checks - checks <= 12, "in two seconds"
+    _changing_nodes(cluster, 0.1)
+    assert waiting.checks == checks + 1, "at once after a pause"
+
+
+def test_room_is_noticed_within_a_second_however_many_events_there_are(
+    cluster: GangCluster,
+) -> None:
+    cluster.add_group(6)
+    cluster.add_members(6)
+    cluster.tick(5)
+    _changing_nodes(cluster, 5)
+    cluster.add_node(node("n2", cpu=4))
+    _changing_nodes(cluster, MAX_CHECK_SECONDS + 0.1)
+    assert len(cluster.bound()) == 6
 
 
 def test_a_gang_that_waits_is_forgotten_with_its_members(cluster: GangCluster) -> None:
