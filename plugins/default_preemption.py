@@ -7,6 +7,8 @@ the pod out of the active queue until the last victim is terminating. An event t
 meanwhile has no effect, so the gate must open by itself: with the deletion of the last victim, and
 else after `RECHECK_AFTER`.
 
+`preemption_loops` ends what would go on for ever with another scheduler.
+
 Differences from upstream: by default only pods of this process's own profiles are victims
 (`victimSchedulers`); deletions carry the victim's UID, so a new pod of the same name is safe;
 with the feature gate SchedulerAsyncPreemption off, evictions still run in the background, but
@@ -21,7 +23,14 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, Literal
 
 from plugins.arguments import Arguments, require_valid
-from plugins.evictions import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, Evictions, Preemptor
+from plugins.evictions import (
+    DISRUPTION_TARGET,
+    EVENT_ACTION,
+    PREEMPTION_BY_SCHEDULER,
+    Evictions,
+    Preemptor,
+)
+from plugins.preemption_loops import EVENT_REASON, LOOPS, METRICS, LoopMemory, memory_of
 from plugins.queueing_hints import queue_if
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -33,6 +42,7 @@ from scheduler.framework import (
     CycleState,
     EventResource,
     Handle,
+    Metric,
     NodeToStatus,
     NominatingInfo,
     Permission,
@@ -116,6 +126,8 @@ class DefaultPreemption:
             without=_NONE_PREEMPTED,
         ),
     )
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    memory_type: ClassVar[type[LoopMemory]] = LoopMemory
     #: PostFilter awaits extenders only, and each extender has its own timeout.
     timeout: ClassVar[float] = math.inf
 
@@ -230,9 +242,9 @@ class DefaultPreemption:
             finding = self._handle.preemption.find(state, latest, statuses, self.rules)
             if finding.pending is not None:
                 victims = None
-                return self._apply_pending(latest, finding.pending, state.info)
+                return self._apply_pending(latest, finding.pending, state)
             state.preemption_rejectors = finding.rejectors
-            victims, result = self._apply(latest, finding, state.info)
+            victims, result = self._apply(latest, finding, state)
             return result
         finally:
             if victims is not None:
@@ -259,27 +271,46 @@ class DefaultPreemption:
         self,
         pod: Pod,
         pending: Coroutine[Any, Any, PreemptionFinding],
-        info: QueuedPodInfo | None,
+        state: CycleState,
     ) -> PostFilterResult:
         victims = 0
         try:
-            victims, result = self._apply(pod, await pending, info)
+            victims, result = self._apply(pod, await pending, state)
             return result
         finally:
             self._handle.preemption.observe(victims)
 
     def _apply(
-        self, pod: Pod, finding: PreemptionFinding, info: QueuedPodInfo | None
+        self, pod: Pod, finding: PreemptionFinding, state: CycleState
     ) -> tuple[int, PostFilterResult]:
         """Apply a finding; return the number of victims and the result."""
         if finding.chosen is None:
             return 0, _no_candidate(finding)
-        victims = self._start_evictions(pod, finding.chosen, info)
+        if stopped := self._loop(pod, finding.chosen, state):
+            return 0, _no_candidate(PreemptionFinding(message=stopped))
+        victims = self._start_evictions(pod, finding.chosen, state.info)
         nominated = NominatingInfo(finding.chosen.node_name)
         keys = tuple(victim.key for victim in finding.chosen.victims)
         found = FOUND.format(finding.chosen.node_name, len(keys))
         status = Status(Code.SUCCESS, (f"{PREFIX}{found}",))
         return victims, PostFilterResult(status, nominated, PostFilterOutcome.NOMINATED, keys)
+
+    def _loop(self, pod: Pod, candidate: Candidate, state: CycleState) -> str:
+        """Return why evictions would go on with a loop between schedulers, or note them."""
+        own = self._handle.preemption.own
+        others = [each for each in candidate.victims if not each.terminating and not own(each)]
+        if not others or state.info is None:
+            return ""
+        memory = memory_of(state.info)
+        stopped = memory.stop(others, state.now)
+        if not stopped:
+            memory.evicted(others, state.now)
+        elif not memory.told:
+            memory.told = True
+            self._handle.metrics.count(LOOPS)
+            note = f"{PREFIX}{stopped}"
+            self._handle.events.record(pod, "Warning", EVENT_REASON, EVENT_ACTION, note)
+        return stopped
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for deleted pods, which may be the last victim of a held pod."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from plugins import DynamicResources
+from plugins import in_tree
 from scheduler.framework import Metric
 from scheduler.metrics import DEFINITIONS, NOT_SERVED
 from scheduler.metrics.definitions import Definition
@@ -26,7 +26,7 @@ describes the process itself.
 
 def page(definitions: Iterable[Definition] = DEFINITIONS) -> str:
     """Return the text of the page."""
-    known: list[Definition | Metric] = [*definitions, *DynamicResources.metrics]
+    known: list[Definition | Metric] = [*definitions, *_of_plugins()]
     ours = [each for each in known if each.name.startswith("kubestow_")]
     others = [each for each in known if not each.name.startswith("kubestow_")]
     sections = (
@@ -38,6 +38,11 @@ def page(definitions: Iterable[Definition] = DEFINITIONS) -> str:
         + "".join(f"| `{name}` | {reason} |\n" for name, reason in NOT_SERVED.items()),
     )
     return "\n".join(sections)
+
+
+def _of_plugins() -> Iterator[Metric]:
+    for plugin in in_tree():
+        yield from getattr(plugin, "metrics", ())
 
 
 def _table(definitions: Iterable[Definition | Metric]) -> str:

@@ -1,0 +1,117 @@
+"""Loops of preemption between schedulers, and their end.
+
+If another scheduler puts the pods that were evicted for a pod back at once, before the pod gets
+there, the pod evicts them again, and so on: kubernetes#130429 reports 8,000 evictions in two days.
+Schedulers do not respect each other's nominations, so neither notices. Here a pod that has evicted
+pods of one owner and another scheduler `TOLERATED` times, and waits still, evicts them only after a
+pause, which doubles each time up to `MAX_PAUSE`. Victims of our own profiles never count: they do
+respect nominations.
+
+The record is kept with the pod in the queue (`QueuedPodInfo.plugin_memory`), so it ends with the
+pod, recordings have it, and its size is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from scheduler.api.pod import Pod
+from scheduler.framework import Metric, QueuedPodInfo, plugin_names
+from scheduler.text.go_values import format_duration
+
+TOLERATED: Final = 3
+"""Preemptions for one pod that evict pods of the same owner: chance may put them back twice."""
+FIRST_PAUSE: Final = 60.0
+MAX_PAUSE: Final = 3600.0
+"""Seconds. One eviction an hour leaves a trace, and lets the pod in once the cause is gone."""
+MAX_OWNERS: Final = 32
+"""Owners that are remembered for a pod; of others it is not noticed that they come back."""
+
+STOPPED: Final = (
+    "stopped for {pause}: pods of {owner}, which are placed by scheduler {scheduler}, were evicted "
+    "for this pod {count} times, and were there again each time. Let one scheduler place both, or "
+    "set victimSchedulers: Own"
+)
+EVENT_REASON: Final = "PreemptionLoop"
+LOOPS: Final = "kubestow_preemption_loops_total"
+METRICS: Final = (
+    Metric(
+        LOOPS,
+        "counter",
+        "Times that preemption for a pod was stopped for a while, because another scheduler placed "
+        "pods of the evicted ones' owner again and again.",
+    ),
+)
+
+
+@dataclass(slots=True)
+class LoopMemory:
+    """The preemptions for one pod so far."""
+
+    #: Preemptions that evicted pods of an owner, which another scheduler places, by owner.
+    evictions: dict[str, int] = field(default_factory=dict)
+    #: Wall clock seconds until which preemption is stopped; 0: it never was.
+    stopped_until: float = 0.0
+    stops: int = 0
+    #: Whether the present stop has been reported.
+    told: bool = False
+
+    def stop(self, victims: Iterable[Pod], now: float) -> str:
+        """Return why these victims, of other schedulers, are not evicted now; empty if they are."""
+        repeated = [(self.evictions.get(owner_of(each), 0), each) for each in victims]
+        if not repeated:
+            return ""
+        count, victim = max(repeated, key=lambda each: each[0])
+        if count < TOLERATED:
+            return ""
+        if not self.stops:
+            self._pause(now)
+        left = self.stopped_until - now
+        # A clock that was set back must not extend the pause.
+        if not 0 < left <= MAX_PAUSE:
+            return ""
+        return STOPPED.format(
+            pause=format_duration(timedelta(seconds=self._length())),
+            owner=owner_of(victim),
+            scheduler=victim.spec.scheduler_name,
+            count=count,
+        )
+
+    def evicted(self, victims: Iterable[Pod], now: float) -> None:
+        """Note that these victims, of other schedulers, are evicted."""
+        again = False
+        for owner in {owner_of(each) for each in victims}:
+            if owner in self.evictions or len(self.evictions) < MAX_OWNERS:
+                self.evictions[owner] = self.evictions.get(owner, 0) + 1
+                again = again or self.evictions[owner] > TOLERATED
+        if again:
+            self._pause(now)
+
+    def _pause(self, now: float) -> None:
+        self.stops += 1
+        self.stopped_until = now + self._length()
+        self.told = False
+
+    def _length(self) -> float:
+        return min(FIRST_PAUSE * 2.0 ** min(self.stops - 1, 10), MAX_PAUSE)
+
+
+def owner_of(pod: Pod) -> str:
+    """Return the controller that makes a pod again, or else the pod itself, as people write it."""
+    metadata = pod.metadata
+    for each in metadata.owner_references:
+        if each.controller:
+            return f"{each.kind} {metadata.namespace}/{each.name}"
+    return f"pod {pod.key}"
+
+
+def memory_of(info: QueuedPodInfo) -> LoopMemory:
+    """Return the record of a pod, made on first use."""
+    memory = info.memory()
+    found = memory.get(plugin_names.DEFAULT_PREEMPTION)
+    if not isinstance(found, LoopMemory):
+        found = memory[plugin_names.DEFAULT_PREEMPTION] = LoopMemory()
+    return found

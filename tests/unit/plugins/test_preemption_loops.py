@@ -1,0 +1,142 @@
+"""Preemption ends when another scheduler puts the evicted pods back again and again.
+
+The world of these tests is that of kubernetes#130429: a node is full of pods of another scheduler,
+which a controller makes again and that scheduler binds to the same node at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from plugins.preemption_loops import MAX_OWNERS, MAX_PAUSE, LoopMemory, owner_of
+from scheduler.client.resources import PODS
+from simulator import offline
+from tests.unit.plugins.preemption_handle import pod
+
+ALL: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: kubestow
+  pluginConfig:
+  - name: DefaultPreemption
+    args: {victimSchedulers: All}
+"""
+HOUR: Final = 3600.0
+
+
+def replica(number: int, scheduler: str = "default-scheduler", node: str = "n") -> dict[str, Any]:
+    """Return a pod of a ReplicaSet that fills the node."""
+    made = offline.pod(f"web-{number}", cpu=4, node=node, spec={"schedulerName": scheduler})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    made["spec"]["terminationGracePeriodSeconds"] = 1
+    return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Any:
+    config = tmp_path / "config.yaml"
+    config.write_text(ALL)
+    with offline.World(config=config) as found:
+        found.add_nodes(offline.node("n", cpu=4))
+        found._assembly.events.kept = []
+        yield found
+
+
+def put_back(world: offline.World, scheduler: str = "default-scheduler") -> Callable[[], int]:
+    """Let the replica be made and bound again as soon as it ends; return how often it was."""
+    number = 0
+
+    def look() -> None:
+        nonlocal number
+        pods = world._assembly.tables.stores[PODS.plural].list()
+        if all(each.terminating for each in pods if each.metadata.name.startswith("web-")):
+            number += 1
+            world.add(replica(number, scheduler))
+        world.at(world.now + 0.5, look)
+
+    world.add(replica(0, scheduler))
+    world.at(0.5, look)
+    return lambda: number
+
+
+def reasons(world: offline.World) -> list[str]:
+    kept = world._assembly.events.kept or ()
+    return [each.note for each in kept if each.reason == "PreemptionLoop"]
+
+
+def test_two_days_of_the_loop_cost_a_few_evictions_an_hour_at_most(world: offline.World) -> None:
+    evictions = put_back(world)
+    world.add_pods(offline.pod("urgent", cpu=4, priority=100))
+    world.run(until=60.0)
+    assert evictions() == 3
+    world.run(until=48 * HOUR)
+    assert evictions() < 60
+    assert "default/urgent" in {each.pod for each in world.waiting()}
+
+
+def test_the_pod_and_an_event_say_why(world: offline.World) -> None:
+    put_back(world)
+    world.add_pods(offline.pod("urgent", cpu=4, priority=100))
+    (waiting,) = world.run(until=40.0).waiting
+    text = (
+        "preemption: stopped for 1m0s: pods of ReplicaSet default/web, which are placed by "
+        "scheduler default-scheduler, were evicted for this pod 3 times, and were there again "
+        "each time."
+    )
+    assert text in waiting.reason
+    (note,) = reasons(world)
+    assert note.startswith(text)
+    assert "scheduler" not in waiting.nominated
+
+
+def test_a_pod_gets_its_room_once_nobody_takes_it_away(world: offline.World) -> None:
+    put_back(world)
+    world.add_pods(offline.pod("urgent", cpu=4, priority=100))
+    world.run(until=40.0)
+    assert reasons(world)
+    world.add_nodes(offline.node("m", cpu=4))
+    assert world.run(until=60.0).placed[0].node == "m"
+
+
+def test_a_victim_that_stays_away_is_no_loop(world: offline.World) -> None:
+    world.add(replica(0))
+    world.add_pods(offline.pod("urgent", cpu=4, priority=100))
+    assert [each.pod for each in world.schedule().placed] == ["default/urgent"]
+    assert not reasons(world)
+
+
+def test_the_record_of_a_pod_is_bounded() -> None:
+    memory = LoopMemory()
+    for number in range(2 * MAX_OWNERS):
+        memory.evicted([pod(f"victim-{number}")], 0.0)
+    assert len(memory.evictions) == MAX_OWNERS
+
+
+def test_pauses_double_to_an_hour_and_a_clock_that_is_set_back_ends_one() -> None:
+    memory, victims, now = LoopMemory(), [pod("victim")], 1e9
+    lengths = []
+    for _ in range(12):
+        while not memory.stop(victims, now):
+            memory.evicted(victims, now)
+        lengths.append(memory.stopped_until - now)
+        now = memory.stopped_until
+    assert lengths == [*(60.0 * 2**power for power in range(6)), *[MAX_PAUSE] * 6]
+    while not memory.stop(victims, now):
+        memory.evicted(victims, now)
+    assert memory.stop(victims, now - 1.0) == ""
+
+
+def test_a_recording_keeps_the_record() -> None:
+    memory = LoopMemory({"pod default/victim": 4}, 1e9, 2, told=True)
+    assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(memory)), LoopMemory) == memory
+
+
+def test_a_pod_without_a_controller_is_its_own_owner() -> None:
+    assert owner_of(pod("bare")) == "pod default/bare"
