@@ -16,12 +16,12 @@ _NETWORK: Final = (
     "use InterPodAffinity or PodTopologySpread with the topology keys of zones and regions"
 )
 _MEASURED: Final = (
-    "begin with examples/load_aware, which reads measured load, or use NodeResourcesFit with "
-    "scoringStrategy.type MostAllocated, which packs by requests"
+    "begin with plugins.extra.load_aware:LoadAware, which reads measured load, or use "
+    "NodeResourcesFit with scoringStrategy.type MostAllocated, which packs by requests"
 )
 _RISK: Final = (
-    "use examples/load_aware, which prefers nodes of little measured load, or NodeResourcesFit "
-    "and NodeResourcesBalancedAllocation, which spread by requests"
+    "use plugins.extra.load_aware:LoadAware, which prefers nodes of little measured load, or "
+    "NodeResourcesFit and NodeResourcesBalancedAllocation, which spread by requests"
 )
 
 GO_PLUGINS: Final[Mapping[str, str]] = {
@@ -35,8 +35,8 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
     "NetworkOverhead": _NETWORK,
     "NodeMetadata": "use preferred terms of NodeAffinity, on the pods or as addedAffinity",
     "NodeResourceTopologyMatch": (
-        "use examples/numa_aware, which reads NodeResourceTopology objects for the policy "
-        "single-numa-node"
+        "use plugins.extra.numa_aware.plugin:NumaAware, which reads NodeResourceTopology objects "
+        "for the policy single-numa-node"
     ),
     "NodeResourcesAllocatable": _STRATEGY,
     "Peaks": _MEASURED,
@@ -49,7 +49,9 @@ GO_PLUGINS: Final[Mapping[str, str]] = {
 }
 """By name, what takes its place."""
 
-_NUMA: Final = "use examples/numa_aware, which reads NodeResourceTopology objects"
+_NUMA: Final = (
+    "use plugins.extra.numa_aware.plugin:NumaAware, which reads NodeResourceTopology objects"
+)
 _GANGS: Final = "use GangScheduling (docs/gang-scheduling.md)"
 _QUOTAS: Final = "limit namespaces with deferred quotas (docs/deferred-quota.md), or use Kueue"
 _DEVICES: Final = "use DynamicResources, or the extended resources of a device plugin"

@@ -27,9 +27,7 @@ def test_pods_follow_the_load_that_an_aggregated_api_measures(control_plane: Con
         work.node("load-b")
         api.cpu = {"load-a": "3", "load-b": "100m"}
         api.requests.clear()
-        process = start_kubestow(
-            control_plane, config, [f"--plugin-dir={EXAMPLE}"], name="kubestow-load"
-        )
+        process = start_kubestow(control_plane, config, (), name="kubestow-load")
         work.pod("first")
         assert work.until_bound("first")["first"] == "load-b"
         # It cannot be watched, and nobody asks for that again.

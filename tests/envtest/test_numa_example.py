@@ -16,7 +16,7 @@ from tests.envtest.workload import Workload
 pytestmark = pytest.mark.envtest
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "numa_aware"
-NAME: Final = "example.com/NumaAware"
+NAME: Final = "kubestow.io/NumaAware"
 
 
 def zones(*cpus: int) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def guaranteed(work: Workload, name: str, cpu: str) -> None:
 def test_pods_follow_the_numa_zones_of_a_node(control_plane: ControlPlane) -> None:
     config = yaml.safe_load((EXAMPLE / "config.yaml").read_text(encoding="utf-8"))
     config["profiles"][0]["pluginConfig"][0]["args"]["settleTime"] = "0s"
-    arguments = [f"--plugin-dir={EXAMPLE}", "--pod-max-in-unschedulable-pods-duration=0s"]
+    arguments = ["--pod-max-in-unschedulable-pods-duration=0s"]
     admin = control_plane.admin
     with (
         defined(control_plane, EXAMPLE / "crd.yaml") as topologies,

@@ -14,7 +14,7 @@ from tests.envtest.workload import Workload
 pytestmark = pytest.mark.envtest
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "rack_aware"
-RACK: Final = "example.com/rack"
+RACK: Final = "topology.kubernetes.io/rack"
 
 
 def test_a_rack_takes_its_share_of_an_app(control_plane: ControlPlane) -> None:
@@ -22,17 +22,19 @@ def test_a_rack_takes_its_share_of_an_app(control_plane: ControlPlane) -> None:
         "profiles": [
             {
                 "schedulerName": "kubestow",
-                "plugins": {"multiPoint": {"enabled": [{"name": "rack_aware:RackAware"}]}},
+                "plugins": {
+                    "multiPoint": {"enabled": [{"name": "plugins.extra.rack_aware:RackAware"}]}
+                },
                 "pluginConfig": [
                     {
-                        "name": "example.com/RackAware",
+                        "name": "kubestow.io/RackAware",
                         "args": {"label": "app", "levels": [{"key": RACK, "maxPercent": 50}]},
                     }
                 ],
             }
         ]
     }
-    arguments = [f"--plugin-dir={EXAMPLE}", "--pod-max-in-unschedulable-pods-duration=0s"]
+    arguments = ["--pod-max-in-unschedulable-pods-duration=0s"]
     with Workload(control_plane, "racks") as work:
         work.node("n1", labels={RACK: "r1"})
         process = start_kubestow(control_plane, config, arguments, name="kubestow-racks")

@@ -35,9 +35,7 @@ MODULES: Final = {
     "scalar_filter": "app_limit",
     "columnar_score": "node_cost",
     "gate_until": "not_before",
-    "load_aware": "load_aware",
     "licence_tokens": "licence_tokens",
-    "rack_aware": "rack_aware",
     "price_gate": "price_gate",
     "learned_score": "learned_score",
 }
@@ -179,7 +177,7 @@ async def test_no_rack_gets_more_than_a_third_of_an_app(tmp_path: Path) -> None:
     async with running("rack_aware", tmp_path) as cluster:
         for zone, rack in ("a1", "a2", "b1"):
             name = f"{zone}{rack}"
-            labels = {"topology_kubernetes_io__zone": zone, "example_com__rack": rack}
+            labels = {"topology_kubernetes_io__zone": zone, "topology_kubernetes_io__rack": rack}
             create_node(cluster, name, kubernetes_io__hostname=name, **labels)
         names = [f"web-{number}" for number in range(6)]
         for name in names:

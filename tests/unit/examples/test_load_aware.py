@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.load_aware.load_aware import USAGE, LoadAware, LoadAwareArgs, NodeMetrics
+from plugins.extra.load_aware import USAGE, LoadAware, LoadAwareArgs, NodeMetrics
 from scheduler.api import ObjectMeta
 from scheduler.framework.plugin_class import class_problems
 from scheduler.testing import PluginCase, check_plugin_contract, check_reuse_contract
@@ -141,7 +141,7 @@ def measured(name: str, cpu: str) -> JsonObject:
 
 
 def test_a_burst_in_a_simulated_cluster_spreads_before_anything_is_measured_again() -> None:
-    with offline.World(config=EXAMPLE / "config.yaml", plugin_dirs=[EXAMPLE]) as world:
+    with offline.World(config=EXAMPLE / "config.yaml") as world:
         for name, cpu in (("busy", "3"), ("idle", "100m"), ("half", "1500m")):
             world.add_nodes(offline.node(name, cpu=4))
             world.add(measured(name, cpu))

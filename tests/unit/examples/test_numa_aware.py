@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.numa_aware.numa_aware.demand import demand_of
-from examples.numa_aware.numa_aware.plugin import (
+from plugins.extra.numa_aware.demand import demand_of
+from plugins.extra.numa_aware.plugin import (
     INVALID,
     MAX_CONTAINERS,
     NAME,
@@ -24,7 +24,7 @@ from examples.numa_aware.numa_aware.plugin import (
     NumaAware,
     NumaAwareArgs,
 )
-from examples.numa_aware.numa_aware.topology import (
+from plugins.extra.numa_aware.topology import (
     CONTAINER,
     MAX_ZONES,
     POD,
@@ -33,7 +33,7 @@ from examples.numa_aware.numa_aware.topology import (
     never_more,
     topology_of,
 )
-from examples.numa_aware.numa_aware.zones import MAX_RESOURCES
+from plugins.extra.numa_aware.zones import MAX_RESOURCES
 from scheduler.api import Pod
 from scheduler.framework import CycleState
 from scheduler.framework.bundled import StateInBundle
@@ -333,9 +333,7 @@ def test_reservations_go_into_bundles_and_come_back() -> None:
 
 
 def test_the_files_of_the_example_fit_together() -> None:
-    with World.load(
-        EXAMPLE / "crd.yaml", config=EXAMPLE / "config.yaml", plugin_dirs=[EXAMPLE]
-    ) as world:
+    with World.load(EXAMPLE / "crd.yaml", config=EXAMPLE / "config.yaml") as world:
         world.add_nodes(offline.node("node-1", cpu=16))
         world.add_pods(guaranteed("fits", 3))
         world.add_pods(guaranteed("waits", 4))

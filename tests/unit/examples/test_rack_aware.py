@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.rack_aware.rack_aware import Level, RackAware, RackAwareArgs
+from plugins.extra.rack_aware import Level, RackAware, RackAwareArgs
 from scheduler.framework.plugin_class import class_problems
 from scheduler.testing import Cluster, check_plugin, node, pod
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "rack_aware"
 ZONE: Final = "topology.kubernetes.io/zone"
-RACK: Final = "example.com/rack"
+RACK: Final = "topology.kubernetes.io/rack"
 APP: Final = "app.kubernetes.io/name"
-NAME: Final = "example.com/RackAware"
+NAME: Final = "kubestow.io/RackAware"
 
 WEB: Final = {APP: "web"}
 HALF_A_ZONE: Final = {"levels": [{"key": ZONE, "maxPercent": 50}]}
@@ -199,7 +199,7 @@ def test_no_placement_ever_exceeds_a_share(steps: list[str]) -> None:
 
 
 def test_the_configuration_of_the_example_spreads_apps_over_zones_and_racks() -> None:
-    with Cluster(config=EXAMPLE / "config.yaml", plugin_dirs=[EXAMPLE]) as cluster:
+    with Cluster(config=EXAMPLE / "config.yaml") as cluster:
         fill(cluster, zones="abc", racks=2, hosts=4)
         for app in ("web", "api", "db"):
             cluster.add_pods(pod(app, labels={APP: app}, cpu="250m"), count=12)

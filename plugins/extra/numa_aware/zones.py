@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from plugins.extra.numa_aware.demand import Amounts, Request
+from plugins.extra.numa_aware.topology import Topology, is_native
 from scheduler.framework import MAX_NODE_SCORE, BoolColumn, Int64Column, Rows
-
-from .demand import Amounts, Request
-from .topology import Topology, is_native
 
 MAX_RESOURCES: Final = 64
 """Resources in the zones of all nodes; each is a column."""

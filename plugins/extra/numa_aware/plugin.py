@@ -21,6 +21,17 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from plugins.extra.numa_aware.demand import Amounts, Demand, demand_of
+from plugins.extra.numa_aware.topology import (
+    CONTAINER,
+    POD,
+    TOPOLOGIES,
+    NodeResourceTopology,
+    Topology,
+    never_more,
+    topology_of,
+)
+from plugins.extra.numa_aware.zones import ZoneColumns
 from scheduler.api import Named, Pod
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -43,19 +54,7 @@ from scheduler.framework import (
     unresolvable,
 )
 
-from .demand import Amounts, Demand, demand_of
-from .topology import (
-    CONTAINER,
-    POD,
-    TOPOLOGIES,
-    NodeResourceTopology,
-    Topology,
-    never_more,
-    topology_of,
-)
-from .zones import ZoneColumns
-
-NAME: Final = "example.com/NumaAware"
+NAME: Final = "kubestow.io/NumaAware"
 
 MAX_CONTAINERS: Final = 50
 """Containers of a pod that want a zone: each costs a pass over the nodes."""

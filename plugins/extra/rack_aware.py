@@ -68,7 +68,7 @@ class RackAwareArgs(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown
     #: The levels, the widest first.
     levels: tuple[Level, ...] = (
         Level(key="topology.kubernetes.io/zone"),
-        Level(key="example.com/rack", max_percent=34),
+        Level(key="topology.kubernetes.io/rack", max_percent=34),
         Level(key="kubernetes.io/hostname"),
     )
     #: Whether domains with few or with many of the app's pods are better, the widest level first.
@@ -146,9 +146,9 @@ class Members:
 class RackAware(BasePlugin):
     """Limits the share of an app's pods in each domain, and spreads or packs them."""
 
-    name = "example.com/RackAware"
+    name = "kubestow.io/RackAware"
     args_type = RackAwareArgs
-    _scores: ClassVar[str] = "example.com/RackAware/scores"
+    _scores: ClassVar[str] = "kubestow.io/RackAware/scores"
 
     def __init__(self, args: RackAwareArgs, handle: Handle) -> None:
         self._label = args.label

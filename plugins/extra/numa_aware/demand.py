@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from plugins.extra.numa_aware.topology import CONTAINER, amount, is_native
 from scheduler.api import Container, Pod, incoming_requests, parse_quantity
-
-from .topology import CONTAINER, amount, is_native
 
 Amounts = Mapping[str, int]
 """Resource to amount: millicores of CPU, whole units of everything else."""

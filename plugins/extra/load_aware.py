@@ -56,7 +56,7 @@ class LoadAwareArgs(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown
 class LoadAware(BasePlugin):
     """Prefers nodes that use little of their CPU."""
 
-    name = "example.com/LoadAware"
+    name = "kubestow.io/LoadAware"
     args_type = LoadAwareArgs
     required_resources = (USAGE,)
     resource_types: ClassVar[Mapping[str, type[Named]]] = {USAGE: NodeMetrics}

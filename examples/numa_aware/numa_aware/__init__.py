@@ -1,1 +1,0 @@
-"""NumaAware: the plugin is `numa_aware.plugin:NumaAware`."""

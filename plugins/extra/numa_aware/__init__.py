@@ -1,0 +1,1 @@
+"""NumaAware: the plugin is `plugins.extra.numa_aware.plugin:NumaAware`."""
