@@ -226,6 +226,7 @@ async def _follow(asked: Asked) -> tuple[ShadowSummary, list[str]]:
             wiring = _wired(configuration, registry, transport)
             async with following(wiring):
                 await _watch(asked, wiring, stop)
+                wiring.follower.doubts.settle()
                 return wiring.summary(ROWS), _other_names(wiring)
     except ConfigurationError as error:
         raise CommandError(str(error), exit_codes.BAD_INPUT) from error
@@ -285,10 +286,7 @@ async def _watch(asked: Asked, wiring: ShadowWiring, stop: asyncio.Event) -> Non
 
     if asked.output == "jsonl":
         wiring.tally.listeners.append(lambda judged: click.echo(_json(judged)))
-    names = " or ".join(wiring.tally.names)
-    if not any(True for _ in wiring.pods()):
-        text = f"no pod has schedulerName {names} yet{_others(_other_names(wiring))}"
-        click.echo(text, err=True)
+    click.echo(_begin(wiring), err=True)
     with ExitStack() as stack:
         show = None
         if asked.output == "table" and sys.stdout.isatty():
@@ -300,6 +298,17 @@ async def _watch(asked: Asked, wiring: ShadowWiring, stop: asyncio.Event) -> Non
 
         await look()
         await until(stop, asked.seconds, LIVE_SECONDS, look)
+
+
+def _begin(wiring: ShadowWiring) -> str:
+    """Return a line about what is followed."""
+    from scheduler.pages.wording import counted
+
+    names, pods = " and ".join(wiring.tally.names), sum(1 for _ in wiring.pods())
+    size = f"{counted(wiring.state.cache.table.node_count, 'node')}, {counted(pods, 'pod')}"
+    if pods:
+        return f"following {names}: {size}"
+    return f"following {names}, which no pod has yet{_others(_other_names(wiring))}"
 
 
 def _screen() -> Any:

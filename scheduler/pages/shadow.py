@@ -57,6 +57,8 @@ class ShadowPod(msgspec.Struct, frozen=True, kw_only=True):
     """The node that the pod is on."""
     decided: float = 0.0
     """When the shadow chose; 0 where it had not."""
+    late: bool = False
+    """Whether the shadow decided only when the binding arrived: the other one was quicker."""
     bound: float
     """When the binding was seen."""
     sooner: float = 0.0
@@ -117,6 +119,8 @@ class ShadowSummary(DebugPage, frozen=True, tag="ShadowSummary"):
     """The sum of their times."""
     preempting: int = 0
     """Attempts for which the shadow would have evicted pods."""
+    late: int = 0
+    """Pods that the shadow decided only when their binding arrived."""
     gone: int = 0
     """Pods that went away before the other scheduler had placed them."""
     waiting_both: int = 0

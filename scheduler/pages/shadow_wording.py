@@ -92,6 +92,7 @@ def figures(summary: ShadowSummary) -> dict[str, float]:
         "sooner": summary.sooner,
         "sooner_seconds": summary.sooner_seconds,
         "preempting": summary.preempting,
+        "late": summary.late,
         "gone": summary.gone,
         "waiting_both": summary.waiting_both,
         "waiting_same_reason": summary.waiting_same_reason,

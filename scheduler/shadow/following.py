@@ -6,8 +6,8 @@ of the shadow, except through the room that its choices hold (`choices`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
@@ -15,6 +15,7 @@ from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.engine import Attempt
 from scheduler.framework import Clock
+from scheduler.pages import QueueState
 from scheduler.pages.shadow import ShadowPod, Verdict
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
@@ -22,7 +23,8 @@ from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.limited_log import LimitedLog
 from scheduler.shadow.assessing import Assessor
 from scheduler.shadow.choices import Choice, Choices, rejection_of
-from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge
+from scheduler.shadow.doubts import Doubts
+from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge, judge_late
 from scheduler.shadow.tally import Tally
 
 _errors = LimitedLog(__name__)
@@ -45,6 +47,10 @@ class Follower:
     ) -> None:
         self.choices = choices
         self.tally = tally
+        self.doubts = Doubts(assessor, self._without, clock, tally.add)
+        #: Pending pods by UID, in the order in which they were seen first.
+        self._numbers: dict[str, int] = {}
+        self._seen = 0
         self._assessor = assessor
         self._cache = cache
         self._queue = queue
@@ -56,38 +62,49 @@ class Follower:
         if attempt.failure is not None and attempt.failure.victims:
             self.tally.preempting += 1
 
-    def bound(self, old: Pod, new: Pod) -> None:
-        """Judge the binding of a pod, before it is applied."""
-        choice = self.choices.get(old.uid)
+    def seen(self, pod: Pod) -> None:
+        """Number a pending pod that is new."""
+        self._seen += 1
+        self._numbers[pod.uid] = self._seen
+
+    def bound(self, old: Pod, new: Pod) -> int:
+        """Judge the binding of a pod, before it is applied; return the pod's number."""
+        choice, late = self.choices.get(old.uid), False
         if choice is not None and choice.attempt is not None:
             # A later step may have undone it, as of a member of a group that failed.
             choice = choice if self._cache.is_assumed(old.uid) else None
         try:
-            judgement = self._judged(choice, old, new.spec.node_name)
+            if choice is None:
+                late = self._queue.state(old.uid) is QueueState.ACTIVE
+            judgement = self._judged(choice, old, new.spec.node_name, late=late)
         except Exception as error:  # noqa: BLE001 - boundary: the state must follow reality anyway
             _errors.exception("judging a pod failed", error, pod=old.key)
             judgement = Judgement(Verdict.UNJUDGED, message=type(error).__name__)
         self.choices.take(old.uid)
-        now = self._clock.now()
-        self.tally.add(
+        now, number = self._clock.now(), self._numbers.pop(old.uid, 0)
+        self.doubts.add(
             ShadowPod(
                 pod=old.key,
                 uid=old.uid,
                 profile=old.spec.scheduler_name,
                 verdict=judgement.verdict,
-                here="" if choice is None else choice.node,
+                here=judgement.here if choice is None else choice.node,
                 there=new.spec.node_name,
-                decided=0.0 if choice is None else choice.time,
+                decided=(now if late else 0.0) if choice is None else choice.time,
+                late=late,
                 bound=now,
                 sooner=_sooner(choice, now),
                 best=judgement.best,
                 plugin=judgement.plugin,
                 scores=judgement.scores,
                 message=judgement.message,
-            )
+            ),
+            old,
+            number,
         )
+        return number
 
-    def _judged(self, choice: Choice | None, pod: Pod, there: str) -> Judgement:
+    def _judged(self, choice: Choice | None, pod: Pod, there: str, *, late: bool) -> Judgement:
         if choice is not None and choice.node == there:
             return Judgement(Verdict.SAME)
         if choice is not None and choice.ties is not None:
@@ -102,7 +119,8 @@ class Follower:
                     plugin=info.gating_plugin,
                     message=info.last_message[:MAX_MESSAGE],
                 )
-        return judge(self._looks(choice, pod, there))
+        looks = self._looks(choice, pod, there)
+        return judge_late(looks, there) if late else judge(looks)
 
     def _looks(self, choice: Choice | None, pod: Pod, there: str) -> Iterator[Look]:
         """Look at the pod on what is bound; then also on what was chosen before it and is not.
@@ -110,19 +128,22 @@ class Follower:
         In the second state are the pods that the other scheduler has placed but not yet bound, on
         the nodes that the shadow chose for them.
         """
-        assumed = self.choices.assumed()
-        with self._without(assumed):
+        with self._without(()):
             yield self._assessor.look(pod, there)
+        assumed = self.choices.assumed()
         own = None if choice is None else choice.number
-        later = [each for each in assumed if own is None or each.number >= own]
+        later = [each.uid for each in assumed if own is None or each.number >= own]
         if len(later) < len(assumed):
-            with self._without(later):
+            with self._set_aside(later):
                 yield self._assessor.look(pod, there)
 
+    def _without(self, uids: Collection[str]) -> AbstractContextManager[None]:
+        """Take these pods, and those that the shadow has placed, out of the table for a moment."""
+        return self._set_aside([*uids, *(each.uid for each in self.choices.assumed())])
+
     @contextmanager
-    def _without(self, choices: Sequence[Choice]) -> Iterator[None]:
-        """Take the pods of these choices out of the node table for a moment."""
-        aside = [each.uid for each in choices if self._cache.set_aside(each.uid)]
+    def _set_aside(self, uids: Collection[str]) -> Iterator[None]:
+        aside = [uid for uid in uids if self._cache.set_aside(uid)]
         try:
             yield
         finally:
@@ -141,6 +162,7 @@ class Follower:
 
     def gone(self, pod: Pod) -> None:
         """Note that a pending pod was deleted."""
+        self._numbers.pop(pod.uid, None)
         if self.choices.take(pod.uid) is not None:
             self.tally.gone += 1
 
@@ -166,7 +188,12 @@ class FollowingHandlers(EventHandlers):
             if not new.spec.node_name:
                 self._follower.gone(new)
         elif pending and old is not None and new.spec.node_name and self._ours(old):
-            self._follower.bound(old, new)
+            number = self._follower.bound(old, new)
+            super()._pod(delta)
+            self._follower.doubts.applied(new.uid, number)
+            return
+        elif old is None and not new.spec.node_name and self._ours(new):
+            self._follower.seen(new)
         super()._pod(delta)
 
     def _unscheduled_updated(self, old: Pod, new: Pod) -> None:

@@ -9,8 +9,8 @@ either, the two agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.pages import NodeScore
@@ -51,6 +51,8 @@ class Judgement:
     """A verdict, and the plugin to which it is due."""
 
     verdict: Verdict
+    here: str = ""
+    """The node that the shadow takes, where it had not chosen before."""
     best: str = ""
     plugin: str = ""
     scores: tuple[ScoreDifference, ...] = ()
@@ -68,9 +70,30 @@ def judge(looks: Iterable[Look]) -> Judgement:
     first: Look | None = None
     for look in looks:
         if look.agrees:
-            return Judgement(Verdict.WINDOW, look.node)
+            return Judgement(Verdict.WINDOW, best=look.node)
         first = first or look
     return Judgement(Verdict.UNJUDGED) if first is None else _against(first)
+
+
+def judge_late(looks: Iterable[Look], there: str) -> Judgement:
+    """Judge the binding of a pod that the shadow decides only now, by its first look.
+
+    >>> judge_late([Look("a", agrees=True, fits=True)], "b").verdict
+    <Verdict.TIE: 'tie'>
+    """
+    taken: list[Look] = []
+
+    def first() -> Iterator[Look]:
+        for look in looks:
+            taken.append(look)
+            yield look
+
+    judgement = judge(first())
+    look = taken[0]
+    if look.agrees:
+        verdict = Verdict.SAME if look.node == there else Verdict.TIE
+        judgement = Judgement(verdict)
+    return replace(judgement, here=look.node)
 
 
 def _against(look: Look) -> Judgement:
@@ -78,9 +101,10 @@ def _against(look: Look) -> Judgement:
         return Judgement(Verdict.UNJUDGED, plugin=look.plugin, message=_cut(look.error))
     if look.fits:
         scores = differences(look.best, look.there)
-        return Judgement(Verdict.OTHER, look.node, scores[0].plugin if scores else "", scores)
+        plugin = scores[0].plugin if scores else ""
+        return Judgement(Verdict.OTHER, best=look.node, plugin=plugin, scores=scores)
     verdict = Verdict.WOULD_NOT_FIT if look.node else Verdict.WOULD_HAVE_WAITED
-    return Judgement(verdict, look.node, look.plugin, message=_cut(look.message))
+    return Judgement(verdict, best=look.node, plugin=look.plugin, message=_cut(look.message))
 
 
 def differences(best: NodeScore | None, there: NodeScore | None) -> tuple[ScoreDifference, ...]:

@@ -27,13 +27,14 @@ class Tally:
         self.sooner = 0
         self.sooner_seconds = 0.0
         self.preempting = 0
-        self.gone = 0
+        self.gone = self.late = 0
         #: Called with each judgement.
         self.listeners: list[Callable[[ShadowPod], None]] = []
 
     def add(self, judged: ShadowPod) -> None:
         """Count one judgement."""
         self.verdicts[judged.verdict] += 1
+        self.late += judged.late
         if judged.sooner:
             self.sooner += 1
             self.sooner_seconds += judged.sooner
@@ -77,6 +78,7 @@ class Tally:
             sooner=self.sooner,
             sooner_seconds=self.sooner_seconds,
             preempting=self.preempting,
+            late=self.late,
             gone=self.gone,
             waiting_both=len(both),
             waiting_same_reason=len(alike),

@@ -149,8 +149,9 @@ def wire(
         tally,
     )
     scheduling.decisions.on_attempt = follower.attempted
-    state.subscriptions.on_time(choices)
-    choices.on_timer = state.wake.set
+    for timed in (choices, follower.doubts):
+        state.subscriptions.on_time(timed)
+        timed.on_timer = state.wake.set
     declare(state, profiles, scheduling)
     handlers = _handlers(connections, state, profiles, scheduling, follower)
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scheduler.pages.shadow import Verdict
 from scheduler.shadow.choices import FRESH_SECONDS, REJECTED_SECONDS
+from scheduler.shadow.doubts import DOUBT_SECONDS
 from simulator import EmbeddedCluster
 from testing.embedded_service import bind, bound_to, delete, node, until
 from tests.integration.shadow.stage import chosen, judged, listen, pass_time, pod, reject, shadow
@@ -61,6 +62,8 @@ async def test_another_node_names_the_plugin(cluster: EmbeddedCluster) -> None:
         cluster.create(pod("b"))
         assert await chosen(wiring, cluster, "b") == "n2"
         bind(cluster, "b", "n1")
+        await until(lambda: wiring.follower.doubts.next_due() is not None)
+        pass_time(DOUBT_SECONDS)
         (found,) = await judged(wiring, seen, 1)
         assert found.verdict is Verdict.OTHER
         assert found.best == "n2"
@@ -176,6 +179,27 @@ async def test_a_burst_is_judged_on_what_is_bound(cluster: EmbeddedCluster) -> N
         await judged(wiring, seen, 12)
         agreeing = {Verdict.SAME, Verdict.TIE, Verdict.WINDOW}
         assert {each.verdict for each in seen} <= agreeing
+
+
+async def test_bindings_may_arrive_in_another_order(cluster: EmbeddedCluster) -> None:
+    """The small pod was placed beside the large one, whose binding comes later."""
+    for name, cpu in (("n1", "16"), ("n2", "8")):
+        cluster.create(node(name, cpu=cpu))
+    async with shadow(cluster) as wiring:
+        seen = listen(wiring)
+        cluster.create(pod("large", cpu="12"))
+        await chosen(wiring, cluster, "large")
+        reject(cluster, "large", "so that its room is free here")
+        await until(lambda: assumed(wiring) == 0)
+        cluster.create(pod("small"))
+        assert await chosen(wiring, cluster, "small") == "n1"
+        bind(cluster, "small", "n2")
+        bind(cluster, "large", "n1")
+        await judged(wiring, seen, 2)
+        assert {each.pod: each.verdict for each in seen} == {
+            "default/large": Verdict.SAME,
+            "default/small": Verdict.WINDOW,
+        }
 
 
 async def test_waiting_in_both_compares_reasons(cluster: EmbeddedCluster) -> None:

@@ -1,0 +1,1 @@
+"""A shadow beside kube-scheduler on a real control plane: agreement, writes and cost."""
