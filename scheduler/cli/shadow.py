@@ -6,7 +6,7 @@ import asyncio
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -51,18 +51,36 @@ Examples:
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LIVE_SECONDS: Final = 1.0
 ROWS: Final = 20
+REPORT_ROWS: Final = 500
 MAX_NAMES: Final = 5
 
 
-def duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+def _checked(read: Callable[[str], object]) -> Callable[..., str | None]:
+    """Return a callback that refuses what `read` does; the text stays, for the report."""
+
+    def check(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+        if text is not None:
+            read(text)
+        return text
+
+    return check
+
+
+def _seconds(text: str) -> float:
     """Read a duration. Raises click.BadParameter."""
-    if text is None:
-        return None
     matched = re.fullmatch(r"(\d{1,7})([smhd]?)", text)
     seconds = int(matched[1]) * _UNITS[matched[2]] if matched else 0
     if not seconds:
         raise click.BadParameter(f"{text!r}: write 30s, 10m, 2h or 1d")
     return float(seconds)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Read an address. Raises click.BadParameter."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise click.BadParameter(f"{text!r}: write 127.0.0.1:8080, or :8080 for all addresses")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +91,21 @@ class Asked:
     plugin_dirs: tuple[str, ...]
     feature_gates: tuple[str, ...]
     names: tuple[str, ...]
-    seconds: float | None
+    duration: str | None
     output: str
     assertions: tuple[Assertion, ...]
+    listen: str | None
     cluster: Cluster
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds to follow; None: until it is stopped."""
+        return None if self.duration is None else _seconds(self.duration)
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """The address to serve at."""
+        return None if self.listen is None else _address(self.listen)
 
 
 @click.command(
@@ -107,8 +136,8 @@ class Asked:
 )
 @click.option(
     "--for",
-    "seconds",
-    callback=duration,
+    "duration",
+    callback=_checked(_seconds),
     metavar="DURATION",
     help="How long to follow, such as 30s, 10m or 1h. Default: until Ctrl-C.",
 )
@@ -121,6 +150,19 @@ class Asked:
     help="How to print; jsonl has each judgement as it is made, and the summary last.",
 )
 @click.option(
+    "--report",
+    "report_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write an HTML page, too, that begins with the answer.",
+)
+@click.option(
+    "--listen",
+    callback=_checked(_address),
+    metavar="ADDRESS:PORT",
+    help="Serve /metrics and /healthz by HTTP there, and /debug/shadow to this machine alone.",
+)
+@click.option(
     "--assert",
     "assertions",
     multiple=True,
@@ -129,37 +171,51 @@ class Asked:
     "repeated.",
 )
 @cluster_options
-def command(
-    *,
-    cluster: Cluster,
-    config: str,
-    plugin_dirs: tuple[str, ...],
-    feature_gates: tuple[str, ...],
-    names: tuple[str, ...],
-    seconds: float | None,
-    output: str,
-    assertions: tuple[str, ...],
-) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     """Follow the cluster, then report."""
-    from scheduler.cli.shadow_report import report
     from scheduler.pages.shadow_wording import figures
 
-    asked = Asked(
-        config, plugin_dirs, feature_gates, names, seconds, output, _parsed(assertions), cluster
-    )
-    summary, others = asyncio.run(_follow(asked))
+    report_file, texts = values.pop("report_file"), values.pop("assertions")
+    asked = Asked(**values, assertions=_parsed(texts), cluster=cluster)
+    end = asyncio.run(_follow(asked))
+    _print(end.summary, asked.output)
+    known = figures(end.summary)
+    failed = [each.text for each in asked.assertions if not each.holds(known)]
+    if report_file:
+        _write_report(report_file, end.whole, asked, ctx, failed)
+    for text in failed:
+        click.echo(f"does not hold: {text}", err=True)
+    if failed:
+        sys.exit(exit_codes.DOES_NOT_FIT)
+    _check_compared(end.summary, end.others)
+
+
+def _print(summary: ShadowSummary, output: str) -> None:
+    from scheduler.cli.shadow_report import report
+
     if output == "table":
         for line in report(summary):
             click.echo(line)
     else:
         click.echo(_json(summary))
-    values = figures(summary)
-    failed = [each.text for each in asked.assertions if not each.holds(values)]
-    for text in failed:
-        click.echo(f"does not hold: {text}", err=True)
-    if failed:
-        sys.exit(exit_codes.DOES_NOT_FIT)
-    _check_compared(summary, others)
+
+
+def _write_report(
+    path: str, summary: ShadowSummary, asked: Asked, ctx: click.Context, failed: list[str]
+) -> None:
+    """Write the page. Raises CommandError."""
+    import shlex
+
+    from scheduler.cli.simulate import given
+    from scheduler.cli.simulation import write_whole
+    from scheduler.files import read_file
+    from scheduler.shadow.report import report
+
+    text = read_file(asked.config).decode(errors="replace") if asked.config else ""
+    write_whole(
+        path, report(summary, text, shlex.join(["kubestow", "shadow", *given(ctx)]), failed)
+    )
 
 
 def _check_compared(summary: ShadowSummary, others: Sequence[str]) -> None:
@@ -203,13 +259,26 @@ def _parsed(texts: Sequence[str]) -> tuple[Assertion, ...]:
 # -- following -----------------------------------------------------------------------------------
 
 
-async def _follow(asked: Asked) -> tuple[ShadowSummary, list[str]]:
-    """Follow the cluster; return the summary, and other names that pods have."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """The outcome at the end."""
+
+    summary: ShadowSummary
+    #: The same with more rows.
+    whole: ShadowSummary
+    #: Other scheduler names that pods have.
+    others: list[str]
+
+
+async def _follow(asked: Asked) -> End:
+    """Follow the cluster until the end."""
     from scheduler.client.configuration import load_configuration
     from scheduler.client.errors import ConfigurationError as ClientConfigurationError
     from scheduler.client.read_only import ReadOnlyTransport
     from scheduler.framework.status import ConfigurationError
+    from scheduler.service.serving.certificates import ServingError
     from scheduler.shadow.running import NotPermittedError, UnreachableError, following
+    from scheduler.shadow.serving import served
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -224,16 +293,18 @@ async def _follow(asked: Asked) -> tuple[ShadowSummary, list[str]]:
         )
         async with ReadOnlyTransport(found) as transport:
             wiring = _wired(configuration, registry, transport)
-            async with following(wiring):
+            async with served(asked.address, wiring), following(wiring):
                 await _watch(asked, wiring, stop)
                 wiring.follower.doubts.settle()
-                return wiring.summary(ROWS), _other_names(wiring)
+                return End(wiring.summary(ROWS), wiring.summary(REPORT_ROWS), _other_names(wiring))
     except ConfigurationError as error:
         raise CommandError(str(error), exit_codes.BAD_INPUT) from error
     except ClientConfigurationError as error:
         raise CommandError(str(error), exit_codes.UNREACHABLE) from error
     except UnreachableError as error:
         raise CommandError(str(error), exit_codes.UNREACHABLE) from error
+    except ServingError as error:
+        raise CommandError(f"--listen: {error}") from error
     except NotPermittedError as error:
         raise CommandError(
             f"{error}\n`kubestow config rbac --shadow` prints all rules", exit_codes.NOT_PERMITTED

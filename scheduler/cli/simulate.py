@@ -195,7 +195,12 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
 
 def repeated(ctx: click.Context) -> list[str]:
     """Return the command line that repeats this one."""
-    words = ["kubestow", "simulate", *ctx.params["dumps"]]
+    return ["kubestow", "simulate", *ctx.params["dumps"], *given(ctx)]
+
+
+def given(ctx: click.Context) -> list[str]:
+    """Return the options that were given, as words of a command line."""
+    words: list[str] = []
     for each in ctx.command.params:
         value = ctx.params.get(each.name or "")
         if (

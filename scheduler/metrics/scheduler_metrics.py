@@ -10,7 +10,7 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -207,6 +207,25 @@ class SchedulerMetrics:
         sizes["decisions",].set(decisions)
         self._families.gauge("kubestow_decision_history_bytes")[()].set(held)
         self._families.counter("kubestow_decision_history_evicted_pods_total")[()].value = evicted
+
+    def shadow(
+        self,
+        verdicts: Mapping[str, int],
+        causes: Mapping[tuple[str, str], int],
+        pods: Mapping[str, int],
+        sooner: int,
+    ) -> None:
+        """Set the judgements of a shadow since the start, and how many pods wait where."""
+        judged = self._families.counter("kubestow_shadow_judged_pods_total")
+        for verdict, count in verdicts.items():
+            judged[verdict,].value = count
+        differing = self._families.counter("kubestow_shadow_differences_total")
+        for labels, count in causes.items():
+            differing[labels].value = count
+        states = self._families.gauge("kubestow_shadow_pods")
+        for state, count in pods.items():
+            states[state,].set(float(count))
+        self._families.counter("kubestow_shadow_sooner_pods_total")[()].value = sooner
 
     def recording_failed(self, kind: str) -> None:
         """Count a failure to remember a decision (`decisions`) or to record it (`bundles`)."""

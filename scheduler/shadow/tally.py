@@ -86,6 +86,6 @@ class Tally:
             waiting_here=len(here),
             pods=pods,
             nodes=nodes,
-            differing=tuple(self.differing)[: -rows - 1 : -1],
+            differing=tuple(self.differing)[: -rows - 1 : -1] if rows else (),
             pending=tuple([*there, *unlike, *here, *alike][:rows]),
         )

@@ -84,6 +84,21 @@ class ShadowWiring:
             rows=rows,
         )
 
+    def report(self, metrics: SchedulerMetrics) -> None:
+        """Set the metrics that are computed on request."""
+        tally, summary = self.tally, self.summary(0)
+        metrics.shadow(
+            tally.verdicts,
+            tally.causes,
+            {
+                "held": self.follower.choices.held,
+                "waiting_there": summary.waiting_there,
+                "waiting_here": summary.waiting_here,
+                "waiting_both": summary.waiting_both,
+            },
+            tally.sooner,
+        )
+
     def _pending(self, pod: Pod) -> PendingPod | None:
         """Return how a pod waits; None if nobody has said anything about it yet."""
         there = rejection_of(pod)
@@ -155,9 +170,11 @@ def wire(
     declare(state, profiles, scheduling)
     handlers = _handlers(connections, state, profiles, scheduling, follower)
     reflectors = build_reflectors(connections, state, profiles, scheduling, handlers)
-    return ShadowWiring(
+    wiring = ShadowWiring(
         connections, state, profiles, scheduling, handlers, reflectors, follower, tally
     )
+    metrics.add_source(wiring.report)
+    return wiring
 
 
 def declare(state: State, profiles: Profiles, scheduling: Scheduling) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from scheduler.build_info import build_info
 from scheduler.pages.wording import counted
+from scheduler.text.html import folded, page, table
 from simulator.offline.comparison import Comparison, Difference
 from simulator.offline.experiment import SimulatedRun, fates, figures_by_name
 from simulator.offline.figures import in_order, meanings, spread
@@ -27,8 +28,6 @@ from simulator.offline.verdict import TOP, Contrast, contrasts, verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MAX_ROWS: Final = 500
-"""Rows of one table."""
 EXAMPLES: Final = 3
 """Pods named for a cause."""
 POINTS: Final = 200
@@ -42,26 +41,6 @@ DASHES: Final = ("-", "--", "-.", ":")
 MARKERS: Final = ("o", "s", "^", "D", "v")
 
 Curve = NDArray[np.float64]
-
-_STYLE: Final = """\
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:80rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}
-caption{text-align:left;font-weight:bold}
-th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #8888;vertical-align:top}
-td{min-width:8rem;overflow-wrap:anywhere}
-td.name{white-space:nowrap}
-td.number,th.number{min-width:0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.wide{overflow-x:auto}
-pre{overflow:auto;border:1px solid #8888;padding:.8rem}
-figure{margin:1rem 0;background:#fff;color:#000}
-figure svg{width:100%;height:auto}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:0 1rem}
-summary{cursor:pointer;margin:.5rem 0}
-.verdict{font-size:1.25rem;font-weight:bold;border-left:.4rem solid;padding-left:.8rem}
-.bad{font-weight:bold}
-"""
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +76,7 @@ def report(given: ReportInput) -> str:
         f"<pre>{escape(given.command)}</pre>",
         f"<p>kubestow {escape(build_info().version)}: equal input gives equal results.</p>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Simulation</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(each for each in parts if each)
-        + "\n</body></html>\n"
-    )
+    return page("Simulation", parts)
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -170,24 +142,20 @@ def _summary(given: ReportInput) -> str:
     headings = ["figure", *values, "meaning"]
     parts = ["<h2>Figures</h2>"]
     telling = [each for each in rows if not _says_nothing(each[1:-1])]
-    parts.append(_table(f"Figures of {which}{kind}", headings, telling, numbers))
+    parts.append(table(f"Figures of {which}{kind}", headings, telling, numbers))
     if rest := [each for each in rows if _says_nothing(each[1:-1])]:
         what = "equal for all" if len(values) > 1 else "0"
         parts.append(
-            _folded(f"{counted(len(rest), 'figure')}: {what}", _table("", headings, rest, numbers))
+            folded(f"{counted(len(rest), 'figure')}: {what}", table("", headings, rest, numbers))
         )
     if given.assertions:
-        parts.append(_table("Assertions", ["expression", "outcome", "fails for"], _checks(given)))
+        parts.append(table("Assertions", ["expression", "outcome", "fails for"], _checks(given)))
     return "\n".join(parts)
 
 
 def _says_nothing(cells: Sequence[str]) -> bool:
     """Whether the values of a figure are equal for several policies, or 0 for the only one."""
     return len(set(cells)) == 1 if len(cells) > 1 else cells[0] in {"0", "-"}
-
-
-def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 
 def _checks(given: ReportInput) -> list[list[str]]:
@@ -232,8 +200,8 @@ def _difference(title: str, comparisons: Sequence[Comparison]) -> str:
     headings = ["pod", "seed", "change", "before", "after", "cause"]
     return (
         f"<h2>{escape(title)}</h2>\n"
-        + _table(caption, ["pods", "change", "cause", "for example"], grouped)
-        + _folded("Pod by pod", _table("", headings, rows))
+        + table(caption, ["pods", "change", "cause", "for example"], grouped)
+        + folded("Pod by pod", table("", headings, rows))
     )
 
 
@@ -269,8 +237,8 @@ def _waiting(runs: Sequence[SimulatedRun]) -> str:
     ]
     return (
         "<h2>Who waits at the end</h2>\n"
-        + _table(counted(len(rows), "pod"), ["pods", "run", "reason", "for example"], grouped)
-        + _folded("Pod by pod", _table("", headings, rows))
+        + table(counted(len(rows), "pod"), ["pods", "run", "reason", "for example"], grouped)
+        + folded("Pod by pod", table("", headings, rows))
     )
 
 
@@ -280,30 +248,6 @@ def _configurations(texts: Mapping[str, str]) -> str:
         shown = text[:MAX_CONFIGURATION] or "The default configuration."
         parts.append(f"<h3>{escape(name)}</h3>\n<pre>{escape(shown)}</pre>")
     return "\n".join(parts)
-
-
-def _table(
-    caption: str,
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    numbers: Iterable[int] = (),
-) -> str:
-    right = frozenset(numbers)
-
-    def kind(index: int) -> str:
-        return " class=number" if index in right else "" if index else " class=name"
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        made = (f"<{tag}{kind(index)}>{escape(each)}</{tag}>" for index, each in enumerate(cells))
-        return f"<tr>{''.join(made)}</tr>"
-
-    more = len(rows) - MAX_ROWS
-    rest = f"<p>and {more} more; <code>-o json</code> has all</p>" if more > 0 else ""
-    body = "\n".join(line(each, "td") for each in rows[:MAX_ROWS])
-    return (
-        f'<div class="wide"><table><caption>{escape(caption)}</caption>\n'
-        f"<thead>{line(headings, 'th')}</thead>\n<tbody>{body}</tbody></table></div>{rest}"
-    )
 
 
 # -- plots ---------------------------------------------------------------------------------------

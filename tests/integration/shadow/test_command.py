@@ -69,10 +69,16 @@ async def test_it_compares_and_prints_each_judgement(
     assert err.startswith(b"following default-scheduler: 1 node, ")
 
 
-async def test_a_failed_assertion_is_named(cluster: EmbeddedCluster, command: Command) -> None:
+async def test_a_failed_assertion_is_named(
+    cluster: EmbeddedCluster, command: Command, tmp_path: Path
+) -> None:
     cluster.create(node("n1"))
     cluster.create(pod("a", cpu="9"))
-    code, out, err = await command("--for", "1s", "--assert", "waiting_here == 0")
+    page = tmp_path / "report.html"
+    arguments = ("--for", "1s", "--assert", "waiting_here == 0", "--report", str(page))
+    code, out, err = await command(*arguments)
+    assert "Does not hold: waiting_here == 0" in page.read_text()
+    assert "kubestow shadow --for 1s " in page.read_text()
     assert code == exit_codes.DOES_NOT_FIT
     assert "does not hold: waiting_here == 0" in err
     assert out.startswith("0 decisions of default-scheduler in 1s")

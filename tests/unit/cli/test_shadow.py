@@ -37,6 +37,8 @@ SUMMARY = ShadowSummary(
     [
         (("--for", "soon"), "write 30s, 10m, 2h or 1d"),
         (("--for", "0s"), "write 30s, 10m, 2h or 1d"),
+        (("--listen", "8080"), "write 127.0.0.1:8080"),
+        (("--listen", ":99999"), "write 127.0.0.1:8080"),
         (("--assert", "agrement > 9"), "did you mean agreement?"),
         (("--assert", "import os"), "--assert"),
         (("--config", "/nowhere.yaml"), "/nowhere.yaml"),

@@ -1,0 +1,78 @@
+"""The HTML report: it begins with the answer, and what others wrote is text."""
+
+from __future__ import annotations
+
+from scheduler.pages.shadow import (
+    Cause,
+    PendingPod,
+    ScoreDifference,
+    ShadowPod,
+    ShadowSummary,
+    Verdict,
+)
+from scheduler.shadow.report import report
+
+SUMMARY = ShadowSummary(
+    began=0.0,
+    now=600.0,
+    names=("default-scheduler",),
+    judged=1204,
+    verdicts={"same": 1190, "other": 14},
+    causes=(Cause(Verdict.OTHER, "NodeResourcesBalancedAllocation", 14),),
+    sooner=3,
+    sooner_seconds=75.0,
+    waiting_both=1,
+    waiting_there=1,
+    nodes=9,
+    pods=1300,
+    differing=(
+        ShadowPod(
+            pod="a/<script>",
+            uid="u",
+            profile="p",
+            verdict=Verdict.OTHER,
+            there="n1",
+            best="n2",
+            bound=1.0,
+            scores=(ScoreDifference("NodeResourcesFit", 90, 40),),
+        ),
+    ),
+    pending=(
+        PendingPod(pod="a/placed", profile="p", here="n3", since=540.0, message_there="<b>no</b>"),
+        PendingPod(
+            pod="a/waits", profile="p", message="0/9", message_there="0/9", same_reason=True,
+            victims=("a/low",), nominated="n4",
+        ),
+    ),
+)  # fmt: skip
+
+
+def test_it_begins_with_the_answer() -> None:
+    page = report(SUMMARY, "", "kubestow shadow --for 10m", ["agreement == 100"])
+    body = page.partition("<body>")[2]
+    assert body.lstrip().startswith(
+        '<h1>Shadow</h1>\n<p class="verdict">1,204 decisions of default-scheduler in 10m: 98.8 % '
+        "the same, 1.2 % other nodes, mostly because of NodeResourcesBalancedAllocation; 3 pods"
+    )
+    assert "Does not hold: agreement == 100" in page
+    assert "NodeResourcesFit +50" in page
+    assert "on n3 for 1m" in page
+    assert "would evict a/low on n4" in page
+    assert "the same reason" in page
+    assert "kubestow shadow --for 10m" in page
+
+
+def test_foreign_texts_are_escaped_and_nothing_is_loaded() -> None:
+    page = report(SUMMARY, "profiles: <script>", "x", [])
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "<b>no" not in page
+    assert "default-src 'none'" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_nothing_judged_is_a_report_too() -> None:
+    empty = ShadowSummary(began=0.0, now=1.0, names=("p",), judged=0, verdicts={})
+    page = report(empty, "", "x", [])
+    assert "0 decisions of p in 1s" in page
+    assert "Differences" not in page
