@@ -43,11 +43,12 @@ def test_every_command_has_help(shell: Shell, command: list[str]) -> None:
     assert f"Usage: kubestow {' '.join(command)}" in ended.out
 
 
-def test_help_imports_no_command() -> None:
+@pytest.mark.parametrize("line", [["--help"], ["--version"], ["run", "--help"]], ids=" ".join)
+def test_help_and_version_import_nothing_large(line: list[str]) -> None:
     program = (
         "import sys\n"
         "from scheduler.cli.main import main\n"
-        "try: main(['--help'])\n"
+        f"try: main({line})\n"
         "except SystemExit: pass\n"
         "heavy = {'aiohttp', 'numpy', 'rich.console', 'prometheus_client'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
