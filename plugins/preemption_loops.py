@@ -7,7 +7,7 @@ pods of one owner and another scheduler `TOLERATED` times, and waits still, evic
 pause, which doubles each time up to `MAX_PAUSE`. Victims of our own profiles never count: they do
 respect nominations.
 
-The record is kept with the pod in the queue (`QueuedPodInfo.plugin_memory`), so it ends with the
+A pause begins with the eviction after which it comes. The record is kept with the pod in the queue (`QueuedPodInfo.plugin_memory`), so it ends with the
 pod, recordings have it, and its size is bounded.
 """
 
@@ -65,13 +65,9 @@ class LoopMemory:
         if not repeated:
             return ""
         count, victim = max(repeated, key=lambda each: each[0])
-        if count < TOLERATED:
-            return ""
-        if not self.stops:
-            self._pause(now)
         left = self.stopped_until - now
         # A clock that was set back must not extend the pause.
-        if not 0 < left <= MAX_PAUSE:
+        if count < TOLERATED or not 0 < left <= MAX_PAUSE:
             return ""
         return STOPPED.format(
             pause=format_duration(timedelta(seconds=self._length())),
@@ -86,14 +82,11 @@ class LoopMemory:
         for owner in {owner_of(each) for each in victims}:
             if owner in self.evictions or len(self.evictions) < MAX_OWNERS:
                 self.evictions[owner] = self.evictions.get(owner, 0) + 1
-                again = again or self.evictions[owner] > TOLERATED
+                again = again or self.evictions[owner] >= TOLERATED
         if again:
-            self._pause(now)
-
-    def _pause(self, now: float) -> None:
-        self.stops += 1
-        self.stopped_until = now + self._length()
-        self.told = False
+            self.stops += 1
+            self.stopped_until = now + self._length()
+            self.told = False
 
     def _length(self) -> float:
         return min(FIRST_PAUSE * 2.0 ** min(self.stops - 1, 10), MAX_PAUSE)
