@@ -30,7 +30,14 @@ from plugins.evictions import (
     Evictions,
     Preemptor,
 )
-from plugins.preemption_loops import EVENT_REASON, LOOPS, METRICS, LoopMemory, memory_of
+from plugins.preemption_loops import (
+    EVENT_REASON,
+    LOOPS,
+    METRICS,
+    LoopMemory,
+    ensure_memory,
+    known_memory,
+)
 from plugins.queueing_hints import queue_if
 from scheduler.api.pod import Pod
 from scheduler.framework import (
@@ -265,7 +272,8 @@ class DefaultPreemption:
         finding = self._handle.preemption.find(state, latest, statuses, self.rules, harm)
         if finding.pending is not None:
             finding.pending.close()
-        return finding.chosen
+        chosen = finding.chosen
+        return None if chosen is None or self._stopped(chosen, state) else chosen
 
     async def _apply_pending(
         self,
@@ -297,20 +305,30 @@ class DefaultPreemption:
 
     def _loop(self, pod: Pod, candidate: Candidate, state: CycleState) -> str:
         """Return why evictions would go on with a loop between schedulers, or note them."""
-        own = self._handle.preemption.own
-        others = [each for each in candidate.victims if not each.terminating and not own(each)]
-        if not others or state.info is None:
-            return ""
-        memory = memory_of(state.info)
-        stopped = memory.stop(others, state.now)
+        stopped = self._stopped(candidate, state)
         if not stopped:
-            memory.evicted(others, state.now)
-        elif not memory.told:
+            if state.info is not None and (others := self._of_others(candidate.victims)):
+                ensure_memory(state.info).evicted(others, state.now)
+            return ""
+        memory = known_memory(state.info)
+        assert memory is not None
+        if not memory.told:
             memory.told = True
-            self._handle.metrics.count(LOOPS)
-            note = f"{PREFIX}{stopped}"
-            self._handle.events.record(pod, "Warning", EVENT_REASON, EVENT_ACTION, note)
+            self._report_loop(pod, stopped)
         return stopped
+
+    def _stopped(self, candidate: Candidate, state: CycleState) -> str:
+        memory = known_memory(state.info)
+        return "" if memory is None else memory.stop(self._of_others(candidate.victims), state.now)
+
+    def _of_others(self, victims: Sequence[Pod]) -> list[Pod]:
+        own = self._handle.preemption.own
+        return [each for each in victims if not each.terminating and not own(each)]
+
+    def _report_loop(self, pod: Pod, stopped: str) -> None:
+        self._handle.metrics.count(LOOPS)
+        note = f"{PREFIX}{stopped}"
+        self._handle.events.record(pod, "Warning", EVENT_REASON, EVENT_ACTION, note)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register for deleted pods, which may be the last victim of a held pod."""
@@ -325,7 +343,7 @@ class DefaultPreemption:
 
     def evict_for_group(
         self,
-        members: Sequence[Pod],
+        members: Sequence[QueuedPodInfo],
         group: str,
         victims: Sequence[Pod],
         needed: Callable[[], bool] = lambda: True,
@@ -333,11 +351,25 @@ class DefaultPreemption:
         """Start the evictions of the victims, all at once (`GroupPreemptionPlugin`)."""
         leaving = [each for each in victims if not each.terminating]
         self._handle.preemption.observe(len(victims))
+        self._note_for_group(members, self._of_others(victims))
         if leaving:
-            preemptor = Preemptor(members[0], needed, group)
+            preemptor = Preemptor(members[0].pod, needed, group)
             self._handle.run_in_background(
                 self._preempt_for_group(preemptor, leaving), f"preempt for {group}"
             )
+
+    def _note_for_group(self, members: Sequence[QueuedPodInfo], others: Sequence[Pod]) -> None:
+        """Note evictions in the records of all members, and report if they were the last ones.
+
+        A plan that would go on with a loop is not made, so there is no later occasion.
+        """
+        if not others:
+            return
+        now = self._handle.clock.now()
+        for each in members:
+            ensure_memory(each).evicted(others, now)
+        if stopped := ensure_memory(members[0]).stop(others, now):
+            self._report_loop(members[0].pod, stopped)
 
     async def _preempt_for_group(self, preemptor: Preemptor, victims: Sequence[Pod]) -> None:
         errors: list[BaseException] = []

@@ -7,8 +7,9 @@ pods of one owner and another scheduler `TOLERATED` times, and waits still, evic
 pause, which doubles each time up to `MAX_PAUSE`. Victims of our own profiles never count: they do
 respect nominations.
 
-A pause begins with the eviction after which it comes. The record is kept with the pod in the queue (`QueuedPodInfo.plugin_memory`), so it ends with the
-pod, recordings have it, and its size is bounded.
+A pause begins with the eviction after which it comes. The record is kept with the pod in the queue
+(`QueuedPodInfo.plugin_memory`), so it ends with the pod, recordings have it, and its size is
+bounded. Each member of a gang keeps a record of what was evicted for the gang.
 """
 
 from __future__ import annotations
@@ -101,10 +102,17 @@ def owner_of(pod: Pod) -> str:
     return f"pod {pod.key}"
 
 
-def memory_of(info: QueuedPodInfo) -> LoopMemory:
+def known_memory(info: QueuedPodInfo | None) -> LoopMemory | None:
+    """Return the record of a pod, if it has one."""
+    if info is None or info.plugin_memory is None:
+        return None
+    found = info.plugin_memory.get(plugin_names.DEFAULT_PREEMPTION)
+    return found if isinstance(found, LoopMemory) else None
+
+
+def ensure_memory(info: QueuedPodInfo) -> LoopMemory:
     """Return the record of a pod, made on first use."""
-    memory = info.memory()
-    found = memory.get(plugin_names.DEFAULT_PREEMPTION)
-    if not isinstance(found, LoopMemory):
-        found = memory[plugin_names.DEFAULT_PREEMPTION] = LoopMemory()
+    found = known_memory(info)
+    if found is None:
+        found = info.memory()[plugin_names.DEFAULT_PREEMPTION] = LoopMemory()
     return found

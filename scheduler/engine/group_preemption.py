@@ -57,7 +57,7 @@ class EvictionPlan:
     #: All victims, including terminating pods; the most important one first.
     victims: tuple[Pod, ...]
     #: The members that fit after the evictions, and their nodes by UID.
-    members: tuple[Pod, ...]
+    members: tuple[QueuedPodInfo, ...]
     nodes: Mapping[str, str]
     #: Number of violations of disruption budgets, summed over the members.
     violations: int = 0
@@ -121,14 +121,14 @@ class GroupPreemption:
         try:
             if not self._place_all(plugin) or not self._victims:
                 return None
-            members = [(each.info.pod, each.node_name) for each in self._placed]
+            members = [(each.info, each.node_name) for each in self._placed]
             self._abandon_placed()
             members = self._spare() or members
             return EvictionPlan(
                 plugin,
                 tuple(sorted(self._victims.values(), key=importance)),
-                tuple(pod for pod, _ in members),
-                {pod.uid: node for pod, node in members},
+                tuple(info for info, _ in members),
+                {info.uid: node for info, node in members},
                 self._violations,
             )
         finally:
@@ -144,7 +144,7 @@ class GroupPreemption:
 
     # -- sparing ---------------------------------------------------------------------------------
 
-    def _spare(self) -> list[tuple[Pod, str]]:
+    def _spare(self) -> list[tuple[QueuedPodInfo, str]]:
         """Drop unnecessary victims; return the members with their new nodes, empty if unchanged.
 
         Victims are chosen member by member, each for one node. Pods that are evicted with a victim,
@@ -152,7 +152,7 @@ class GroupPreemption:
         unnecessary. So each unit of victims, the most important one first, is put back into the
         table, and dropped from the plan if the whole group still fits.
         """
-        members: list[tuple[Pod, str]] = []
+        members: list[tuple[QueuedPodInfo, str]] = []
         units = self._units()
         for unit in units[:MAX_SPARED] if len(units) > 1 else ():
             if self._monotonic() > self._end:
@@ -160,7 +160,7 @@ class GroupPreemption:
             for uid in unit:
                 self._engine.cache.put_back(uid)
             if self._may_fit() and self._place_all(None):
-                members = [(each.info.pod, each.node_name) for each in self._placed]
+                members = [(each.info, each.node_name) for each in self._placed]
                 for uid in unit:
                     del self._victims[uid]
             else:

@@ -19,6 +19,7 @@ from scheduler.framework.node_status import NodeToStatus
 from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
 from scheduler.framework.plugin import ColumnarFilterPlugin, DryRunPostFilterPlugin, Plugin
 from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
+from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 from scheduler.pages import GroupAttempt, GroupMembers, GroupRules, GroupView
@@ -226,7 +227,7 @@ class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
 
     def evict_for_group(
         self,
-        members: Sequence[Pod],
+        members: Sequence[QueuedPodInfo],
         group: str,
         victims: Sequence[Pod],
         needed: Callable[[], bool] = lambda: True,

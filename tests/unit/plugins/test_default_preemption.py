@@ -307,7 +307,8 @@ def test_victims_stay_if_the_preemptor_no_longer_needs_them(
 def test_victims_of_a_group_stay_once_it_needs_no_room() -> None:
     handle = PreemptionHandle()
     handle.in_pre_bind = {"binding"}
-    build(handle).evict_for_group([pod("m")], "pod group g", [pod("v"), pod("binding")], bool)
+    member = QueuedPodInfo(pod("m"), 0.0)
+    build(handle).evict_for_group([member], "pod group g", [pod("v"), pod("binding")], bool)
     assert handle.log == []
 
 

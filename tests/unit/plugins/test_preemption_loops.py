@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from plugins.preemption_loops import MAX_OWNERS, MAX_PAUSE, LoopMemory, owner_of
+from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.client.resources import PODS
 from simulator import offline
 from tests.unit.plugins.preemption_handle import pod
@@ -140,3 +141,40 @@ def test_a_recording_keeps_the_record() -> None:
 
 def test_a_pod_without_a_controller_is_its_own_owner() -> None:
     assert owner_of(pod("bare")) == "pod default/bare"
+
+
+GANGS: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: kubestow
+  plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}
+  pluginConfig:
+  - name: DefaultPreemption
+    args: {victimSchedulers: All}
+  - name: GangScheduling
+    args: {assembleFor: 0s}
+"""
+
+
+@pytest.mark.parametrize("hours", [1, 12])
+def test_a_gang_ends_a_loop_as_well(tmp_path: Path, hours: int) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(GANGS)
+    with offline.World(config=config) as world:
+        world.add_nodes(offline.node("n", cpu=4))
+        world._assembly.events.kept = []
+        evictions = put_back(world)
+        world.add(
+            {
+                "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {"name": "g", "namespace": "default"},
+                "spec": {"minMember": 2},
+            }
+        )
+        member = offline.pod("m", cpu=2, priority=100, labels={POD_GROUP_LABEL: "g"})
+        world.add_pods(member, count=2)
+        world.run(until=hours * HOUR)
+        assert 3 <= evictions() <= 8 + hours
+        assert "pods of ReplicaSet default/web" in reasons(world)[0]
