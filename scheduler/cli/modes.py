@@ -167,6 +167,7 @@ MODES: Final[Mapping[str, tuple[Choice, ...]]] = {
     "ui": (
         (
             Mode("--simulate", _given("simulate"), ("simulate",)),
+            Mode("--shadow", _given("shadow"), ("shadow",)),
             Mode(
                 "a running scheduler",
                 _otherwise,

@@ -35,6 +35,10 @@ On a machine without a browser, seen from a laptop:
 \b
 A finished run, a bundle or a recording, with a slider for the time:
   kubestow ui --simulate incident.recording
+
+\b
+What `kubestow shadow --listen 127.0.0.1:10260` has compared so far:
+  kubestow ui --shadow http://127.0.0.1:10260
 """
 
 
@@ -55,14 +59,31 @@ A finished run, a bundle or a recording, with a slider for the time:
     metavar="RUN",
     help="Show this finished run, bundle or recording instead of a running scheduler.",
 )
+@click.option(
+    "--shadow",
+    metavar="URL",
+    help="Show what a shadow has compared; its address on this machine (`kubestow shadow "
+    "--listen`, or kubectl port-forward).",
+)
 @endpoint_options
-def command(*, endpoint: Endpoint, port: int, no_browser: bool, simulate: str | None) -> None:
+def command(
+    *, endpoint: Endpoint, port: int, no_browser: bool, simulate: str | None, shadow: str | None
+) -> None:
     """Serve the page until interrupted."""
     # Imported here, so that an error of usage comes without the time to load them.
     from scheduler.cli.page.recorded import RecordedSource
-    from scheduler.cli.page.sources import LiveSource
+    from scheduler.cli.page.sources import LiveSource, ShadowSource
 
-    source: Source = RecordedSource.load(simulate) if simulate else LiveSource(endpoint)
+    source: Source
+    if simulate:
+        source = RecordedSource.load(simulate)
+    elif shadow:
+        try:
+            source = ShadowSource(shadow)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="'--shadow'") from error
+    else:
+        source = LiveSource(endpoint)
     asyncio.run(_serve(source, port, browser=not no_browser))
 
 

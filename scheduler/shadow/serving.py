@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
+from scheduler.pages.shadow_wording import sentence
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import json_body
 from scheduler.service.serving.server import HttpsServer
@@ -48,10 +50,14 @@ class ShadowEndpoints:
             if not _is_local(request.remote):
                 return web.Response(status=403, text=LOCAL_ONLY)
             return web.Response(
-                body=json_body.redact_and_indent(json_body.encode(self._wiring.summary(PAGE_ROWS))),
+                body=json_body.redact_and_indent(self._page()),
                 content_type="application/json",
             )
         return web.Response(status=404, text="404 page not found\n")
+
+    def _page(self) -> bytes:
+        summary = self._wiring.summary(PAGE_ROWS)
+        return json_body.encode({**msgspec.to_builtins(summary), "sentence": sentence(summary)})
 
     def _health(self, path: str) -> web.Response:
         missing = self._wiring.state.permissions.ready()

@@ -113,6 +113,15 @@ def run_the_container(plane: ControlPlane, directory: Path, ended: Event) -> Non
 
 
 @pytest.mark.envtest("kube-scheduler", "kube-controller-manager")
+def test_the_tutorial_beside_kube_scheduler(cluster: ControlPlane, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    environment = reader(tmp_path, cluster.binaries) | {"KUBECONFIG": str(cluster.kubeconfig)}
+    with ShellSession(work, environment) as session:
+        session.follow(blocks(TUTORIALS / "shadow.md", ROOT))
+
+
+@pytest.mark.envtest("kube-scheduler", "kube-controller-manager")
 def test_the_tutorial_on_a_real_cluster(cluster: ControlPlane, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(ROOT / "manifests", work / "manifests")

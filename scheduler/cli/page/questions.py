@@ -79,6 +79,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         {"pod": _text, "limit": _number(1, 500), "since": _number(0, 999_999_999)},
     ),
     "nodes": Question("/debug/nodes", {"limit": _number(1, 500), "from": _number(0, 10**8)}),
+    "shadow": Question("/debug/shadow"),
     "node": Question("/debug/node", {"name": _text, "pods": _number(0, 1000)}),
 }
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import BAD_INPUT, NO_SUCH_POD, NOT_PERMITTED, CommandError
@@ -17,6 +20,9 @@ from scheduler.cli.page.questions import QuestionError
 
 MAX_ANSWER_BYTES: Final = 32 << 20
 """Far more than any answer has; a browser would choke on more."""
+
+SHADOW_SECONDS: Final = 30.0
+"""For an answer of a shadow."""
 
 _STATUS: Final = {BAD_INPUT: 400, NO_SUCH_POD: 404, NOT_PERMITTED: 403}
 """HTTP status by exit code of the commands; any other failure is 502."""
@@ -27,7 +33,7 @@ class Description:
     """Kind, title and span of a source."""
 
     kind: str
-    """`live` or `recorded`."""
+    """`live`, `recorded` or `shadow`."""
     title: str
     begin: float = 0.0
     """Wall clock seconds of the first and last moment of a recorded run; 0 for a live one."""
@@ -73,6 +79,41 @@ class LiveSource:
             return _joined(self._endpoint.stream(path, query))
         except CommandError as error:
             raise QuestionError(_STATUS.get(error.exit_code, 502), error.message) from error
+
+
+class ShadowSource:
+    """A shadow that serves its page on this machine: `kubestow shadow --listen`."""
+
+    PATH: Final = "/debug/shadow"
+
+    def __init__(self, url: str) -> None:
+        """`url`: its address, such as `http://127.0.0.1:10259`. Raises ValueError."""
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError(f"{url!r}: write http://127.0.0.1:PORT")
+        self._host, self._port = parts.hostname, parts.port or 80
+        self._url = url
+
+    def describe(self) -> Description:
+        """Return the address."""
+        return Description("shadow", f"the shadow at {self._url}")
+
+    def ask(self, path: str, query: Mapping[str, str], at: float | None) -> bytes:
+        """Ask the shadow, which has one page."""
+        if path != self.PATH or at is not None:
+            raise QuestionError(404, "a shadow answers only what it has compared")
+        connection = HTTPConnection(self._host, self._port, timeout=SHADOW_SECONDS)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read(MAX_ANSWER_BYTES)
+        except (OSError, HTTPException) as error:
+            raise QuestionError(502, f"no answer of {self._url}: {error}") from error
+        finally:
+            connection.close()
+        if response.status != HTTPStatus.OK:
+            raise QuestionError(502, f"{self._url} answers with status {response.status}")
+        return body
 
 
 def _joined(pieces: Iterator[bytes]) -> bytes:

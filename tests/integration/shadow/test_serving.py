@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import aiohttp
 import pytest
 
+from scheduler.cli.page.questions import QuestionError
+from scheduler.cli.page.sources import ShadowSource
 from scheduler.pages.shadow import ShadowSummary
 from scheduler.shadow.serving import PAGE, ShadowEndpoints, served
 from simulator import EmbeddedCluster
@@ -44,6 +48,7 @@ async def test_metrics_health_and_the_page(cluster: EmbeddedCluster) -> None:
         assert status == 200
         assert "\x1b" not in text
         assert '"kind": "ShadowSummary"' in text
+        assert '"sentence": "1 decision of default-scheduler in ' in text
         assert (await get(port, "/nothing"))[0] == 404
         assert (await get(port, "/metrics", "POST"))[0] == 405
 
@@ -64,3 +69,24 @@ async def test_pages_are_for_clients_of_this_machine(remote: str | None, status:
     request.remote = remote
     wiring: Any = Wiring()
     assert (await ShadowEndpoints(wiring)(request)).status == status
+
+
+async def test_the_page_of_kubestow_ui_asks_it(cluster: EmbeddedCluster) -> None:
+    cluster.create(node("n1"))
+    async with shadow(cluster) as wiring, served(("127.0.0.1", 0), wiring) as port:
+        source = ShadowSource(f"http://127.0.0.1:{port}")
+        assert source.describe().kind == "shadow"
+        answer = json.loads(await asyncio.to_thread(source.ask, PAGE, {}, None))
+        assert answer["nodes"] == 1
+        with pytest.raises(QuestionError, match="only what it has compared"):
+            source.ask("/debug/summary", {}, None)
+        with pytest.raises(QuestionError, match="only what it has compared"):
+            source.ask(PAGE, {}, 1.0)
+    with pytest.raises(QuestionError, match="no answer of"):
+        await asyncio.to_thread(source.ask, PAGE, {}, None)
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:1", "127.0.0.1:1", "http://127.0.0.1/x", ""])
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match="write http://127"):
+        ShadowSource(url)

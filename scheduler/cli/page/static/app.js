@@ -12,12 +12,14 @@ import { Node } from "./node.js";
 import { Nodes } from "./nodes.js";
 import { Overview } from "./overview.js";
 import { Pod } from "./pod.js";
+import { Shadow } from "./shadow.js";
 import { Waiting } from "./waiting.js";
 
 const VIEWS = { overview: Overview, waiting: Waiting, nodes: Nodes, decisions: Decisions, gangs: Gangs };
 const TITLES = { overview: "Overview", waiting: "Waiting pods", nodes: "Nodes", decisions: "Decisions", gangs: "Gangs" };
-// A finished run tells nothing about groups.
+// A finished run tells nothing about groups, and a shadow has a view of its own.
 const LIVE_ONLY = new Set(["gangs"]);
+const shown = (kind) => Object.keys(VIEWS).filter((name) => kind === "live" || (kind === "recorded" && !LIVE_ONLY.has(name)));
 
 /** Return the view of the address: its name, arguments and chosen filters. */
 function route() {
@@ -135,23 +137,25 @@ function App() {
   const source = useAnswer("source", {}, 0);
   const [chosen, setChosen] = useState(null);
   const recorded = source.data?.kind === "recorded";
+  const shadow = source.data?.kind === "shadow";
   const at = recorded ? chosen ?? source.data.end : undefined;
-  useEffect(() => { document.title = `${titleOf(view)} · kubestow`; }, [view]);
+  useEffect(() => { document.title = `${shadow ? "Shadow" : titleOf(view)} · kubestow`; }, [view, shadow]);
   const current = (name) => view.name === name ? "page" : PARENTS[view.name] === name ? "true" : undefined;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("h1")?.focus(); }}>Skip to content</a>
     <header>
       <p class="name"><a href="#/overview">kubestow</a>${" "}<span class="small source">${source.data && html`<${Text} of=${source.data.title} limit=${80} />`}</span></p>
       <nav aria-label="Views"><ul>
-        ${Object.keys(VIEWS).filter((name) => !recorded || !LIVE_ONLY.has(name)).map((name) => html`<li key=${name}>
+        ${shown(source.data?.kind ?? "live").map((name) => html`<li key=${name}>
           <a href=${address(name)} aria-current=${current(name)}>${TITLES[name]}</a></li>`)}
       </ul></nav>
-      <div class="tools"><${FindPod} /><${Theme} /></div>
+      <div class="tools">${!shadow && html`<${FindPod} />`}<${Theme} /></div>
     </header>
     <main id="main">
       <${Pending} answer=${source} what="the scheduler" />
       ${recorded && html`<${Player} source=${source.data} at=${at} setAt=${setChosen} />`}
-      ${source.data && html`<${View} view=${view} at=${at} every=${recorded ? 0 : undefined} />`}
+      ${shadow && html`<${Shadow} />`}
+      ${source.data && !shadow && html`<${View} view=${view} at=${at} every=${recorded ? 0 : undefined} />`}
     </main>
     <footer class="small">Read-only. Everything here comes from the scheduler, through kubestow ui on this machine.</footer>`;
 }
