@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -245,8 +246,9 @@ class ModalCommand(click.Command):
 
 
 def _check(ctx: click.Context, choice: Choice) -> None:
-    mode = next(each for each in choice if each.chosen(ctx.params))
     governed = {name for each in choice for name in each.options}
+    _prefer_command_line(ctx, choice, governed)
+    mode = next(each for each in choice if each.chosen(ctx.params))
     for option in ctx.command.params:
         name = option.name or ""
         if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
@@ -262,6 +264,18 @@ def _check(ctx: click.Context, choice: Choice) -> None:
         if users == [text]:
             raise click.UsageError(f"{mode.name} and {text} exclude each other: give one of them")
         raise click.UsageError(f"{mode.name} does not use {text}, which is for {_listed(users)}")
+
+
+def _prefer_command_line(ctx: click.Context, choice: Choice, governed: AbstractSet[str]) -> None:
+    """Drop what the environment says if options of another mode are on the command line."""
+    mode = next(each for each in choice if each.chosen(ctx.params))
+    sources = {name: ctx.get_parameter_source(name) for name in governed}
+    given = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
+    if given and not given & set(mode.options):
+        of_environment = (
+            name for name in mode.options if sources[name] is ParameterSource.ENVIRONMENT
+        )
+        ctx.params.update(dict.fromkeys(of_environment))
 
 
 def shown(option: click.Parameter) -> str:

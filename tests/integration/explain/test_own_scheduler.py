@@ -108,3 +108,12 @@ def test_the_address_can_come_from_the_environment(
     monkeypatch.setenv("KUBESTOW_SERVER", f"https://{LOOPBACK}:{port}")
     found = ask("--insecure-skip-tls-verify")
     assert (found.code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
+
+
+def test_the_command_line_overrides_the_environment(
+    cluster: Cluster, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBESTOW_SERVER", "https://elsewhere.example")
+    monkeypatch.setenv("KUBESTOW_TLS_SERVER_NAME", "another")
+    found = ask("--lease", f"{NAMESPACE}/other")
+    assert (found.code, cluster.authorizations) == (0, ["Bearer of-the-kubeconfig"])
