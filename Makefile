@@ -32,6 +32,9 @@ $(1)/bin/python -m pip install --disable-pip-version-check --progress-bar off --
       if (terminal) printf "\r%-70s", line; else if (n % 25 == 0 || n == total) print line } \
     /^Installing / { if (terminal) print ""; print "  installing them ..." } { fflush() }'
 endef
+# Images with Python often set it. Each of the hundreds of processes that the tests start would then compile
+# all modules again, which takes longer than the rest of its start.
+unexport PYTHONDONTWRITEBYTECODE
 # More arguments for pytest: `make test PYTEST_ARGS="-k queue -x"`.
 PYTEST_ARGS ?=
 
@@ -45,10 +48,17 @@ demo: $(STAMP) ## Schedule a small cluster live in the terminal (embedded API se
 
 # How many processes `make test` uses.
 PROCESSES ?= auto
+# The tests of the tree's own texts, which `make lint` runs.
+REPOSITORY_TESTS := tests/unit/repository
+SLOW := slow and not (envtest or thirdparty or chart or older_servers or browser or soak or bench)
 
 .PHONY: test
-test: $(STAMP) ## Run unit, property, integration and conformance tests
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(PYTEST_ARGS)
+test: $(STAMP) ## Run unit, property, integration and conformance tests (5 minutes)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal --ignore $(REPOSITORY_TESTS) $(PYTEST_ARGS)
+
+.PHONY: test-slow
+test-slow: $(STAMP) ## Run the tests that take a second or more each: processes that die, replays, images, sweeps
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal -m "$(SLOW)" $(PYTEST_ARGS)
 
 # The revision since which: `make test-quick SINCE=main`; else what is not committed, or the last commit.
 SINCE ?=
@@ -66,17 +76,18 @@ test-lowest: $(TOOLS_STAMP) ## Run `make test` with the oldest dependencies that
 	$(TOOLS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --group dev --editable ".[otel,sweep]"
 	KUBESTOW_REQUIRE_OTEL=1 $(LOWEST)/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal \
-	  --ignore tests/unit/repository $(PYTEST_ARGS)
+	  --ignore $(REPOSITORY_TESTS) $(PYTEST_ARGS)
 
 .PHONY: conformance
 conformance: $(STAMP) ## Compare every decision with the recorded ones of kube-scheduler v1.37
 	$(BIN)/python -m tests.conformance tests/conformance/vectors
 
 .PHONY: lint
-lint: $(STAMP) ## Check style, format and the import contracts of the layers
+lint: $(STAMP) ## Check style, format, the import contracts of the layers, and the repository's own files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q $(REPOSITORY_TESTS)
 
 .PHONY: lint-workflows
 lint-workflows: $(STAMP) ## Check .github/workflows with actionlint, which is built from its Go module

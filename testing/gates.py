@@ -5,9 +5,9 @@
 
 Each gate is a target of the Makefile. Builds run one after the other, with low priority, so that
 they take what the tests leave of two cores. Of the others, two run at a time, those that are
-quickest to fail first; `make test` has two processes and runs alone. What a gate printed follows
-when it has ended. After the first gate that fails no other begins, and those that run are ended. A
-table comes last.
+quickest to fail first; `make test` and `make test-slow` have two processes and run alone. What a
+gate printed follows when it has ended. After the first gate that fails no other begins, and those
+that run are ended. A table comes last.
 
 Runs before anything is installed: it uses the standard library only.
 """
@@ -54,6 +54,7 @@ GATES: Final = (
     Gate("docs"),
     Gate("sbom"),
     Gate("test", cores=CORES),
+    Gate("test-slow", cores=CORES),
     Gate("envtest", after=("envtest-build",)),
     Gate("e2e-short", after=("e2e-build",)),
     Gate("thirdparty-short", after=("thirdparty-short-build",)),
@@ -82,9 +83,7 @@ class Run:
 def environment() -> dict[str, str]:
     """Return the variables of all gates."""
     return {
-        # Images with Python often set it. Each of the hundreds of processes that the tests start
-        # would then compile all modules again, which takes longer than the rest of its start.
-        **{key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
+        **os.environ,
         # `auto` would take every core of the host, also where a container may use two of them.
         "PROCESSES": str(CORES),
         # The locked dependencies have OpenTelemetry: its tests must not pass by being skipped.

@@ -61,6 +61,7 @@ def test_every_vector_of_the_family_agrees(family: str) -> None:
     assert (result.agree, result.total) == (COUNTS[family], COUNTS[family])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["resources", "nodeaffinity", "spread", "interpod", "volumes"])
 def test_vectors_agree_when_every_pod_is_stored_like_a_large_one(
     family: str, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from testing.conformance.units import SUFFIX
 GATE = "PodTopologySpreadFallbackMode"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["spread", "mixed", "preemption", "nominated"])
 def test_a01_the_gate_alone_changes_no_decision(
     family: str, monkeypatch: pytest.MonkeyPatch

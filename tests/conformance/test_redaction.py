@@ -25,6 +25,7 @@ NAMED_LIKE_WORDS: Final[Mapping[str, frozenset[int]]] = {
 """Vectors with a message that has, without quotes, a name that is a word of kubestow's messages."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_redacted_vector_is_decided_alike(family: str) -> None:
     aspects = [each for each in select_aspects(()) if each not in DEPEND_ON_ORDER]
@@ -50,6 +51,7 @@ def slice_order(vector: Vector) -> list[int]:
     return sorted(range(len(slices)), key=names)
 
 
+@pytest.mark.slow
 def test_a_redacted_claim_is_allocated_alike() -> None:
     path, in_order = VECTOR_DIRECTORY / f"dra_allocator{SUFFIX}", 0
     for vector in VectorFile(path, "unit/dra_allocator").vectors():

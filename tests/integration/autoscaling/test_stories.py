@@ -248,6 +248,7 @@ async def test_a48_a_scheduler_with_the_gate_off_ignores_the_field() -> None:
             await until(lambda: bound_to(running, "second") == "n1", "the relaxed placement")
 
 
+@pytest.mark.slow
 async def test_a61_over_http_against_an_ordinary_kubestow_run(
     stock: EmbeddedCluster, tmp_path: Path
 ) -> None:

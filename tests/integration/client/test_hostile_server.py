@@ -187,6 +187,7 @@ def transport_to(server: Server, *, proxied: bool = False) -> Transport:
     return Transport(ClientConfiguration(address))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proxied", [False, True], ids=["direct", "proxied"])
 async def test_the_body_of_an_error_is_cut(proxied: bool) -> None:
     step = goes_on(b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\nwrong\r\n")

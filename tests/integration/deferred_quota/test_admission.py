@@ -170,6 +170,7 @@ async def test_kueue_and_resync_are_reached_through_the_control_endpoint(stock: 
     assert "quota, kueue" in refusal["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [5_000, pytest.param(50_000, marks=pytest.mark.soak)])
 async def test_b55_a_flood_of_gated_pods_ends_at_the_number_of_pods(
     stock: Server, attempts: int

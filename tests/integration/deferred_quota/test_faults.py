@@ -86,6 +86,7 @@ async def test_the_share_is_kept_as_long_as_the_outcome_is_unknown(
         assert total.most == 1000
 
 
+@pytest.mark.slow
 async def test_b25_a_bind_that_surely_failed_gives_its_share_back(cluster: EmbeddedCluster) -> None:
     total = BoundSum(cluster)
     cluster.faults.add(bind_fault("cut", times=2))
@@ -127,6 +128,7 @@ async def test_b24_slow_binds_hold_their_share_meanwhile(cluster: EmbeddedCluste
         assert (total.now, total.most) == (3000, 3000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_b24_races_with_latency_and_faults_never_exceed_the_limit(
     cluster: EmbeddedCluster, seed: int

@@ -22,6 +22,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=pytest.mark.soak)])
 async def test_b23_two_pods_for_one_unit_one_is_bound(
     cluster: EmbeddedCluster, rounds: int

@@ -106,6 +106,7 @@ async def test_b27_two_schedulers_are_exact_or_overshoot_by_what_the_other_has_i
         assert 3000 <= total.most <= most
 
 
+@pytest.mark.slow
 async def test_an_entry_is_written_before_the_bind_and_removed_after(
     cluster: EmbeddedCluster,
 ) -> None:
@@ -157,6 +158,7 @@ async def test_reservations_of_other_schedulers_count_until_they_expire(
         await stage.bound("mine")
 
 
+@pytest.mark.slow
 async def test_an_entry_is_renewed_while_the_bind_takes_long(cluster: EmbeddedCluster) -> None:
     cluster.clock.set_rate(0)
     cluster.faults.add(FaultRule(action="delay", verb="create", resource="pods/binding", seconds=5))
@@ -209,6 +211,7 @@ async def test_with_memory_nothing_is_written_into_the_quota(cluster: EmbeddedCl
         assert annotation(cluster) == {}
 
 
+@pytest.mark.slow
 async def test_a_pod_given_up_and_claimed_again_keeps_its_entry(cluster: EmbeddedCluster) -> None:
     async with staged(cluster, args=API) as stage:
         await stage.quota(cpu=3000)

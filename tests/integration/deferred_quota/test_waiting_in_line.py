@@ -52,6 +52,7 @@ class Writes:
         self.names.append(change.version.obj["metadata"]["name"])
 
 
+@pytest.mark.slow
 async def test_b30_unrelated_events_touch_no_held_pod(cluster: EmbeddedCluster) -> None:
     async with staged(cluster) as stage:
         await crowd(stage)
@@ -80,6 +81,7 @@ async def test_b30_unrelated_events_touch_no_held_pod(cluster: EmbeddedCluster) 
         assert stage.wiring.scheduling.queue.statistics().pre_enqueue_runs == runs + 1
 
 
+@pytest.mark.slow
 async def test_b31_one_freed_unit_binds_one_pod_and_writes_next_to_nothing(
     cluster: EmbeddedCluster,
 ) -> None:

@@ -51,6 +51,7 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     raise AssertionError(f"no line with {pattern!r} in:\n{''.join(read)}")
 
 
+@pytest.mark.slow
 def test_fast_prints_all_events_and_ends_with_the_totals(
     demo: ForkedCommands, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ def test_fast_prints_all_events_and_ends_with_the_totals(
     assert "synced" in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_live_view_and_no_log(demo: ForkedCommands) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -96,6 +98,7 @@ def test_a_terminal_gets_a_live_view_and_no_log(demo: ForkedCommands) -> None:
     assert "pod not scheduled" not in text
 
 
+@pytest.mark.slow
 def test_serve_goes_on_scheduling_until_interrupted(demo: ForkedCommands) -> None:
     with running(demo, "--fast", "--serve") as process:
         kubeconfig = Path(read_until(process, r"export KUBECONFIG=(\S+)")[1])
@@ -178,6 +181,7 @@ def test_an_unknown_story_is_named(arguments: list[str], told: str) -> None:
     assert told in done.output
 
 
+@pytest.mark.slow
 def test_a_configuration_brings_plugins_of_its_own(demo: ForkedCommands) -> None:
     example = Path(__file__).parents[3] / "examples" / "gate_until"
     ended = demo.run(

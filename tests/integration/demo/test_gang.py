@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from testing.forked_commands import ForkedCommands
 
 
+@pytest.mark.slow
 def test_gangs_start_whole_in_one_rack_and_by_preemption(virtual_demo: ForkedCommands) -> None:
     done = virtual_demo.run("gang")
     assert (done.returncode, done.stderr) == (0, "")

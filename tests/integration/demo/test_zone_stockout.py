@@ -80,6 +80,7 @@ def test_an_interrupted_story_prints_its_progress(demo: ForkedCommands) -> None:
     )
 
 
+@pytest.mark.slow
 def test_serve_keeps_the_cluster_for_kubectl(demo: ForkedCommands) -> None:
     with running(demo, "zone-stockout", "--speed", "30", "--serve") as process:
         url = read_until(process, r"curl -X POST (http://\S+)/_kubestow/autoscaler")[1]

@@ -38,6 +38,7 @@ STREAMED: Final = frozenset({"/debug/bundle", "/debug/record"})
 """Not JSON."""
 
 
+@pytest.mark.slow
 async def test_every_page_carries_version_and_kind_and_is_valid(scheduling: Open) -> None:
     async with scheduling(points=GANGS, more_resources=(POD_GROUPS,)) as site:
         for name in ("n1", "n2"):
@@ -79,6 +80,7 @@ def test_another_version_kind_or_field_is_not_valid() -> None:
     assert validator.problems(page)
 
 
+@pytest.mark.slow
 async def test_explain_shows_the_group_of_a_member_first_and_a_group_alone(
     scheduling: Open,
 ) -> None:

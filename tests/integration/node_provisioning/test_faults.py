@@ -93,6 +93,7 @@ async def bridging(
                     task.cancel()
 
 
+@pytest.mark.slow
 async def test_nothing_is_written_while_another_may_lead(cluster: EmbeddedCluster) -> None:
     door = Door()
     door.open = False

@@ -136,6 +136,7 @@ class Workload:
             return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "redact"), [(1, False), (2, False), (3, False), (4, False), (2, True), (4, True)]
 )

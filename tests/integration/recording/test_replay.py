@@ -38,6 +38,7 @@ def fell_back(wiring: Wiring, since: float) -> bool:
     return any(each.time > since and "fallback active" in each.message for each in history.every())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 async def test_a_busy_run_is_reproduced(tmp_path: Path, seed: int) -> None:
     """With preemption, pods held by a deferred quota, and fallback from spreading."""

@@ -140,6 +140,7 @@ async def nothing_is_left(world: Running) -> None:
     world.validate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITES)
 async def test_a_write_that_a_reload_interrupts_is_finished(tmp_path: Path, write: str) -> None:
     async with running(tmp_path) as world:

@@ -128,6 +128,7 @@ async def test_pods_of_a_new_profile_that_are_known_already_are_scheduled(tmp_pa
         await until(lambda: not world.unbound())
 
 
+@pytest.mark.slow
 async def test_pods_of_a_profile_that_is_gone_are_left_to_others(tmp_path: Path) -> None:
     async with running(tmp_path, TWO_PROFILES) as world:
         world.pod("theirs", scheduler="second")
@@ -176,6 +177,7 @@ async def test_file_that_is_gone_is_an_error_and_its_return_is_taken_over(tmp_pa
         assert await looked(world) == 2
 
 
+@pytest.mark.slow
 async def test_reloads_under_load_lose_no_pod_and_bind_none_twice(tmp_path: Path) -> None:
     texts = [PROFILE, ONLY_LABELLED, TWO_PROFILES, MANY_MISTAKES]
     async with running(tmp_path) as world:

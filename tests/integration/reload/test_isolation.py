@@ -117,6 +117,7 @@ async def test_a_fault_costs_one_attempt_and_is_named(
         world.validate()
 
 
+@pytest.mark.slow
 async def test_a_call_that_hangs_is_given_up_and_named_until_it_ends(tmp_path: Path) -> None:
     write(tmp_path, "self.hangs.set(); self.go_on.wait(60)")
     async with running(tmp_path, CONFIG % "5s") as world:

@@ -211,6 +211,7 @@ async def test_shared_object_of_a_changed_module_is_made_anew(tmp_path: Path) ->
         assert world.plugin("Choice").nodes == {"a", "b"}
 
 
+@pytest.mark.slow
 async def test_old_generations_of_a_plugin_are_freed(tmp_path: Path) -> None:
     write(tmp_path, "a")
     async with running(tmp_path, CONFIG) as world:

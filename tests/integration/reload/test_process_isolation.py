@@ -119,6 +119,7 @@ async def test_what_it_started_in_another_session_ends_with_it(tmp_path: Path) -
         await until(lambda: not runs(pid))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
@@ -154,6 +155,7 @@ async def test_a_fault_costs_an_attempt_and_others_are_scheduled(
         world.validate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "limits", "text", "reason"),
     [
@@ -206,6 +208,7 @@ async def test_a_process_that_cannot_go_on_is_ended_and_started_again(
         world.validate()
 
 
+@pytest.mark.slow
 async def test_a_reload_ends_the_process_of_a_plugin_that_is_replaced(tmp_path: Path) -> None:
     write(tmp_path)
     async with running(tmp_path, CONFIG % "timeout: 30s") as world:

@@ -131,6 +131,7 @@ class HeldCredentials(StaticCredentials):
         return await super().authorization()
 
 
+@pytest.mark.slow
 async def test_a_bind_delayed_before_it_is_sent_is_checked_when_it_is_sent(
     cluster: EmbeddedCluster,
 ) -> None:

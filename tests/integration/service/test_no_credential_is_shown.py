@@ -160,6 +160,7 @@ async def pages_of(port: int) -> str:
     return "\n".join(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_format", ["json", "text"])
 async def test_of_a_running_scheduler(
     cluster: EmbeddedCluster, log: io.StringIO, log_format: LogFormat

@@ -202,6 +202,7 @@ async def test_a_wait_at_permit_and_a_suspended_cycle_belong_to_the_trace(
         assert "closed" in root["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["refuse", "hang"])
 async def test_a_collector_that_takes_nothing_keeps_no_pod_waiting(
     cluster: EmbeddedCluster, behaviour: Behaviour

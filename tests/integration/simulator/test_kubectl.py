@@ -69,6 +69,7 @@ class _Kubectl:
         return text
 
 
+@pytest.mark.slow
 async def test_kubectl_gets_describes_applies_patches_and_deletes(tmp_path: Path) -> None:
     manifest = tmp_path / "objects.yaml"
     manifest.write_text(_MANIFEST, encoding="utf-8")

@@ -37,6 +37,7 @@ def test_our_engine_decides_about_everything_that_is_drawn(family: str) -> None:
         assert seen.actual["outcome"] in ("scheduled", "unschedulable", "error")
 
 
+@pytest.mark.slow
 def test_crossed_worlds_have_no_pods_that_wait_and_no_pods_with_a_place_come_in() -> None:
     crossing = MutatedWorld(VECTORS)
     for family in crossing.families:

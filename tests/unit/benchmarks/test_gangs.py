@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.gangs import decisions, event_seconds
 
 
+@pytest.mark.slow
 def test_decisions_end_as_their_cases_say() -> None:
     figures = decisions(nodes=20, members=8, rounds=2)
     assert {each.case for each in figures} >= {"all fit", "refused by the bound"}

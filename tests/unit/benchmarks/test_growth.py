@@ -69,6 +69,7 @@ def test_preemption_nominates_a_node_where_it_should(name: str) -> None:
     assert failure.nominating.node_name
 
 
+@pytest.mark.slow
 def test_figures_are_printed_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the pods that preemption chooses from, one in twenty.
     monkeypatch.setattr(
@@ -93,6 +94,7 @@ def test_an_attempt_that_ends_otherwise_is_no_figure() -> None:
     assert "required anti-affinity was rejected: use more --nodes" in result.output
 
 
+@pytest.mark.slow
 def test_the_memory_of_waiting_pods_is_measured_in_a_process_of_its_own() -> None:
     found = apart(queue_events, pending=3, nodes=5, events=4)
     assert [each.case for each in found] == ["unrelated", "registered, no help"]

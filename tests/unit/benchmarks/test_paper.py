@@ -185,6 +185,7 @@ def test_typical_pods_are_the_most_frequent_ones() -> None:
 # -- the command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_compares_with_what_was_published_and_ends_with_a_summary(
     folder: Path,
 ) -> None:
@@ -260,6 +261,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     assert "there is nothing to run" in refused.output
 
 
+@pytest.mark.slow
 def test_points_that_nobody_knows_are_no_numbers(folder: Path) -> None:
     nodes = [("n-0", 64000, 262144, 2, "H100")]
     _write(folder / "openb_node_list_all.csv", "sn,cpu_milli,memory_mib,gpu,model", nodes)

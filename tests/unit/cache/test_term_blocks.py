@@ -117,6 +117,7 @@ SHARED: Any = {
 """Requirements that many terms share, the index by label cannot separate, and app=web meets."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", SHARED)
 def test_a_pod_is_matched_with_few_terms_one_by_one_however_many_share_an_index_entry(
     operator: str, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ EXPRESSIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
 def test_the_work_of_compiling_is_limited(expression: str) -> None:
     assert len(expression) <= MAX_LENGTH
@@ -93,6 +94,7 @@ def test_the_work_of_compiling_is_limited(expression: str) -> None:
     assert work.lines < 120 * len(expression) + 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
 def test_compiling_can_be_interrupted(expression: str) -> None:
     work, last, longest = WorkCount(), 0, 0
@@ -132,6 +134,7 @@ def test_the_text_of_a_large_type_is_cut() -> None:
     assert str(map_of(INT, list_of(BOOL))) == "map(int, list(bool))"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [2, 30, 44])
 def test_values_that_are_nested_deeply_are_compared_or_refused(levels: int) -> None:
     expression = bound(levels, "[" * 100 + "ONE" + "]" * 100, "LAST==LAST")

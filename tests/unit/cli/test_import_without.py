@@ -29,6 +29,7 @@ current-context: x
 """
 
 
+@pytest.mark.slow
 def test_a_scheduler_does_not_import_what_it_does_not_use() -> None:
     program = f"""
 import os, runpy, sys

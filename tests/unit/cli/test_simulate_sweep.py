@@ -51,6 +51,7 @@ def test_the_command_prints_figures_and_goes_on_where_it_was(folder: Path, shell
     assert "1 of them from" in shell(*command).out
 
 
+@pytest.mark.slow
 def test_what_was_filled_in_is_said_once(folder: Path, shell: Shell) -> None:
     """For the dumps, and for the templates of workloads."""
     job = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}

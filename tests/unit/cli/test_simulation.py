@@ -277,6 +277,7 @@ def test_configurations_and_figures_are_checked_before_the_first_run(
         assert "wating; did you mean" in ended.err
 
 
+@pytest.mark.slow
 def test_a_report_is_one_page_without_scripts_that_repeats(shell: Shell, folder: Path) -> None:
     run = (*JOBS, "--seeds", "0-1", "--compare", "pack.yaml", "--assert", "waiting < 1 or 1 > 2")
     ended = shell("simulate", *run, "--report", "r.html")
@@ -293,6 +294,7 @@ def test_a_report_is_one_page_without_scripts_that_repeats(shell: Shell, folder:
     assert (folder / "r.html").read_text() == page
 
 
+@pytest.mark.slow
 def test_a_report_begins_with_the_answer_and_shows_equal_curves_as_one(
     shell: Shell, folder: Path
 ) -> None:

@@ -87,6 +87,7 @@ pathlib.Path.home = lambda: pathlib.Path(os.environ["HOME"]) if "HOME" in os.env
     assert read(account, before, 'assert "HOME" not in os.environ')["modules"] == []
 
 
+@pytest.mark.slow
 def test_the_real_package_can_be_imported_afterwards(account: Path) -> None:
     after = """
 import kubernetes_asyncio.client

@@ -53,6 +53,7 @@ def vector_configurations() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield vector["id"], vector["input"]["config"]
 
 
+@pytest.mark.slow
 def test_every_configuration_of_the_vectors_loads_with_upstreams_names() -> None:
     seen = 0
     for name, given in vector_configurations():

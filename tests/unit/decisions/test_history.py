@@ -124,7 +124,7 @@ class Ring(RuleBasedStateMachine):
 
 
 TestRing: Any = Ring.TestCase
-TestRing.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestRing.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
 def test_the_oldest_pod_goes_first_and_a_new_decision_keeps_a_pod() -> None:
@@ -151,6 +151,7 @@ def test_decisions_of_one_namespace() -> None:
     assert [each.seq for each in history.latest(5, namespace="x")] == [1, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [1, 5])
 def test_counted_bytes_are_those_that_python_holds(attempts: int) -> None:
     """Four rejections with a text of their own template, then a placement with five scores."""

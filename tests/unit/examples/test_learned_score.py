@@ -93,6 +93,7 @@ def test_both_forms_and_every_batch_agree() -> None:
     assert list(class_problems(LearnedScore)) == []
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_again_to_the_same_bytes(training: ModuleType, tmp_path: Path) -> None:
     samples = training.data(2)
     content = training.train(*samples)

@@ -228,6 +228,7 @@ def test_wrong_arguments_are_named(args: RackAwareArgs, paths: list[str]) -> Non
 OTHERS: Final = {"prefer": "Pack", "levels": [{"key": ZONE, "maxPercent": 50}, {"key": "app"}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [{}, OTHERS])
 def test_the_contract_holds(args: dict[str, Any]) -> None:
     report = check_plugin(RackAware, {"label": "app", **args}, clusters=8)

@@ -114,6 +114,7 @@ def test_what_runs_at_import_names_its_readers() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_mutants(tmp_path: Path) -> None:
     (tmp_path / "scheduler").mkdir()
     (tmp_path / "scheduler/queue").symlink_to(ROOT / "scheduler/queue")

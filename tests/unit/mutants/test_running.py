@@ -66,6 +66,7 @@ def mutant(source: str, replacement: str) -> Mutant:
     return next(m for m in mutants if (m.source, m.replacement) == (source, replacement))
 
 
+@pytest.mark.slow
 def test_tests_that_reach_a_mutant_are_recorded(tree: Path, tmp_path: Path) -> None:
     mutants = {
         0: mutant("size > 10", "(size >= 10)"),
@@ -82,6 +83,7 @@ def test_tests_that_reach_a_mutant_are_recorded(tree: Path, tmp_path: Path) -> N
     assert (tree / MODULE).read_text() == dedent(FILES[MODULE])
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_kills_a_mutant(tree: Path, tmp_path: Path) -> None:
     copy = Copy(tree, tmp_path / "copy")
     with copy.mutated(mutant("return size > 10", "return None")):

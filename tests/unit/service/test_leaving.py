@@ -80,6 +80,7 @@ profiles:
 """
 
 
+@pytest.mark.slow
 def test_a_module_that_waits_at_the_start_does_not_keep_the_process_from_ending(
     tmp_path: Path,
 ) -> None:

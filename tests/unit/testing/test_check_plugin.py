@@ -52,6 +52,7 @@ def test_a_plugin_without_faults_passes(plugin: Any) -> None:
     assert not report.problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plugin", "problem"),
     [

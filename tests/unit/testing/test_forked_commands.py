@@ -22,6 +22,7 @@ def commands() -> Iterator[ForkedCommands]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(("version",), 0), (("nope",), 2), (("config", "validate", "/nonexistent/profile.yaml"), 1)],

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.unit.repository.tree import ROOT
 
 TEST = """\
@@ -31,6 +33,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_fixture_has_a_snapshot_beside_each_test(tmp_path: Path) -> None:
     (tmp_path / "test_web.py").write_text(TEST)
     first = run(tmp_path)

@@ -68,6 +68,7 @@ def test_other_files_belong_to_the_tests_of_the_repository() -> None:
     assert (changed, others) == (set(), ["README.md", "docs/page.md"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("end", "expected"), [("0", "1 skipped"), ("1e18", "1 passed")])
 def test_no_test_begins_after_the_end(tmp_path: Path, end: str, expected: str) -> None:
     (tmp_path / "test_it.py").write_text("def test_one(): pass\n")

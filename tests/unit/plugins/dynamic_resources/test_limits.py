@@ -163,6 +163,7 @@ def test_an_error_that_quotes_what_the_expression_computed_is_cut() -> None:
     assert found[0] is found[1], "stored once"
 
 
+@pytest.mark.slow
 def test_the_memory_of_long_expressions_is_limited() -> None:
     limit = selectors_module.MAX_BYTES // 4
     view, selectors = slice_of([device("d0")]), Selectors(max_bytes=limit)

@@ -94,6 +94,7 @@ def outcome(seed: int) -> bool:
         return bool(cluster.bound("g"))
 
 
+@pytest.mark.slow
 def test_the_look_changes_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     least = "scheduler.engine.group_run.MIN_NEED_TO_LOOK"
     monkeypatch.setattr(least, 2)

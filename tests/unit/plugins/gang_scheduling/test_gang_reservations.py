@@ -66,6 +66,7 @@ def add_busy_gang(cluster: GangCluster, stream: Stream) -> None:
     cluster.add_members(6)
 
 
+@pytest.mark.slow
 def test_g36_a_gang_that_small_pods_starve_gets_a_reservation(cluster: GangCluster) -> None:
     stream = Stream(cluster, lifetime=10)
     add_busy_gang(cluster, stream)

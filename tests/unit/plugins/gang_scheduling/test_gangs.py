@@ -268,6 +268,7 @@ def test_g14_a_mixed_gang_is_found_in_every_order(
         assert len(cluster.bound()) == 3
 
 
+@pytest.mark.slow
 def test_g15_of_two_gangs_that_fill_the_cluster_one_is_whole(cluster: GangCluster) -> None:
     won: set[str] = set()
     for seed in range(100):

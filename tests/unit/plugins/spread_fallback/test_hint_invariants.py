@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def test_each_change_causes_at_most_one_retry(flaps: list[str]) -> None:
     assert retries <= changes
 
 
+@pytest.mark.slow
 def test_a41_a_tick_calls_no_hint_for_pods_that_other_plugins_rejected() -> None:
     clock = Clock()
     arguments = PodTopologySpreadArgs(node_provisioning_timeout=timedelta(seconds=TIMEOUT))

@@ -132,6 +132,7 @@ async def test_each_call_sees_what_was_placed_before(plugins: Any) -> None:
         assert one.evaluator.faults() == ()
 
 
+@pytest.mark.slow
 async def test_a_process_that_ended_is_started_again_with_the_whole_copy(plugins: Any) -> None:
     async with evaluated(plugins.Faulty) as one:
         one.world.place(one.world.pod(), 2)
@@ -145,6 +146,7 @@ async def test_a_process_that_ended_is_started_again_with_the_whole_copy(plugins
         assert fault.startswith("its process ended once since the start, last at ")
 
 
+@pytest.mark.slow
 async def test_pods_like_the_one_that_ended_it_wait_while_others_are_evaluated(
     plugins: Any,
 ) -> None:
@@ -156,6 +158,7 @@ async def test_pods_like_the_one_that_ended_it_wait_while_others_are_evaluated(
             await one.call("exit")
 
 
+@pytest.mark.slow
 async def test_a_call_that_hangs_names_its_line(
     plugins: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +184,7 @@ async def test_a_call_that_is_cancelled_ends_the_process(plugins: Any) -> None:
         assert one.ends == ["cancelled"]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_killed_leaves_no_process_that_hangs(
     plugins: Any, tmp_path: Path
 ) -> None:
@@ -204,6 +208,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_a_large_cluster_is_copied_in_several_calls(
     plugins: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def started(settings: TracingConfiguration, environ: dict[str, str]) -> Iterator
     made.processor.shutdown()
 
 
+@pytest.mark.slow
 def test_nothing_of_opentelemetry_is_imported_without_the_stanza() -> None:
     code = (
         "import sys; import scheduler.service.application; "
@@ -131,6 +132,7 @@ def test_a_wrong_variable_of_the_environment_is_an_error(
         start(EVERY, {})
 
 
+@pytest.mark.slow
 def test_an_unknown_propagator_is_an_error() -> None:
     """In a process of its own, because the library reads the variable when it is imported."""
     pytest.importorskip("opentelemetry.sdk", reason=MISSING)

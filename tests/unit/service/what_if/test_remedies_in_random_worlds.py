@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.remedies.judging import judge
 
 
+@pytest.mark.slow
 def test_remedies_work_where_they_are_applied() -> None:
     found = judge(
         # In the last two, rivals must be found, and several steps concern one node.

@@ -161,6 +161,7 @@ def test_equal_seeds_give_equal_bytes_and_other_seeds_break_ties_otherwise() -> 
     assert story(1) != story(2)
 
 
+@pytest.mark.slow
 def test_the_order_of_sets_decides_nothing() -> None:
     program = (
         "import sys; from tests.unit.simulator.offline.test_world import story; "

@@ -258,6 +258,7 @@ def test_what_a_killed_sweep_had_half_written_is_removed(tmp_path: Path) -> None
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_its_workers_fails_and_the_others_finish(tmp_path: Path) -> None:
     runs = [sweeps.Run("fatal", {"killed": True}), sweeps.Run("a"), sweeps.Run("b")]
     assert sweeps.sweep(functions.always_killed, runs, tmp_path, processes=1).failed == ("fatal",)
