@@ -26,13 +26,13 @@ def draw(summary: ShadowSummary, width: int) -> list[Text]:
 
 def report(summary: ShadowSummary) -> list[str]:
     """Return the summary as lines, the answer first."""
-    return list(_lines(summary))
+    from scheduler.cli.tables import printable
+
+    return list(map(printable, _lines(summary)))
 
 
 def _lines(summary: ShadowSummary) -> Iterator[str]:
-    from scheduler.cli.tables import printable
-
-    yield printable(sentence(summary))
+    yield sentence(summary)
     if summary.judged:
         yield ""
     for verdict, meaning in MEANINGS.items():
@@ -47,11 +47,11 @@ def _lines(summary: ShadowSummary) -> Iterator[str]:
     if summary.differing:
         yield ""
         yield "last differences"
-    yield from (f"  {printable(_difference(each))}" for each in summary.differing)
+    yield from (f"  {_difference(each)}" for each in summary.differing)
     if summary.pending:
         yield ""
         yield "pods without a node"
-    yield from (f"  {printable(_waiting(each, summary.now))}" for each in summary.pending)
+    yield from (f"  {_waiting(each, summary.now)}" for each in summary.pending)
 
 
 def _difference(judged: ShadowPod) -> str:

@@ -16,6 +16,7 @@ from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.main import COMMANDS
+from scheduler.cli.shadow import End
 from scheduler.pages import (
     ExplainPage,
     GroupList,
@@ -24,6 +25,7 @@ from scheduler.pages import (
     SummaryPage,
     WhatIfResult,
 )
+from scheduler.pages.shadow import ShadowSummary
 from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
@@ -92,7 +94,8 @@ def controls(text: str) -> set[str]:
 
 
 def test_every_command_is_looked_at() -> None:
-    assert {*ASKING, *ABOUT_FILES, "quota", *PRINT_NOTHING_OF_TENANTS} == set(COMMANDS)
+    known = {*ASKING, *ABOUT_FILES, "quota", "shadow", *PRINT_NOTHING_OF_TENANTS}
+    assert known == set(COMMANDS)
 
 
 @pytest.fixture(params=range(4))
@@ -145,6 +148,23 @@ def test_an_error_controls_no_terminal(
     ended = shell(*arguments)
     assert (ended.code, controls(ended.out), controls(ended.err)) == (5, set(), set())
     assert r"the leader a\x1b]0;title\x07 b\x9b2J" in ended.err
+
+
+@pytest.mark.parametrize("variant", range(4))
+@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
+def test_a_comparison_controls_no_terminal(
+    output: str, variant: int, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page: ShadowSummary = filled(ShadowSummary, lambda _: HOSTILE, variant=variant)
+    summary = msgspec.structs.replace(page, judged=1)
+
+    async def follow(_: object) -> End:
+        return End(summary, summary, [HOSTILE])
+
+    monkeypatch.setattr("scheduler.cli.shadow._follow", follow)
+    ended = shell("shadow", "-o", output)
+    assert (ended.code, controls(ended.out), controls(ended.err)) == (0, set(), set())
+    assert "title" in ended.out
 
 
 class Replayed:
