@@ -55,6 +55,7 @@ of another profile, one with a token that may write; the scheduler alone, and ku
 @click.option("--pods", default=2000)
 @click.option("--rate", default=100.0, help="Pods a second.")
 @click.option("--seed", default=1)
+@click.option("--restarts", default=0, help="How often the API server starts anew meanwhile.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep logs in this folder.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write everything here.")
 def main(
@@ -63,6 +64,7 @@ def main(
     pods: int,
     rate: float,
     seed: int,
+    restarts: int,
     keep: Path | None,
     output: Path | None,
 ) -> None:
@@ -70,7 +72,8 @@ def main(
     found: dict[str, Any] = {}
     missed = False
     for name in names:
-        plan = Plan(nodes=nodes, pods=pods, rate=rate, seed=seed, **SCENARIOS[name])
+        size = {"nodes": nodes, "pods": pods, "rate": rate, "seed": seed, "restarts": restarts}
+        plan = Plan(**{**size, **SCENARIOS[name]})
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) if keep is None else keep / name
             folder.mkdir(parents=True, exist_ok=True)

@@ -57,8 +57,8 @@ class Plan:
     ours: bool = False
     #: Whether the shadow has the administrator's token, which may write.
     may_write: bool = False
-    #: Whether the API server starts anew halfway.
-    restart_api_server: bool = False
+    #: How often the API server starts anew meanwhile.
+    restarts: int = 0
 
 
 @dataclass(slots=True)
@@ -99,11 +99,11 @@ def run(plan: Plan, directory: Path) -> Outcome:
             if shadow is not None:
                 pids["shadow"] = shadow.pid
             before, began = _cpu(pids), time.monotonic()
-            half = len(pods) // 2 if plan.restart_api_server else len(pods)
-            _create(plane, pods[:half], plan.rate)
-            if plan.restart_api_server:
-                plane.restart_apiserver()
-                _create(plane, pods[half:], plan.rate)
+            part = -(-len(pods) // (plan.restarts + 1))
+            for first in range(0, len(pods), part):
+                if first:
+                    plane.restart_apiserver()
+                _create(plane, pods[first : first + part], plan.rate)
             outcome.unbound = _until_bound(plane, len(pods))
             time.sleep(SETTLE_SECONDS)
             pids["API server"] = plane.api_server.pid

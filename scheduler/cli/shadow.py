@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scheduler.pages.shadow import ShadowSummary
     from scheduler.shadow.wiring import ShadowWiring
     from simulator.offline.assertions import Assertion
+    from simulator.offline.happenings import Happenings
 
 HELP: Final = """\
 Decide the pods of the scheduler in force beside it, send nothing, and compare.
@@ -94,6 +95,7 @@ class Asked:
     duration: str | None
     output: str
     assertions: tuple[Assertion, ...]
+    counterfactual: bool
     listen: str | None
     cluster: Cluster
 
@@ -148,6 +150,12 @@ class Asked:
     default="table",
     show_default=True,
     help="How to print; jsonl has each judgement as it is made, and the summary last.",
+)
+@click.option(
+    "--counterfactual",
+    is_flag=True,
+    help="Simulate at the end what would have become of the pods, with the same arrivals, run "
+    "times and nodes.",
 )
 @click.option(
     "--report",
@@ -294,9 +302,11 @@ async def _follow(asked: Asked) -> End:
         async with ReadOnlyTransport(found) as transport:
             wiring = _wired(configuration, registry, transport)
             async with served(asked.address, wiring), following(wiring):
+                happenings = wiring.keep_happenings() if asked.counterfactual else None
                 await _watch(asked, wiring, stop)
                 wiring.follower.doubts.settle()
-                return End(wiring.summary(ROWS), wiring.summary(REPORT_ROWS), _other_names(wiring))
+                end = End(wiring.summary(ROWS), wiring.summary(REPORT_ROWS), _other_names(wiring))
+        return await _replayed(end, happenings, configuration, registry)
     except ConfigurationError as error:
         raise CommandError(str(error), exit_codes.BAD_INPUT) from error
     except ClientConfigurationError as error:
@@ -309,6 +319,29 @@ async def _follow(asked: Asked) -> End:
         raise CommandError(
             f"{error}\n`kubestow config rbac --shadow` prints all rules", exit_codes.NOT_PERMITTED
         ) from error
+
+
+async def _replayed(
+    end: End, happenings: Happenings | None, configuration: Any, registry: Any
+) -> End:
+    """Return the outcome with that of a replay, if there is something to replay."""
+    if happenings is None:
+        return end
+    from dataclasses import replace
+
+    import msgspec
+
+    from simulator.offline.counterfactual import replay
+
+    click.echo("simulating what would have become of the pods", err=True)
+    now = end.summary.now
+    # In a thread, since a world has an event loop of its own.
+    found = await asyncio.to_thread(replay, happenings, configuration, registry, now)
+    return replace(
+        end,
+        summary=msgspec.structs.replace(end.summary, counterfactual=found),
+        whole=msgspec.structs.replace(end.whole, counterfactual=found),
+    )
 
 
 def _configuration(asked: Asked) -> tuple[Any, Any]:

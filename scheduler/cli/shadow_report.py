@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from scheduler.pages.shadow import PendingPod, ShadowPod, ShadowSummary
-from scheduler.pages.shadow_wording import MEANINGS, cause_line, percent, sentence
+from scheduler.pages.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
+from scheduler.pages.shadow_wording import MEANINGS, cause_line, compared, percent, sentence
 from scheduler.pages.wording import shortened, span
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ def _lines(summary: ShadowSummary) -> Iterator[str]:
         yield ""
         yield "pods without a node"
     yield from (f"  {_waiting(each, summary.now)}" for each in summary.pending)
+    if summary.counterfactual is not None:
+        yield from _counterfactual(summary.counterfactual)
+
+
+def _counterfactual(found: Counterfactual) -> Iterator[str]:
+    yield ""
+    head = f"if its decisions had held, in {span(found.seconds)}"
+    yield f"{head:<54} {'there':>9} {'here':>9}"
+    for words, there, here in compared(found):
+        yield f"  {words:<52} {there:>9} {here:>9}"
+    yield from (f"  {each}" for each in found.notes)
 
 
 def _difference(judged: ShadowPod) -> str:

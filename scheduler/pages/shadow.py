@@ -101,6 +101,26 @@ class Cause(msgspec.Struct, frozen=True):
     pods: int
 
 
+class Moment(msgspec.Struct, frozen=True):
+    """Measures of both sides at one time: per cent of `cpu_allocation` and the like, `waiting`."""
+
+    time: float
+    """Seconds since the begin."""
+    there: dict[str, float]
+    here: dict[str, float]
+
+
+class Counterfactual(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of both sides: as it was, and as it would have been."""
+
+    seconds: float
+    there: dict[str, float]
+    here: dict[str, float]
+    moments: tuple[Moment, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Facts that cannot be known."""
+
+
 class ShadowSummary(DebugPage, frozen=True, tag="ShadowSummary"):
     """All judgements of a span of time."""
 
@@ -137,6 +157,8 @@ class ShadowSummary(DebugPage, frozen=True, tag="ShadowSummary"):
     """The last pods that were not agreed about, the newest first."""
     pending: tuple[PendingPod, ...] = ()
     """Some of the pods that wait, those first that do not wait in both."""
+    counterfactual: Counterfactual | None = None
+    """Only at the end, and where it was asked for."""
 
     @property
     def agreeing(self) -> int:

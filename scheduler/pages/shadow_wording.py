@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import floor
 from typing import Final
 
-from scheduler.pages.shadow import ShadowSummary, Verdict
+from scheduler.pages.shadow import Counterfactual, ShadowSummary, Verdict
 from scheduler.pages.wording import counted, span
 
 MEANINGS: Final = {
@@ -101,6 +101,33 @@ def figures(summary: ShadowSummary) -> dict[str, float]:
         "nodes": summary.nodes,
         "pods": summary.pods,
     }
+
+
+MEASURES: Final = {
+    "placed": "pods placed",
+    "waiting": "pods waiting at the end",
+    "evicted": "pods evicted to make room",
+    "wait_mean": "seconds until a pod was placed, on average",
+    "wait_p90": "seconds until nine of ten were placed",
+    "wait_max": "seconds until the last one was placed",
+    "cpu_allocation_mean": "per cent of CPU requested, on average",
+    "cpu_fragmentation_mean": "per cent of free CPU where a random pod has no room",
+    "memory_allocation_mean": "per cent of memory requested, on average",
+}
+"""The figures of a counterfactual in words."""
+
+
+def compared(found: Counterfactual) -> list[tuple[str, str, str]]:
+    """Return each figure of a counterfactual in words, with its value there and here.
+
+    >>> compared(Counterfactual(seconds=9, there={"placed": 3.0}, here={"placed": 4.5}))
+    [('pods placed', '3', '4.5')]
+    """
+    return [
+        (words, f"{found.there[name]:.4g}", f"{found.here[name]:.4g}")
+        for name, words in MEASURES.items()
+        if name in found.there and name in found.here
+    ]
 
 
 def cause_line(verdict: Verdict, plugin: str, pods: int) -> str:

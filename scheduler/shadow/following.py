@@ -6,7 +6,7 @@ of the shadow, except through the room that its choices hold (`choices`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from scheduler.shadow.choices import Choice, Choices, rejection_of
 from scheduler.shadow.doubts import Doubts
 from scheduler.shadow.judging import MAX_MESSAGE, Judgement, Look, judge, judge_late
 from scheduler.shadow.tally import Tally
+from simulator.offline.happenings import Happenings
 
 _errors = LimitedLog(__name__)
 
@@ -61,6 +62,10 @@ class Follower:
         self.choices.attempted(attempt)
         if attempt.failure is not None and attempt.failure.victims:
             self.tally.preempting += 1
+
+    def now(self) -> float:
+        """Return the wall clock time."""
+        return self._clock.now()
 
     def seen(self, pod: Pod) -> None:
         """Number a pending pod that is new."""
@@ -180,6 +185,15 @@ class FollowingHandlers(EventHandlers):
     def __init__(self, follower: Follower, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._follower = follower
+        #: Keeps what happens, for a replay; None: nobody asked for one.
+        self.happenings: Happenings | None = None
+
+    def _apply(
+        self, plural: str, batch: Sequence[Delta[Any]], change: Callable[[Any], None]
+    ) -> None:
+        if self.happenings is not None:
+            self.happenings.note(plural, batch, self._follower.now())
+        super()._apply(plural, batch, change)
 
     def _pod(self, delta: Delta[Pod]) -> None:
         new, old = delta.object, delta.old

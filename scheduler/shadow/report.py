@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from html import escape
 
 from scheduler.build_info import build_info
-from scheduler.pages.shadow import PendingPod, ShadowPod, ShadowSummary
-from scheduler.pages.shadow_wording import MEANINGS, percent, sentence
+from scheduler.pages.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
+from scheduler.pages.shadow_wording import MEANINGS, compared, percent, sentence
 from scheduler.pages.wording import counted, span
 from scheduler.text.html import folded, page, table
+
+WIDTH, HEIGHT = 600, 120
+"""Size of a plot."""
 
 
 def report(summary: ShadowSummary, configuration: str, command: str, failed: list[str]) -> str:
@@ -36,6 +39,8 @@ def _parts(
     yield _causes(summary)
     yield _differences(summary.differing)
     yield _waiting(summary)
+    if summary.counterfactual is not None:
+        yield from _counterfactual(summary.counterfactual)
     text = configuration or "The default profile decided."
     yield f"<h2>Configuration</h2>{folded('What decided', f'<pre>{escape(text)}</pre>')}"
     yield f"<h2>How to repeat it</h2><pre>{escape(command)}</pre>"
@@ -112,6 +117,41 @@ def _waiting(summary: ShadowSummary) -> str:
     count = summary.waiting_both + summary.waiting_there + summary.waiting_here
     headings = ["pod", "here", "there"]
     return "<h2>Pods without a node</h2>" + table(counted(count, "pod"), headings, rows)
+
+
+def _counterfactual(found: Counterfactual) -> Iterator[str]:
+    yield "<h2>If its decisions had held</h2>"
+    caption = f"The same arrivals, run times and nodes, {span(found.seconds)}"
+    rows = [list(each) for each in compared(found)]
+    yield table(caption, ["figure", "there", "here"], rows, (1, 2))
+    for name, words in (("cpu_allocation", "CPU requested (%)"), ("waiting", "pods waiting")):
+        yield _curves(found, name, words)
+    yield "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in found.notes) + "</ul>"
+
+
+def _curves(found: Counterfactual, name: str, words: str) -> str:
+    """Return a plot of one measure on both sides."""
+    sides = (
+        ("there", "#d55e00", "6 3", [each.there[name] for each in found.moments]),
+        ("here", "#0072b2", "", [each.here[name] for each in found.moments]),
+    )
+    top = max((max(values, default=0.0) for *_, values in sides), default=0.0) or 1.0
+    lines, legend = [], []
+    for side, colour, dashes, values in sides:
+        points = " ".join(
+            f"{WIDTH * at / max(1, len(values) - 1):.1f},{HEIGHT - HEIGHT * value / top:.1f}"
+            for at, value in enumerate(values)
+        )
+        lines.append(
+            f'<polyline fill="none" stroke="{colour}" stroke-width="2" '
+            f'stroke-dasharray="{dashes}" points="{points}"/>'
+        )
+        legend.append(f'<span style="color:{colour}">{side}</span>')
+    return (
+        f"<figure><figcaption>{escape(words)}: {' and '.join(legend)}, from 0 to {top:.4g} over "
+        f'{span(found.seconds)}</figcaption><svg viewBox="0 -4 {WIDTH} {HEIGHT + 8}" role="img" '
+        f'aria-label="{escape(words)}">{"".join(lines)}</svg></figure>'
+    )
 
 
 def _pending_row(pod: PendingPod, now: float) -> list[str]:

@@ -35,6 +35,7 @@ from scheduler.shadow.following import Follower, FollowingCycle, FollowingHandle
 from scheduler.shadow.judging import MAX_MESSAGE, same_reasons
 from scheduler.shadow.tally import Tally
 from scheduler.shadow.unsent import connect
+from simulator.offline.happenings import Happenings
 
 READING: Final = ("get", "list", "watch")
 MAX_COMPARED: Final = 5000
@@ -58,6 +59,15 @@ class ShadowWiring:
         """End plugins' processes and close the connections to extenders."""
         await self.profiles.close()
         await self.state.extender_transport.close()
+
+    def keep_happenings(self) -> Happenings:
+        """Keep what happens from now on, for a replay."""
+        found = Happenings(self.tally.names)
+        stores = self.state.listers.stores
+        objects = {plural: store.list() for plural, store in stores.items()}
+        found.begin(objects, self.connections.clock.now())
+        self.handlers.happenings = found
+        return found
 
     def pods(self) -> Iterator[Pod]:
         """Yield the pods of the followed names."""

@@ -94,12 +94,20 @@ def spread(values: Sequence[float]) -> str:
 class Gauge:
     """Measures a world while it runs."""
 
-    def __init__(self, world: World, arrivals: Sequence[Arrival] = ()) -> None:
-        """Choose resources and pod sizes, which stay the same so that samples are comparable."""
+    def __init__(
+        self,
+        world: World,
+        arrivals: Sequence[Arrival] = (),
+        sizes: Sequence[tuple[Resources, int]] = (),
+    ) -> None:
+        """Choose resources and pod sizes, which stay the same so that samples are comparable.
+
+        `sizes` are requests and how many pods have them, in place of those that are known here.
+        """
         self._world = world
         self._table = world._assembly.state.cache.table
         self._extended = sorted(self._table.scalar_allocatable.most_widespread(MAX_EXTENDED))
-        sizes = _sizes(world, arrivals)
+        sizes = sizes or _sizes(world, arrivals)
         self._names = ["cpu", "memory", *(_identifier(each) for each in self._extended)]
         self._sizes = np.array(
             [

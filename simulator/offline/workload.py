@@ -75,6 +75,10 @@ class Workload:
                 due = self._agenda.now + arrival.patience
                 self._patience[uid] = self._agenda.at(due, give_up)
 
+    def runs(self, uid: str, seconds: float) -> None:
+        """Let a pod end so long after it is bound."""
+        self._durations[uid] = seconds
+
     def bound(self, uid: str) -> float | None:
         """Take note that a pod has a node; returns the seconds that it runs, None: for ever."""
         patience = self._patience.pop(uid, None)

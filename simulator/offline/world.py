@@ -407,6 +407,10 @@ class World(Asking):
             self._added.setdefault(item.metadata.uid, self.now)
         self._tables.put(resource.plural, item)
 
+    def _runs(self, uid: str, seconds: float) -> None:
+        """Let a pod end so long after it is bound."""
+        self._workload.runs(uid, seconds)
+
     def _take_item(self, resource: Resource[Any], item: Any) -> None:
         """Remove a typed object at once."""
         self._tables.remove(resource.plural, item)

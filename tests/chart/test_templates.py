@@ -222,6 +222,51 @@ def test_values_of_the_pods(helm: Helm) -> None:
     assert scope["values"] == ["high"]
 
 
+def test_a_shadow_reads_and_is_one_pod(helm: Helm) -> None:
+    documents = helm.objects({"mode": "shadow", "shadow": {"of": ["default-scheduler", "batch"]}})
+    assert {each["kind"] for each in documents} == {
+        "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment",
+        "NetworkPolicy", "ResourceQuota",
+    }  # fmt: skip
+    role = only(documents, "ClusterRole")
+    verbs = {verb for rule in role["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+    assert only(documents, "Deployment")["spec"]["replicas"] == 1
+    (container,) = pod_of(documents)["containers"]
+    assert container["command"] == ["kubestow", "shadow"]
+    assert container["args"] == [
+        "--config=/etc/kubestow/config.yaml",
+        "--of=default-scheduler",
+        "--of=batch",
+        "--listen=:10259",
+        "--output=json",
+    ]
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
+    ports = only(documents, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert container["ports"][0]["name"] == ports[0]["port"] == "http"
+
+
+def test_a_shadow_may_read_what_it_needs(helm: Helm) -> None:
+    documents = helm.objects({"mode": "shadow"})
+    (text,) = only(documents, "ConfigMap")["data"].values()
+    shown = CliRunner().invoke(program, ["config", "rbac", "--shadow"])
+    assert shown.exit_code == 0, shown.output
+    (needed,) = yaml.safe_load_all(shown.stdout)
+    assert "schedulerName: kubestow" in text
+    assert rights(needed["rules"]) <= rights(only(documents, "ClusterRole")["rules"])
+
+
+def rights(rules: Sequence[Document]) -> set[tuple[str, str, str]]:
+    """Return group, resource and verb of everything that rules allow."""
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
 def test_the_image_is_chosen_by_tag(helm: Helm) -> None:
     (container,) = pod_of(helm.objects({"image": {"tag": "1.2.3"}}))["containers"]
     assert container["image"] == "kubestow:1.2.3"

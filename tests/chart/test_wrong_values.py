@@ -100,6 +100,9 @@ def right(schema: Document) -> object:
 CONSTRAINT: Final = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
 OUT_OF_LIMITS: Final[list[tuple[str, object]]] = [
     ("/name", "Upper"),
+    ("/mode", "walk"),
+    ("/shadow/of", []),
+    ("/shadow/of/0", ""),
     ("/image/repository", "a:tag"),
     ("/image/tag", "a b"),
     ("/image/digest", "abc"),
@@ -217,7 +220,24 @@ WRONG: Final[dict[str, tuple[Document, str]]] = {
         {"plugins": {"not-a-module": ""}},
         "at '/plugins': additional properties 'not-a-module' not allowed",
     ),
-    "flag": ({"extraArgs": ["--config=x"]}, "use the values config and plugins"),
+    "flag": ({"extraArgs": ["--config=x"]}, "use the values config, plugins and shadow.of"),
+    "scraping a shadow": (
+        {"mode": "shadow", **switch("monitoring.serviceMonitor")},
+        "monitoring.serviceMonitor.enabled: it scrapes HTTPS",
+    ),
+    "bridge of a shadow": (
+        {"mode": "shadow", **switch("nodeProvisioningBridge")},
+        "nodeProvisioningBridge.enabled: the bridge writes conditions",
+    ),
+    "profiles of a shadow": (
+        {
+            "mode": "shadow",
+            "config": {
+                "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "b"}]
+            },
+        },
+        "config.profiles[1].schedulerName: b is not followed (shadow.of)",
+    ),
     "replicas": (
         {"config": {"leaderElection": {"leaderElect": False}}},
         "set replicas to 1 or leave leader election on",

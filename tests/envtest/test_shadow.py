@@ -12,10 +12,8 @@ from benchmarks.shadow.beside import READING, Outcome, Plan, run
 pytestmark = pytest.mark.envtest("kube-scheduler")
 
 
-def beside(scenario: str, directory: Path, *, restart: bool = False) -> Outcome:
-    plan = Plan(
-        nodes=30, pods=150, rate=50.0, seed=1, restart_api_server=restart, **SCENARIOS[scenario]
-    )
+def beside(scenario: str, directory: Path, *, restarts: int = 0) -> Outcome:
+    plan = Plan(nodes=30, pods=150, rate=50.0, seed=1, restarts=restarts, **SCENARIOS[scenario])
     return run(plan, directory)
 
 
@@ -29,7 +27,7 @@ def test_it_agrees_with_rights_to_read_alone(tmp_path: Path) -> None:
 
 
 def test_it_writes_nothing_with_a_token_that_may(tmp_path: Path) -> None:
-    outcome = beside("may-write", tmp_path, restart=True)
+    outcome = beside("may-write", tmp_path, restarts=1)
     assert outcome.unbound == 0
     assert outcome.summary["judged"] >= 100
     assert set(outcome.requests) <= READING

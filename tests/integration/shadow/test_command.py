@@ -75,13 +75,15 @@ async def test_a_failed_assertion_is_named(
     cluster.create(node("n1"))
     cluster.create(pod("a", cpu="9"))
     page = tmp_path / "report.html"
-    arguments = ("--for", "1s", "--assert", "waiting_here == 0", "--report", str(page))
-    code, out, err = await command(*arguments)
+    arguments = ("--for", "2s", "--assert", "waiting_here == 0", "--report", str(page))
+    code, out, err = await command(*arguments, "--counterfactual")
+    assert "if its decisions had held, in 2s" in out
+    assert "If its decisions had held" in page.read_text()
     assert "Does not hold: waiting_here == 0" in page.read_text()
-    assert "kubestow shadow --for 1s " in page.read_text()
+    assert "kubestow shadow --for 2s " in page.read_text()
     assert code == exit_codes.DOES_NOT_FIT
     assert "does not hold: waiting_here == 0" in err
-    assert out.startswith("0 decisions of default-scheduler in 1s")
+    assert out.startswith("0 decisions of default-scheduler in 2s")
     assert "default/a: 0/1 nodes are available: 1 Insufficient cpu" in out
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from scheduler.cli.shadow_report import report as lines_of
 from scheduler.pages.shadow import (
     Cause,
+    Counterfactual,
+    Moment,
     PendingPod,
     ScoreDifference,
     ShadowPod,
@@ -69,6 +74,34 @@ def test_foreign_texts_are_escaped_and_nothing_is_loaded() -> None:
     assert "<b>no" not in page
     assert "default-src 'none'" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_counterfactual_is_a_table_and_plots() -> None:
+    found = Counterfactual(
+        seconds=600.0,
+        there={"placed": 3.0, "wait_mean": 2.5},
+        here={"placed": 4.0, "wait_mean": 0.1},
+        moments=(
+            Moment(
+                300.0,
+                {"cpu_allocation": 10.0, "waiting": 4.0},
+                {"cpu_allocation": 20.0, "waiting": 0.0},
+            ),
+            Moment(
+                600.0,
+                {"cpu_allocation": 40.0, "waiting": 1.0},
+                {"cpu_allocation": 40.0, "waiting": 0.0},
+            ),
+        ),
+        notes=("a <fact>",),
+    )
+    page = report(msgspec.structs.replace(SUMMARY, counterfactual=found), "", "x", [])
+    assert "If its decisions had held" in page
+    assert page.count("<polyline") == 4
+    assert 'points="0.0,90.0 600.0,0.0"' in page
+    assert "a &lt;fact&gt;" in page
+    lines = lines_of(msgspec.structs.replace(SUMMARY, counterfactual=found))
+    assert any(line.split() == ["pods", "placed", "3", "4"] for line in lines)
 
 
 def test_nothing_judged_is_a_report_too() -> None:
