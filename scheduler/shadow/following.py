@@ -224,10 +224,18 @@ class FollowingCycle(BindingCycle):
     choices: Choices
 
     async def _after_permit(self, attempt: Attempt) -> None:
-        self._inbox.submit(self._hold, attempt)
+        self._inbox.submit(self.done, attempt)
+        failure = None
+        if self._barriers or self._followed:
+            # A group is placed as a whole, or not at all.
+            failure = await self._pass_barrier(attempt)
+        if failure is None:
+            self._inbox.submit(self._hold, attempt)
+        else:
+            self._leave_barrier(attempt, failure)
+            self._inbox.submit(self.failed, attempt, failure)
 
     def _hold(self, attempt: Attempt) -> None:
-        self.done(attempt)
         if self.choices.hold(attempt):
             spent = self._clock.monotonic() - attempt.started
             self._metrics.attempt("scheduled", attempt.framework.profile_name, spent)

@@ -1,0 +1,58 @@
+"""A gang is chosen as a whole, and yields to what is bound as single pods do."""
+
+from __future__ import annotations
+
+from scheduler.api.pod_groups import POD_GROUP_LABEL
+from scheduler.pages.shadow import AGREEING
+from simulator import EmbeddedCluster
+from simulator.demos.gang.objects import POD_GROUPS
+from testing.embedded_service import bind, node, until
+from tests.integration.shadow.stage import chosen, judged, listen, pod, shadow
+
+GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+
+
+def add_gang(cluster: EmbeddedCluster, name: str, members: int) -> list[str]:
+    """Create a PodGroup that needs all of its members, of 2 CPU each; return their names."""
+    cluster.create(
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"minMember": members},
+        }
+    )
+    names = [f"{name}-{number}" for number in range(members)]
+    for each in names:
+        made = pod(each, "2")
+        made["metadata"]["labels"] = {POD_GROUP_LABEL: name}
+        cluster.create(made)
+    return names
+
+
+async def test_a_gang_holds_its_nodes_until_it_is_bound(cluster: EmbeddedCluster) -> None:
+    cluster.resources.add(POD_GROUPS)
+    for number in range(2):
+        cluster.create(node(f"n{number}"))
+    async with shadow(cluster, points=GANGS) as wiring:
+        seen = listen(wiring)
+        names = add_gang(cluster, "train", 4)
+        nodes = {each: await chosen(wiring, cluster, each) for each in names}
+        assert sorted(nodes.values()) == ["n0", "n0", "n1", "n1"]
+        for name, there in nodes.items():
+            bind(cluster, name, there)
+        await judged(wiring, seen, 4)
+        assert {each.verdict for each in seen} <= set(AGREEING)
+
+
+async def test_a_gang_that_does_not_fit_holds_nothing(cluster: EmbeddedCluster) -> None:
+    cluster.resources.add(POD_GROUPS)
+    cluster.create(node("n0"))
+    async with shadow(cluster, points=GANGS) as wiring:
+        names = add_gang(cluster, "large", 3)
+        cluster.create(pod("single", "4"))
+        assert await chosen(wiring, cluster, "single") == "n0"
+        await until(lambda: wiring.summary().waiting_here == 3)
+        members = (cluster.get("v1", "Pod", name, "default") for name in names)
+        uids = [each["metadata"]["uid"] for each in members]
+        assert not any(wiring.follower.choices.get(uid) for uid in uids)
