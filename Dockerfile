@@ -18,6 +18,7 @@ RUN python -m venv --without-pip /opt/kubestow \
     && python -m pip --python /opt/kubestow/bin/python install --require-hashes --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY config ./config
+COPY kubestow ./kubestow
 COPY plugins ./plugins
 COPY scheduler ./scheduler
 COPY simulator ./simulator

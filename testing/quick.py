@@ -23,7 +23,16 @@ from typing import Final
 import grimp
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PACKAGES: Final = ("scheduler", "plugins", "config", "simulator", "benchmarks", "testing", "tests")
+PACKAGES: Final = (
+    "kubestow",
+    "scheduler",
+    "plugins",
+    "config",
+    "simulator",
+    "benchmarks",
+    "testing",
+    "tests",
+)
 REPOSITORY: Final = "tests/unit/repository"
 SECONDS: Final = 50.0
 """After which no test begins any more. The longest ones take a few seconds."""

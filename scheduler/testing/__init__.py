@@ -1,7 +1,7 @@
 """The test kit for authors of plugins: a cluster in virtual time, and the contract suite.
 
 `Cluster` runs the whole scheduler with your plugin, in this process and without a server; pytest
-gives one to every test that has an argument `cluster` (`scheduler.pytest_plugin`). The contract
+gives one to every test that has an argument `cluster` (`kubestow.pytest_plugin`). The contract
 suite calls a plugin in all the ways in which the scheduler does. docs/plugins.md shows both.
 """
 

@@ -42,7 +42,7 @@ def test_every_combination_passes_its_tests(tmp_path: Path) -> None:
     assert len(folders) == len(set(folders)) == 18
     names = [each.name for each in folders]
     run(
-        tmp_path, "pytest", "-q", "-W", "error", "-p", "scheduler.pytest_plugin",
+        tmp_path, "pytest", "-q", "-W", "error", "-p", "kubestow.pytest_plugin",
         "--import-mode=importlib", "-o", f"pythonpath={' '.join(names)}", *names,
     )  # fmt: skip
 

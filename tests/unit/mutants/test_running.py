@@ -19,7 +19,7 @@ TESTS: Final = "tests"
 FILES: Final = {
     "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['.']\n",
     "scheduler/__init__.py": "",
-    "scheduler/pytest_plugin.py": "",  # which the installation names
+    "kubestow/pytest_plugin.py": "",  # which the installation names
     "scheduler/queue/__init__.py": "",
     MODULE: """
         LIMIT = 5

@@ -151,11 +151,11 @@ def test_the_image_has_every_library_that_its_modules_load(image: Image) -> None
 
     Two modules need what only tests have: pytest, and Hypothesis.
     """
-    of_tests = ("scheduler.pytest_plugin", "scheduler.testing.strategies")
+    of_tests = ("kubestow.pytest_plugin", "scheduler.testing.strategies")
     program = (
         "import importlib, pkgutil, ssl\n"
-        "import config, plugins, scheduler, simulator\n"
-        "for package in (config, plugins, scheduler, simulator):\n"
+        "import config, kubestow, plugins, scheduler, simulator\n"
+        "for package in (config, kubestow, plugins, scheduler, simulator):\n"
         "    for each in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
         f"        if not each.name.endswith(('__main__', *{of_tests})):\n"
         "            importlib.import_module(each.name)\n"

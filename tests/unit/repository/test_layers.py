@@ -38,6 +38,7 @@ PACKAGES: Final = (
     "plugins",
     "config",
     "simulator",
+    "kubestow",
 )
 
 

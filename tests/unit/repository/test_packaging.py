@@ -15,7 +15,7 @@ from tests.unit.repository.tree import ROOT
 
 pytestmark = pytest.mark.slow
 
-PACKAGES = ("config", "plugins", "scheduler", "simulator")
+PACKAGES = ("config", "kubestow", "plugins", "scheduler", "simulator")
 DIST_INFO = f"kubestow-{project_version()}.dist-info"
 DATA = f"kubestow-{project_version()}.data"
 
@@ -56,7 +56,7 @@ def test_the_metadata_names_licence_and_command(image: Image) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("kubestow", project_version())
     assert metadata["License-Expression"] == "Apache-2.0"
     entry_points = files[f"{DIST_INFO}/entry_points.txt"].split("\n")
-    assert "kubestow = scheduler.cli.main:main" in entry_points
+    assert "kubestow = kubestow.command:main" in entry_points
     assert not [line for line in entry_points if line.startswith("kube-scheduler")]
 
 

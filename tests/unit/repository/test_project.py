@@ -129,7 +129,7 @@ def test_the_tests_run_with_what_the_image_gets() -> None:
 
 def test_the_wheel_gives_one_program_and_its_names_as_a_plugin_of_kubectl() -> None:
     names = ("kubestow", "kubectl-kubestow", "kubectl_complete-kubestow")
-    assert PROJECT["project"]["scripts"] == dict.fromkeys(names, "scheduler.cli.main:main")
+    assert PROJECT["project"]["scripts"] == dict.fromkeys(names, "kubestow.command:main")
 
 
 def test_every_lint_rule_that_is_off_has_a_reason() -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kubestow import packages
+
 if TYPE_CHECKING:
     from scheduler.testing import Cluster
 
@@ -31,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Yield a `scheduler.testing.Cluster` with the default plugins; `enable` adds yours."""
+    packages.check()
     from scheduler.testing import Cluster, Snapshot
 
     test = re.sub(r"[^\w.=-]+", "-", request.node.name).strip("-")
