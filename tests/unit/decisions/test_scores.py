@@ -69,7 +69,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(nodes=st.integers(2, 90), steps=STEPS)
 def test_the_best_nodes_are_those_of_a_fresh_examination(
     nodes: int, steps: list[tuple[str, str, int]]

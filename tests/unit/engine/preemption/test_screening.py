@@ -29,7 +29,7 @@ _placed = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     _placed,
     st.integers(1, 5),

@@ -311,7 +311,7 @@ TestFair = FairMachine.TestCase
 TestFixedQuota = FixedQuotaMachine.TestCase
 TestNominations = NominationMachine.TestCase
 TestLedger.settings = TestFixedQuota.settings = TestFair.settings = settings(
-    max_examples=30,
+    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
