@@ -371,6 +371,11 @@ class DefaultPreemption:
         if stopped := ensure_memory(members[0]).stop(others, now):
             self._report_loop(members[0].pod, stopped)
 
+    def stopped(self, members: Sequence[QueuedPodInfo]) -> str:
+        """Return why no plan is made for a group at present, for people; empty if one may be."""
+        memory = known_memory(members[0])
+        return "" if memory is None else memory.stop_of_group(self._handle.clock.now())
+
     async def _preempt_for_group(self, preemptor: Preemptor, victims: Sequence[Pod]) -> None:
         errors: list[BaseException] = []
         for node_name in dict.fromkeys(each.spec.node_name for each in victims):

@@ -36,6 +36,10 @@ STOPPED: Final = (
     "for this pod {count} times, and were there again each time. Let one scheduler place both, or "
     "set victimSchedulers: Own"
 )
+STOPPED_FOR_GROUP: Final = (
+    "preemption for it is stopped for {pause}: pods of {owner} were evicted for it {count} times, "
+    "and another scheduler put them back each time"
+)
 EVENT_REASON: Final = "PreemptionLoop"
 LOOPS: Final = "kubestow_preemption_loops_total"
 METRICS: Final = (
@@ -76,6 +80,14 @@ class LoopMemory:
             scheduler=victim.spec.scheduler_name,
             count=count,
         )
+
+    def stop_of_group(self, now: float) -> str:
+        """Return why a gang with this record evicts nobody now; empty if it may."""
+        if not 0 < self.stopped_until - now <= MAX_PAUSE:
+            return ""
+        owner, count = max(self.evictions.items(), key=lambda each: each[1])
+        pause = format_duration(timedelta(seconds=self._length()))
+        return STOPPED_FOR_GROUP.format(pause=pause, owner=owner, count=count)
 
     def evicted(self, victims: Iterable[Pod], now: float) -> None:
         """Note that these victims, of other schedulers, are evicted."""

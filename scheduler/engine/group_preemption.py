@@ -256,6 +256,11 @@ class GroupPreemption:
         missing = getattr(self._plugin, "missing_permission", None)
         return "" if missing is None else missing()
 
+    def stopped(self) -> str:
+        """Return why no victims are looked for at present; empty if they are."""
+        stopped = getattr(self._plugin, "stopped", None)
+        return "" if stopped is None else stopped(self._infos)
+
     @property
     def forbidden_by_member(self) -> bool:
         """Whether a member has a policy with which it never preempts."""

@@ -17,6 +17,7 @@ KEPT_BY_POLICY: Final = _MIGHT_FIT + "a member has preemptionPolicy=Never"
 KEPT_BY_SOURCE: Final = _MIGHT_FIT + "its {source} has preemptionPolicy=Never"
 KEPT_BY_WAIT: Final = _MIGHT_FIT + "groups do not preempt where extenders or async plugins decide"
 KEPT_BY_PERMISSION: Final = _MIGHT_FIT + "{missing}"
+KEPT_BY_LOOP: Final = _MIGHT_FIT + "{stopped}"
 BELOW_LOWEST: Final = _MIGHT_FIT + "it evicts only below {priority}, its lowest priority"
 BELOW_SOURCE: Final = _MIGHT_FIT + "it evicts only below {priority}, as its {source} says"
 OF_OTHERS: Final = (
@@ -67,4 +68,6 @@ def why_none_is_evicted(search: GroupPreemption, group: GroupToSchedule) -> str:
     if not search.victims_that_suffice(search.priority):
         source = group.priority_source
         return BELOW_SOURCE.format(victims=pods, priority=search.priority, source=source)
+    if stopped := search.stopped():
+        return KEPT_BY_LOOP.format(victims=pods, stopped=stopped)
     return NO_PLAN

@@ -246,6 +246,13 @@ class GroupPreemptionPlugin(DryRunPostFilterPlugin, Protocol):
         """
         ...
 
+    def stopped(self, members: Sequence[QueuedPodInfo]) -> str:
+        """Return why `find_victims` finds none at present, for people; empty if it may. Optional.
+
+        Otherwise than by a permission, such as for a while after a loop with another scheduler.
+        """
+        ...
+
 
 class CapacityFilterPlugin(ColumnarFilterPlugin, Protocol):
     """A filter that knows an upper bound of the equal pods that each row takes. Not upstream.
