@@ -11,8 +11,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +39,9 @@ VOLUMES_PER_NODE: Final = 39
 BOUND: Final = {"status": {"phase": "Bound"}}
 SETTLE_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 300.0
+RESTART_SECONDS: Final = 60.0
+WRITERS: Final = 8
+"""Pods that are created at a time; one after the other would be too slow for a high rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +222,26 @@ def _reading_user(plane: ControlPlane) -> Path:
 def _create(plane: ControlPlane, pods: Sequence[Object], rate: float) -> None:
     began = time.monotonic()
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    for index, each in enumerate(pods):
-        time.sleep(max(0.0, began + index / rate - time.monotonic()))
-        plane.admin.request("POST", path, each)
+    with ThreadPoolExecutor(WRITERS) as writers:
+        requests = []
+        for index, each in enumerate(pods):
+            time.sleep(max(0.0, began + index / rate - time.monotonic()))
+            requests.append(writers.submit(_post, plane, path, each))
+        for request in requests:
+            request.result()
+
+
+def _post(plane: ControlPlane, path: str, body: Object) -> None:
+    """Create an object; again while an API server that starts anew refuses connections."""
+    end = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            plane.admin.ensure(path, body)
+            return
+        except (OSError, HTTPException):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
 
 
 def _until_bound(plane: ControlPlane, count: int) -> int:

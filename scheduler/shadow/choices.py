@@ -32,7 +32,7 @@ from scheduler.service.binding_slots import BindingSlots
 
 FRESH_SECONDS: Final = 60.0
 REJECTED_SECONDS: Final = 15.0
-MAX_HELD: Final = 256
+MAX_HELD: Final = 64
 """Choices that hold nodes. At this number the loop pauses, as a scheduler does whose binds are
 slow. Of pods that the other scheduler had rejected before, which may stay for ever, the oldest hold
 ends instead."""

@@ -87,9 +87,12 @@ class Doubts:
         self._doubts = left
 
     def _agrees(self, doubt: _Doubt) -> bool:
-        later = {uid for uid, number in self._arrived if number > doubt.number}
-        with self._without({*later, doubt.judged.uid}):
+        with self._without({*self.later_than(doubt.number), doubt.judged.uid}):
             return self._assessor.look(doubt.pod, doubt.judged.there).agrees
+
+    def later_than(self, number: int) -> set[str]:
+        """Return the UIDs of later pods whose bindings have arrived lately."""
+        return {uid for uid, other in self._arrived if other > number}
 
     def settle(self) -> None:
         """Make all judgements final."""

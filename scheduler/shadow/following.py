@@ -6,6 +6,7 @@ of the shadow, except through the room that its choices hold (`choices`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
@@ -128,16 +129,20 @@ class Follower:
         return judge_late(looks, there) if late else judge(looks)
 
     def _looks(self, choice: Choice | None, pod: Pod, there: str) -> Iterator[Look]:
-        """Look at the pod on what is bound; then also on what was chosen before it and is not.
+        """Look at the pod in the states that the other scheduler may have seen.
 
-        In the second state are the pods that the other scheduler has placed but not yet bound, on
-        the nodes that the shadow chose for them.
+        First what is bound; then without later pods whose bindings were quicker; then also with the
+        pods that it has placed but not yet bound, on the nodes that the shadow chose for them.
         """
         with self._without(()):
             yield self._assessor.look(pod, there)
+        if quicker := self.doubts.later_than(self._numbers.get(pod.uid, self._seen)):
+            with self._without(quicker):
+                yield self._assessor.look(pod, there)
         assumed = self.choices.assumed()
-        own = None if choice is None else choice.number
-        later = [each.uid for each in assumed if own is None or each.number >= own]
+        # Of a pod that is not decided yet, all choices are earlier.
+        own = math.inf if choice is None else choice.number
+        later = [each.uid for each in assumed if each.number >= own]
         if len(later) < len(assumed):
             with self._set_aside(later):
                 yield self._assessor.look(pod, there)

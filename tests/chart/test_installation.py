@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http
+import http.client
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from testing.control_plane.admin import ApiError
 from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from testing.control_plane.ports import free_port
 from tests.chart.build import BUILD_DIRECTORY
 from tests.chart.conftest import CHART, NAMESPACE, Helm
 from tests.envtest.quickstart import ROOT, bind_hello, documented, replica
@@ -168,3 +172,53 @@ def helm_test_passes(helm: Helm, server: ControlPlane, directory: Path) -> None:
         thread.join()
     assert done.returncode == 0, done.stderr
     assert "Phase:          Succeeded" in done.stdout
+
+
+def test_a_shadow_of_the_chart_follows_with_its_own_rights(
+    helm: Helm, server: ControlPlane, tmp_path: Path
+) -> None:
+    """The container's command as a process of its own, with the token of its ServiceAccount."""
+    namespace = "shadow"
+    done = helm.run(
+        *("install", "shadow", str(CHART), "--namespace", namespace, "--create-namespace"),
+        *("--kubeconfig", str(server.kubeconfig), "--set", "name=kubestow-shadow"),
+        *("--set", "mode=shadow", "--set", "criticalPodsQuota.enabled=false"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "It reads, and binds nothing." in done.stdout
+    read = ("-n", namespace, "get", "-o", "json")
+    deployment = json.loads(server.kubectl(*read, "deployment", "kubestow-shadow"))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    config = json.loads(server.kubectl(*read, "configmap", "kubestow-shadow"))
+    (tmp_path / "config.yaml").write_text(config["data"]["config.yaml"])
+    port = free_port()
+    replaced = {
+        "--config=/etc/kubestow/config.yaml": f"--config={tmp_path / 'config.yaml'}",
+        "--listen=:10259": f"--listen=127.0.0.1:{port}",
+    }
+    arguments = [replaced.get(each, each) for each in container["args"]]
+    account = server.service_account_kubeconfig(namespace, "kubestow-shadow")
+    command = [sys.executable, "-m", "scheduler", *container["command"][1:], *arguments]
+    command.append(f"--kubeconfig={account}")
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            until(lambda: answer(port, "/readyz") == "ok", "the shadow is ready")
+            assert "kubestow_shadow_pods" in answer(port, "/metrics")
+            assert json.loads(answer(port, "/debug/shadow"))["names"] == ["default-scheduler"]
+        finally:
+            process.terminate()
+        printed, _ = process.communicate(timeout=60)
+    assert json.loads(printed)["kind"] == "ShadowSummary"
+    helm.run("uninstall", "shadow", "-n", namespace, "--kubeconfig", str(server.kubeconfig))
+
+
+def answer(port: int, path: str) -> str:
+    """Return the body of a path; empty while nothing listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    except OSError:
+        return ""
+    finally:
+        connection.close()

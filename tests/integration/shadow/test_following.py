@@ -202,6 +202,26 @@ async def test_bindings_may_arrive_in_another_order(cluster: EmbeddedCluster) ->
         }
 
 
+async def test_newer_pods_may_be_bound_before(cluster: EmbeddedCluster) -> None:
+    """The small pod was placed first, but its binding comes after that of the large one."""
+    for name, cpu in (("n1", "16"), ("n2", "8")):
+        cluster.create(node(name, cpu=cpu))
+    async with shadow(cluster) as wiring:
+        seen = listen(wiring)
+        cluster.create(pod("old", cpu="12"))
+        await chosen(wiring, cluster, "old")
+        cluster.create(pod("small"))
+        # Beside the choice for the old pod.
+        assert await chosen(wiring, cluster, "small") == "n2"
+        cluster.create(pod("new", cpu="12"))
+        delete(cluster, "old")
+        await chosen(wiring, cluster, "new")
+        bind(cluster, "new", "n1")
+        bind(cluster, "small", "n1")
+        await judged(wiring, seen, 2)
+        assert {each.pod: each.verdict for each in seen}["default/small"] is Verdict.WINDOW
+
+
 async def test_waiting_in_both_compares_reasons(cluster: EmbeddedCluster) -> None:
     cluster.create(node("n1", cpu="1"))
     async with shadow(cluster) as wiring:
