@@ -20,7 +20,7 @@ from scheduler.client.errors import ApiError
 from scheduler.client.fence import OpenFence
 from scheduler.client.read_only import READ_ONLY, ReadOnlyTransport
 from scheduler.client.rest import ApiClient
-from scheduler.framework import ObjectKey, Status, WriteConflictError, error
+from scheduler.framework import Listers, ObjectKey, Status, WriteConflictError, error
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.node_recheck import NodeRecheck
@@ -42,17 +42,20 @@ class ReadingConnections(Connections):
         """The class of what an assumed pod goes through."""
         return FollowingCycle
 
-    def plugin_writer(self, waits: ObjectWaits, recheck: NodeRecheck | None) -> UnsentWrites:
+    def plugin_writer(
+        self, waits: ObjectWaits, recheck: NodeRecheck | None, known: Listers, /
+    ) -> UnsentWrites:
         """Return what plugins have in place of a writer."""
-        return UnsentWrites(self.client, waits)
+        return UnsentWrites(self.client, waits, known)
 
 
 class UnsentWrites:
     """Implements `framework.ApiWriter`: reads, and reports writes as done that are not sent."""
 
-    def __init__(self, client: ApiClient, waits: ObjectWaits) -> None:
+    def __init__(self, client: ApiClient, waits: ObjectWaits, known: Listers) -> None:
         self._client = client
         self._waits = waits
+        self._known = known
 
     async def bind(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str] | None = None
@@ -90,8 +93,8 @@ class UnsentWrites:
         *,
         strategic: bool = False,
     ) -> Any:
-        """Return the object as it is."""
-        found = await self.get(plural, name, namespace)
+        """Return the object as it is known, without a request."""
+        found = self._known[plural].get(name, namespace)
         if found is None:
             raise WriteConflictError(f"{plural} {name} does not exist", NOT_FOUND)
         return found

@@ -13,7 +13,7 @@ from scheduler.client.fence import Fence
 from scheduler.client.rate_limit import RateLimiter
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from scheduler.framework import ApiWriter
+from scheduler.framework import ApiWriter, Listers
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.api_writer import ProfileEvents, ServiceApiWriter
 from scheduler.service.binding_cycle import BindingCycle
@@ -52,7 +52,9 @@ class Connections:
         """The class of what an assumed pod goes through."""
         return BindingCycle if self.tracing is None else self.tracing.binding_cycle
 
-    def plugin_writer(self, waits: ObjectWaits, recheck: NodeRecheck | None) -> ApiWriter:
+    def plugin_writer(
+        self, waits: ObjectWaits, recheck: NodeRecheck | None, _known: Listers, /
+    ) -> ApiWriter:
         """Return the writer for the plugins of a profile."""
         return ServiceApiWriter(
             self.client,

@@ -292,5 +292,5 @@ def _measured(profile: str, profiles: Profiles, plugin: Any) -> Any:
 def _handle(
     profile: ResolvedProfile, connections: Connections, state: State, profiles: Profiles
 ) -> ServiceHandle:
-    writer = connections.plugin_writer(state.waits, profiles.recheck)
+    writer = connections.plugin_writer(state.waits, profiles.recheck, state.listers)
     return ServiceHandle(profile.scheduler_name, connections, state, writer, profiles.shared)
