@@ -6,13 +6,12 @@ from typing import Final
 
 from scheduler.engine.group_preemption import GroupPreemption
 from scheduler.framework.grouping import GroupToSchedule
-from scheduler.pages.wording import counted
 
 EVEN_EMPTY: Final = "; even an empty cluster takes {most} at most"
 NO_PROOF: Final = (
     "; found no place in {orders} orders, which is no proof for pods of several templates"
 )
-_MIGHT_FIT: Final = "; it might fit if some of {victims} of lower priority went, but "
+_MIGHT_FIT: Final = "; it might fit if {victims} of lower priority went, but "
 KEPT_BY_POLICY: Final = _MIGHT_FIT + "a member has preemptionPolicy=Never"
 KEPT_BY_SOURCE: Final = _MIGHT_FIT + "its {source} has preemptionPolicy=Never"
 KEPT_BY_WAIT: Final = _MIGHT_FIT + "groups do not preempt where extenders or async plugins decide"
@@ -54,7 +53,7 @@ def why_none_is_evicted(search: GroupPreemption, group: GroupToSchedule) -> str:
         if search.victims_that_suffice(highest, own=False):
             return OF_OTHERS
         return ""
-    pods = counted(victims, "pod")
+    pods = f"some of {victims} pods" if victims > 1 else "1 pod"
     if not group.may_preempt:
         return KEPT_BY_SOURCE.format(victims=pods, source=group.priority_source)
     if search.forbidden_by_member:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from scheduler.pages.wording import counted
+
 if TYPE_CHECKING:
     from simulator.offline.records import Result
 
@@ -77,8 +79,8 @@ def progress(file: TextIO | None = None) -> Callable[[Mapping[str, float]], None
 
     def show(sample: Mapping[str, float]) -> None:
         text = (
-            f"{sample['time']:,.0f} s: {sample['nodes']:,.0f} nodes, "
-            f"{sample['waiting']:,.0f} pods waiting"
+            f"{sample['time']:,.0f} s: {counted(round(sample['nodes']), 'node')}, "
+            f"{counted(round(sample['waiting']), 'pod')} waiting"
         )
         # Blanks, since the line before may have been longer.
         print(f"\r{text:<60}", end="", file=out, flush=True)
