@@ -43,19 +43,20 @@ class LocalAddress(msgspec.Struct, frozen=True, rename="camel"):
     certificate_sha256: str = msgspec.field(name="certificateSHA256")
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the files, which need not exist.
+def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of the files, which need not exist; None for a user without a home.
 
-    >>> folder({"XDG_RUNTIME_DIR": "/run/user/1000"}).as_posix()
+    >>> str(folder({"XDG_RUNTIME_DIR": "/run/user/1000"}))
     '/run/user/1000/kubestow'
     """
     session = environ.get("XDG_RUNTIME_DIR", "")
     if session.startswith("/"):
         return Path(session) / "kubestow"
     state = environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state.startswith("/") else Path("~/.local/state").expanduser()) / (
-        "kubestow"
-    )
+    if not state.startswith("/"):
+        # Not Path.expanduser, which raises where the user has no home directory.
+        state = os.path.expanduser("~/.local/state")  # noqa: PTH111
+    return Path(state) / "kubestow" if state.startswith("/") else None
 
 
 class AddressFile:
@@ -87,9 +88,9 @@ class AddressFile:
             self._path.unlink()
 
 
-def addresses(directory: Path) -> Iterator[LocalAddress]:
+def addresses(directory: Path | None) -> Iterator[LocalAddress]:
     """Yield what the running schedulers of this user have written; nothing that others could."""
-    if not _is_private(directory):
+    if directory is None or not _is_private(directory):
         return
     for path in _files(directory):
         try:

@@ -26,7 +26,8 @@ class OwnAddress:
         self.on_lease = LeaderAddress(pod, "" if pod else own_host(bind_address))
         self._host = reached_at(bind_address)
         self._api_server, self._lease = api_server, lease
-        self._file = AddressFile(folder()) if api_server and not pod else None
+        directory = folder() if api_server and not pod else None
+        self._file = None if directory is None else AddressFile(directory)
 
     def __enter__(self) -> Self:
         return self

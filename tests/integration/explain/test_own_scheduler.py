@@ -41,7 +41,9 @@ def own(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ow
             cluster.listening[PODS["a"]],
             cluster.hashes["a"],
         )
-        AddressFile(folder()).write(msgspec.structs.replace(address, **fields))
+        directory = folder()
+        assert directory is not None
+        AddressFile(directory).write(msgspec.structs.replace(address, **fields))
 
     return write
 

@@ -49,6 +49,12 @@ def test_nothing_is_written_or_read_where_others_can_write(tmp_path: Path, mode:
         file.write(ADDRESS)
 
 
+def test_a_user_without_a_home_has_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert folder({}) is None
+    assert list(addresses(None)) == []
+
+
 def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere")
     (tmp_path / "kubestow").symlink_to(tmp_path / "elsewhere")
