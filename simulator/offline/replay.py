@@ -62,8 +62,9 @@ class _Inputs(Times, kw_only=True, rename="camel"):
     seq: int
     random: _Random
     rotation: int
+    #: None: as in the attempt before.
     nominations: list[tuple[str, str]] | None = None
-    reserved: list[tuple[str, list[Any]]] = []
+    reserved: list[tuple[str, list[Any]]] | None = None
 
 
 REDACTED: Final = (
@@ -324,7 +325,9 @@ class Replay:
         self._set_clock(recorded)
         self._set_random(recorded)
         if recorded.nominations is not None:
-            self._nominations, self._reserved = recorded.nominations, recorded.reserved
+            self._nominations = recorded.nominations
+        if recorded.reserved is not None:
+            self._reserved = recorded.reserved
         restore_nominations(self.world._assembly, self._nominations)
         grouping = self.world._assembly.scheduling.engine.grouping
         for profile, state in self._reserved:

@@ -105,7 +105,9 @@ class Journal:
         self._seq = 0
         self._begun: dict[str, Any] = {}
         self._words: tuple[int, ...] = ()
+        #: Version of the nominations, and state of grouping plugins, that were noted last.
         self._nominations = -1
+        self._reserved: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -229,12 +231,15 @@ class Journal:
         if nominator.version != self._nominations:
             self._nominations = nominator.version
             inputs["nominations"] = [[each.key, node] for each, node in nominator.nominations()]
-            # Reservations of groups are made of nominations, so they do not change alone.
-            inputs["reserved"] = [
-                [profile, [*grouping.bundle_state()]]
-                for profile, grouping in self._engine.grouping.items()
-                if isinstance(grouping, StateInBundle)
-            ]
+        reserved = [
+            [profile, [*grouping.bundle_state()]]
+            for profile, grouping in self._engine.grouping.items()
+            if isinstance(grouping, StateInBundle)
+        ]
+        # Compared by itself: the cycle of a group withdraws its nominations first, and ends its
+        # reservation if it is placed.
+        if reserved != self._reserved:
+            inputs["reserved"] = self._reserved = reserved
         return inputs
 
     def _append(self, section: str, data: Any) -> None:
