@@ -9,14 +9,19 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
+from scheduler.bundle.format import ATTEMPT
 from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
+from scheduler.framework.grouping import GroupReservation
 from scheduler.groups.terms import TOPOLOGY_REQUIRED
 from scheduler.service import group_scheduling
 from scheduler.service.wiring import Wiring
@@ -25,7 +30,16 @@ from simulator.admission import WriteOptions
 from simulator.demos.gang.objects import POD_GROUPS
 from simulator.errors import ApiError
 from simulator.offline.replay import Replay
-from testing.embedded_service import bound_to, find, pod, scheduling, settled, until
+from testing.embedded_service import (
+    PROFILE,
+    bound_to,
+    condition,
+    find,
+    pod,
+    scheduling,
+    settled,
+    until,
+)
 from tests.integration.recording.busy import ZONE, Recording, zone_node
 
 NODES = 6
@@ -134,6 +148,30 @@ class Workload:
         except ApiError:
             # It was a victim of preemption.
             return
+
+
+async def test_a_reservation_that_changes_without_a_nomination_is_recorded(tmp_path: Path) -> None:
+    """The cycle of a group that is placed has withdrawn its nominations before."""
+    async with gangs(1) as (wiring, cluster):
+        workload = Workload(cluster, 1)
+        workload._add_group("held", 1, {})
+        workload._add_member("held", pod("held", "99"))
+        await until(lambda: condition(cluster, "held"), "an attempt")
+        queue, grouping = wiring.scheduling.queue, wiring.scheduling.engine.grouping[PROFILE]
+        held = queue.queued((find(cluster, "held") or {})["metadata"]["uid"])
+        assert held is not None
+        assert isinstance(grouping, GangScheduling)
+        recording = Recording(wiring, tmp_path / "gangs.recording")
+        await recording.begin()
+        for name, kept in [("a", GroupReservation(("node-0",), 1, 0, 2e9)), ("b", None)]:
+            grouping.group_reserved(held.pod, kept)
+            cluster.create(pod(name, "99"))
+            await until(partial(condition, cluster, name), "an attempt")
+        await recording.end()
+    with Replay.of(recording.path) as replay:
+        attempts = [line for line in replay.content.stream() if line.section == ATTEMPT]
+    reserved = [msgspec.json.decode(line.data).get("reserved") for line in attempts]
+    assert [[len(state) for _, state in each] for each in reserved if each] == [[1], [0]]
 
 
 @pytest.mark.slow
