@@ -23,7 +23,8 @@ KNOWN_WORDS: Final = _words(
     AddNode AddPod admin admitted affinity affinity/selector after again ago ahead alias aliases
     All all allocatable allocate allocated allocation allow allowed alone alphanumeric already
     AlreadyQueuedError among amounts An an and annotation annotations announce another answer
-    answered anti-affinity any anything API Api apiVersion ApiWriter appears application apply
+    answered anti-affinity any anything API Api apiVersion ApiWriter app appears application
+    apply
     applying apps architectures are args argument arguments arithmetic arrays as aside asked
     asks assigned AssignedPod assumed async asynchronous at attached Attempt attempt
     AttemptError AttemptOutcome attribute Auto
@@ -39,7 +40,8 @@ KNOWN_WORDS: Final = _words(
     closed cluster ClusterEvent ClusterEventWithHint Code code Codes codes collected collections
     column ColumnarFilterPlugin ColumnarScorePlugin Columns columns come comes compile complete
     completed compute condition conditions configuration ConfigurationError conflict consider
-    considered consist constraint constraints consumer contain Content-Type context contradict
+    considered consist constraint constraints consumer contain containers Content-Type context
+    contradict
     controller conversion converted converting core cores could count counted counting counts
     CPU cpu create CreateClaim created CreateDeviceClass CreateStorageClass criteria CriteriaMet
     criterion CrossNamespacePodAffinity CSI csi CSIDriver csidrivers CSINode csinodes
@@ -75,11 +77,12 @@ KNOWN_WORDS: Final = _words(
     imported In in in-flight in-tree in-use incoming increasing index indexed indexes IndexPage
     indices Ineligible inf Infeasible init initializing inline input insecure installed instead
     Insufficient insufficient integers internals InterPodAffinity into Invalid invalid
-    InvalidAnnotation InvalidTopologySpreadFallback is It it items its itself JSON json keeps
+    InvalidAnnotation InvalidTopologySpreadFallback is It it items its itself JSON json just
+    keeps
     kept KeptInfo key keys Ki kind kinds know known knows kubectl KubeletRejections kubestow
     kubestow.cycleTimeBudget Kueue label LabelNode labels labelSelector LabelValues lacks
     largest last lastSeq lately later latest layout lead leading least LeastAllocated leaves
-    left less let lets like limit limited limits List list listener Lister Listers log long
+    left less let Let lets like limit limited limits List list listener Lister Listers log long
     longer looked looking loses Lost lower LowerRequest lowest Lt make makes malformed many
     ManyEvents mapping mappings mark match matches MatchLabelKeysInPodTopologySpread matter max
     maxHold maxSkew may mean meantime MeetDemand member members Memory memory message metadata
@@ -97,7 +100,7 @@ KNOWN_WORDS: Final = _words(
     NominatingInfo nomination Nominator nominator non-existent None none NoPlugin nor Normal
     normal normalises Normalize normalize NormalizeScorePlugin normalizing NoSchedule not
     not-ours NotBestEffort note Nothing nothing noticeable NotRemembered NotRun NotTerminating
-    now Number number numeric NumPDBViolations object ObjectKey obtaining of Off off offers
+    now NUMA Number number numeric NumPDBViolations object ObjectKey obtaining of Off off offers
     older on Once once one only open Operator optional or order orders ordinary orValue other
     others ours out over overcommitted overlay overlays Own own owner owners packed PageList
     parent parse parsing part parts pass passes past patch path pause pending pendingBy per
@@ -144,7 +147,8 @@ KNOWN_WORDS: Final = _words(
     SchedulingGated SchedulingGates SchedulingQueue Score score scored ScorePlugin scores
     scoring ScoringStrategy scoringStrategy search second seconds see selected selected-node
     selectedNode selector selectors sent Sequence sequence serve server serves services set
-    SetSchedulerName settle several shape Shared shared short should show shown shows signatures
+    SetSchedulerName settle several shape share Shared shared short should show shown shows
+    signatures
     simultaneously since size skew SKIP Skip skipped slack slice slow so soft some something
     sorted sorting sorts source sparse spec spec.minMember spec.minResources
     spec.parentCompositePodGroupName spec.priority spec.resourceClaim spec.schedulingGroup
@@ -156,7 +160,7 @@ KNOWN_WORDS: Final = _words(
     subrequest subrequests Subscriptions Succeeded succeeded Success success Successfully such
     sum Summary SummaryPage sums supported supports supposed suppressed surrogatepass suspended
     switched synchronous System SZ table TableWithoutVictims taint tainted taints
-    TaintToleration TaintTolerationComparisonOperators takes TargetPod telling template
+    TaintToleration TaintTolerationComparisonOperators taken takes TargetPod telling template
     templates ten term Terminating terminating TermKind terms text than that The the their them
     then there these they this those thousandths Ti Tick ties Time time timed TimedWork timeout
     timers times TLS to together TolerateTaint tolerations Too too took topology
