@@ -186,6 +186,16 @@ class Cluster:
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         until(lambda: self.admin.answers_ok(account), f"service account of namespace {name}")
 
+    def finish(self, namespace: str, name: str) -> None:
+        """Let the containers of a bound pod end well, once it runs.
+
+        kwok writes the phase from what it saw of the pod. A pod that ended before kwok took note
+        would run again.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        until(lambda: self.get(path)["status"]["phase"] == "Running", f"{namespace}/{name} runs")
+        self.admin.request("PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}})
+
     def get(self, path: str) -> Json:
         """Return an object or a list."""
         return self.admin.request("GET", path)
