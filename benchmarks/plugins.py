@@ -215,7 +215,7 @@ def _process_seconds(evaluator: Any) -> float:
 def seconds_of_import(rounds: int) -> float:
     """Return the least time in which a new interpreter imports what a plugin imports."""
     code = (
-        "import time; began = time.process_time(); import scheduler.framework, scheduler.api; "
+        "import time; began = time.process_time(); import kubestow.plugin; "
         "print(time.process_time() - began)"
     )
     command = [sys.executable, "-c", code]

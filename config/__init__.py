@@ -1,4 +1,4 @@
-"""`KubeSchedulerConfiguration`: reading, defaults, checks, feature gates, printing.
+"""The configuration of kubestow: reading, defaults, checks, feature gates, printing.
 
 `load_configuration` turns text into a `Configuration`. Everything of upstream's
 kubescheduler.config.k8s.io/v1 is read strictly; our own process-wide options stand under the

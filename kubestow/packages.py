@@ -29,15 +29,26 @@ def put_first() -> None:
     sys.path[:] = [*kept, *(sys.path[at : at + 1] or [str(ROOT)]), *clashing, *sys.path[at + 1 :]]
 
 
-def check() -> None:
-    """Raise ImportError if Python finds somebody else's package in place of one of ours."""
-    for name in NAMES:
+def check(*names: str) -> None:
+    """Raise ImportError if Python finds somebody else's package in place of one of ours.
+
+    Args:
+        names: Those that are needed; by default all.
+    """
+    for name in names or NAMES:
         place = _place(name)
-        if place is not None and ROOT not in place.parents:
+        if place is None:
+            continue
+        if ROOT not in place.parents:
             raise ImportError(
                 f"kubestow needs its own package `{name}`, but Python finds {place} first: start"
                 f" Python where that is not on the path, rename it, or install kubestow into an"
                 f" environment of its own"
+            )
+        if not _is_ours(place):
+            raise ImportError(
+                f"kubestow needs its own package `{name}`, but another distribution has replaced"
+                f" {place}: install both anew, each into an environment of its own"
             )
 
 
@@ -47,6 +58,12 @@ def _is_root(entry: str) -> bool:
 
 def _has_any(folder: Path) -> bool:
     return any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for name in NAMES)
+
+
+def _is_ours(place: Path) -> bool:
+    """Return whether a file of this folder is ours: its first line names kubestow."""
+    with place.open("rb") as file:
+        return b"kubestow" in file.readline(200)
 
 
 def _place(name: str) -> Path | None:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kubestow import packages
-
 if TYPE_CHECKING:
-    from scheduler.testing import Cluster
+    from kubestow.testing import Cluster
 
 FOLDER = "decisions"
 """The folder beside the test that has its snapshots."""
@@ -32,9 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Yield a `scheduler.testing.Cluster` with the default plugins; `enable` adds yours."""
-    packages.check()
-    from scheduler.testing import Cluster, Snapshot
+    """Yield a `kubestow.testing.Cluster` with the default plugins; `enable` adds yours."""
+    from kubestow.testing import Cluster, Snapshot
 
     test = re.sub(r"[^\w.=-]+", "-", request.node.name).strip("-")
     file = request.path.parent / FOLDER / f"{request.path.stem}.{test}.txt"

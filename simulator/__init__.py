@@ -1,4 +1,4 @@
-"""The embedded cluster: an API server in this process, a fake kubelet, faults and a clock to turn.
+"""The embedded cluster of kubestow: an API server in this process, a fake kubelet, faults, a clock.
 
 Public: `EmbeddedCluster` for tests and the demo, `serve` for the command line, and the parts that
 drive one (`SimClock`, `FaultRule`, `Settings`, `ApiError`). It imitates kube-apiserver v1.37 as far

@@ -16,8 +16,7 @@ from typing import ClassVar, Final
 import msgspec
 import numpy as np
 
-from scheduler.api import Pod, is_qualified_name
-from scheduler.framework import (
+from kubestow.plugin import (
     MAX_NODE_SCORE,
     Columns,
     CycleState,
@@ -25,8 +24,10 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    Pod,
     ReuseRule,
     Rows,
+    is_qualified_name,
 )
 
 UNKNOWN: Final = -1

@@ -17,15 +17,16 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from scheduler.api import Pod, is_qualified_name
-from scheduler.framework import (
+from kubestow.plugin import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
     EventResource,
     Handle,
+    Pod,
     QueueingHint,
     Status,
+    is_qualified_name,
     unresolvable,
 )
 

@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api import Pod
-from scheduler.framework import (
+from kubestow.plugin import (
     CPU,
     MAX_NODE_SCORE,
     MEMORY,
@@ -30,6 +29,7 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    Pod,
     ReuseRule,
     Rows,
 )

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from skl2onnx import to_onnx
 from sklearn.ensemble import GradientBoostingRegressor
 
-from scheduler.api import Pod
-from simulator import offline
+from kubestow import offline
+from kubestow.plugin import Pod
 
 LARGE: Final = offline.pod("large", cpu=4, memory="16Gi")
 SIZES: Final = ((4, 16), (8, 32), (16, 64), (16, 128))

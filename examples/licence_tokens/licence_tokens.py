@@ -12,18 +12,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from scheduler.api import CustomObject, Pod
-from scheduler.framework import (
+from kubestow.plugin import (
     ActionType,
     BasePlugin,
     ClusterEvent,
     ClusterEventWithHint,
+    CustomObject,
     CycleState,
     EventResource,
     Handle,
     Metric,
     NoArgs,
     NodeTableView,
+    Pod,
     QueueingHint,
     Status,
     unresolvable,
@@ -44,7 +45,7 @@ TAKEN: Final = "not enough free tokens in licence pool {pool}"
 def wanted(pod: Pod) -> dict[str, int]:
     """Return the tokens that a pod needs, by pool.
 
-    >>> from scheduler.api import ObjectMeta
+    >>> from kubestow.plugin import ObjectMeta
     >>> wanted(Pod(metadata=ObjectMeta(annotations={ANNOTATION: "matlab=2, ansys=1"})))
     {'matlab': 2, 'ansys': 1}
 

@@ -23,14 +23,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api import Named, Pod
-from scheduler.framework import (
+from kubestow.plugin import (
     ActionType,
     BasePlugin,
     ClusterEvent,
     ClusterEventWithHint,
     EventResource,
     Handle,
+    Named,
+    Pod,
     QueueingHint,
     Status,
     unresolvable,

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
-from scheduler.api import Pod, is_qualified_name
-from scheduler.framework import (
+from kubestow.plugin import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
@@ -20,8 +19,10 @@ from scheduler.framework import (
     EventResource,
     Handle,
     NodeInfo,
+    Pod,
     QueueingHint,
     Status,
+    is_qualified_name,
     unschedulable,
 )
 

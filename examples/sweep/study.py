@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from simulator import offline, sweeps
+from kubestow import offline, sweeps
 
 HERE = Path(__file__).parent
 

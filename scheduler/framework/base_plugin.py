@@ -35,7 +35,7 @@ class BasePlugin:
     #: `group/version/plural`. The scheduler watches them, so RBAC must allow that.
     required_resources: ClassVar[tuple[str, ...]] = ()
     #: Types to decode custom resources into, by their name in `required_resources`; the default is
-    #: `scheduler.api.CustomObject`. Each type derives from `scheduler.api.Named`.
+    #: `kubestow.plugin.CustomObject`. Each type derives from `kubestow.plugin.Named`.
     resource_types: ClassVar[Mapping[str, type[Named]]] = MappingProxyType({})
     #: Those of `required_resources` that the plugin can do without, and what it then does not do.
     optional_resources: ClassVar[Mapping[str, str]] = MappingProxyType({})

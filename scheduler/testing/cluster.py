@@ -25,7 +25,7 @@ from simulator.offline.world import World
 class Cluster:
     """A cluster to test plugins on.
 
-    >>> from scheduler.testing import Cluster, node, pod
+    >>> from kubestow.testing import Cluster, node, pod
     >>> with Cluster() as cluster:
     ...     cluster.add_node(node("small", cpu=1))
     ...     pods = cluster.add_pods(pod("large", cpu=2))

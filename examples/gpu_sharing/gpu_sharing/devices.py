@@ -20,8 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api import Pod, Resources
-from scheduler.framework import Columns, Int64Column, NodeInfo, NodeTableView
+from kubestow.plugin import Columns, Int64Column, NodeInfo, NodeTableView, Pod, Resources
 
 WHOLE: Final = 1000
 """Units of a whole GPU."""

@@ -19,8 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api import Pod, is_qualified_name
-from scheduler.framework import (
+from kubestow.plugin import (
     CPU,
     BasePlugin,
     Columns,
@@ -29,8 +28,10 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    Pod,
     ReuseRule,
     Rows,
+    is_qualified_name,
 )
 
 from .devices import CHANGES, MAX_DEVICES, NO_GPU, WHOLE, Request

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from scheduler.api import Pod
-from scheduler.framework import (
+from kubestow.plugin import (
     CPU,
     BasePlugin,
     CycleState,
@@ -21,6 +20,7 @@ from scheduler.framework import (
     Int64Column,
     NodeInfo,
     NodeTableView,
+    Pod,
     ReuseRule,
     Rows,
 )

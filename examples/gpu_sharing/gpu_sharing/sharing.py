@@ -13,8 +13,7 @@ from typing import ClassVar, Final
 import msgspec
 import numpy as np
 
-from scheduler.api import Pod, is_qualified_name
-from scheduler.framework import (
+from kubestow.plugin import (
     SKIP,
     ActionType,
     BasePlugin,
@@ -26,10 +25,12 @@ from scheduler.framework import (
     Handle,
     NodeInfo,
     NodeTableView,
+    Pod,
     QueueingHint,
     ReuseRule,
     Rows,
     Status,
+    is_qualified_name,
     unresolvable,
     unschedulable,
 )

@@ -110,8 +110,7 @@ class Scaffold:
     def _imports(self, source: str) -> Iterator[str]:
         if "np." in source:
             yield "import numpy as np\n"
-        yield from _import("scheduler.api", ("Pod", "is_qualified_name"), source)
-        yield from _import("scheduler.framework", _FRAMEWORK_NAMES, source)
+        yield from _import("kubestow.plugin", _NAMES, source)
         if "MAX_DIGITS" in source:
             yield "\nMAX_DIGITS = 18\n"
         yield "\n"
@@ -122,7 +121,7 @@ class Scaffold:
         return text
 
 
-_FRAMEWORK_NAMES: Final = (
+_NAMES: Final = (
     "MAX_NODE_SCORE",
     "SKIP",
     "ActionType",
@@ -138,9 +137,11 @@ _FRAMEWORK_NAMES: Final = (
     "NodeInfo",
     "NodeTableView",
     "Permission",
+    "Pod",
     "ReuseRule",
     "Rows",
     "Status",
+    "is_qualified_name",
     "unresolvable",
     "unschedulable",
 )

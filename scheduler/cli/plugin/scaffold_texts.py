@@ -238,13 +238,13 @@ EVENTS: Final = {
 """Resource and actions of the events, by point; Score rejects nothing."""
 
 TEST_HEAD: Final = '''\
-"""Tests of @class. `cluster` is the whole scheduler in virtual time: see `scheduler.testing`."""
+"""Tests of @class. `cluster` is the whole scheduler in virtual time: see `kubestow.testing`."""
 
 from __future__ import annotations
 
 from @module import @class
 
-from scheduler.testing import Cluster, check_plugin, node, pod
+from kubestow.testing import Cluster, check_plugin, node, pod
 
 LABEL = "@label"
 

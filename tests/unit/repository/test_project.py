@@ -132,6 +132,13 @@ def test_the_wheel_gives_one_program_and_its_names_as_a_plugin_of_kubectl() -> N
     assert PROJECT["project"]["scripts"] == dict.fromkeys(names, "kubestow.command:main")
 
 
+def test_the_source_distribution_has_every_package_of_the_wheel() -> None:
+    """A release builds its wheel from the source distribution."""
+    targets = PROJECT["tool"]["hatch"]["build"]["targets"]
+    packages = {f"/{each}" for each in targets["wheel"]["packages"]}
+    assert packages <= set(targets["sdist"]["include"])
+
+
 def test_every_lint_rule_that_is_off_has_a_reason() -> None:
     section = PROJECT_TEXT[PROJECT_TEXT.index("\nignore = [") :]
     section = section[: section.index("[tool.ruff.lint.flake8")]

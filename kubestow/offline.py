@@ -1,0 +1,18 @@
+"""The offline world: the scheduler and a cluster in one process, without a server.
+
+    from kubestow import offline
+
+    world = offline.World(nodes=[offline.node("n1")])
+
+docs/simulate.md has a first example.
+"""
+
+from kubestow import packages
+
+packages.check()
+
+from simulator import offline
+from simulator.offline import *
+
+__all__: list[str] = []
+__all__ += offline.__all__
