@@ -65,7 +65,7 @@ SINCE ?=
 
 .PHONY: test-quick
 test-quick: $(STAMP) ## Run the tests nearest to what changed, for less than a minute
-	@$(BIN)/python -m testing.quick $(if $(SINCE),--since "$(SINCE)")
+	@$(BIN)/python -m devtools.quick $(if $(SINCE),--since "$(SINCE)")
 
 # The tests of the repository's own files need no library of it, and those of the image need the locked ones.
 LOWEST := .venv-lowest
@@ -96,7 +96,7 @@ lint-workflows: $(STAMP) ## Check .github/workflows with actionlint, which is bu
 
 .PHONY: types
 types: $(STAMP) ## Check types (mypy --strict), also of code in documents and from `kubestow plugin new`
-	$(BIN)/python -m testing.strict_types
+	$(BIN)/python -m devtools.strict_types
 
 .PHONY: fmt
 fmt: $(STAMP) ## Format the code and repair what ruff can repair
@@ -105,7 +105,7 @@ fmt: $(STAMP) ## Format the code and repair what ruff can repair
 
 .PHONY: envtest-build
 envtest-build: $(STAMP) ## Build etcd, kube-apiserver and their peers into .envtest/bin (once, minutes)
-	$(BIN)/python -m testing.control_plane.build
+	$(BIN)/python -m devtools.control_plane.build
 
 # How many processes run tests with a real control plane, each a file at a time with control planes of its own.
 # They mostly wait for other programs: five keep two cores busy.
@@ -166,7 +166,7 @@ page: page-build docs ## Test the page of `kubestow ui` and the search of the do
 
 .PHONY: page-libraries
 page-libraries: $(STAMP) ## Fetch the JavaScript libraries of that page from npm, as their manifest pins them
-	$(BIN)/python -m testing.page_libraries
+	$(BIN)/python -m devtools.page_libraries
 
 .PHONY: older-servers-build
 older-servers-build: envtest-build ## Build kube-apiserver of older releases into .envtest/older (once, 5 minutes each)
@@ -271,8 +271,8 @@ hostile-memory: envtest-build ## Measure what hostile pods that came and went le
 
 .PHONY: references
 references: $(STAMP) ## Write the generated pages of docs/, the JSON Schema, and its copy in the chart
-	$(BIN)/python -m testing.references
-	$(BIN)/python -m testing.chart_schema
+	$(BIN)/python -m devtools.references
+	$(BIN)/python -m devtools.chart_schema
 
 # Addresses for a site that is published: `make docs SITE_URL=https://... SOURCE=https://.../blob/v1.2.3`.
 SITE_URL ?=
@@ -291,7 +291,7 @@ CASTS ?=
 
 .PHONY: casts
 casts: $(STAMP) ## Record the demos as animated SVG in docs/casts (a minute; on a machine that is idle)
-	$(BIN)/python -m testing.casts $(CASTS)
+	$(BIN)/python -m devtools.casts $(CASTS)
 
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/

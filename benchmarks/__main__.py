@@ -19,8 +19,8 @@ from benchmarks.measure import Run, run
 from benchmarks.report import Report, line, other_measures, report, table, worse
 from benchmarks.schedulers import OURS, SCHEDULERS
 from benchmarks.workloads import QUICK, SIZES, WORKLOADS, Operations
+from devtools.control_plane.binaries import Binaries, BinariesMissingError
 from scheduler.cli.version import version_text
-from testing.control_plane.binaries import Binaries, BinariesMissingError
 
 ROOT: Final = Path(__file__).parents[1]
 

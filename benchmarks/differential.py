@@ -29,8 +29,8 @@ from rich.table import Table
 from benchmarks.audit import overfilled
 from benchmarks.schedulers import OURS, SCHEDULERS, Scheduler
 from benchmarks.templates import HOSTNAME, IMAGE, ZONE, Object
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane
 from scheduler.api.quantity import milli_value
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
 
 NAMESPACE: Final = "default"
 _ZONES: Final = ("a", "b", "c")

@@ -22,8 +22,8 @@ from benchmarks.operations import Observed, Operation, Plan
 from benchmarks.schedulers import OURS, Scheduler
 from benchmarks.throughput import Throughput, nearest_rank, sampled
 from benchmarks.workloads import Workload
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
 
 CLIENT_FLAGS: Final = ("--kube-api-qps=5000", "--kube-api-burst=5000")
 """For kube-controller-manager: upstream's controllers in the test process have no limit."""

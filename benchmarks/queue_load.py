@@ -28,6 +28,7 @@ import msgspec
 import structlog
 
 from benchmarks.throughput import nearest_rank
+from devtools.embedded_service import PROFILE, wire
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.client.configuration import ClientConfiguration
@@ -37,7 +38,6 @@ from scheduler.queue import EventFeatures
 from scheduler.service.application import GC_THRESHOLDS
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.wiring import Wiring
-from testing.embedded_service import PROFILE, wire
 
 EVENTS_PER_SECOND: Final = 500
 FRESH_PER_SECOND: Final = 20

@@ -31,12 +31,12 @@ from typing import Any, Final
 import aiohttp
 
 from benchmarks.bound_sum import BoundSum
+from devtools.control_plane.ports import free_port
 from simulator import EmbeddedCluster, FaultRule
 from simulator.admission import WriteOptions
 from simulator.api import MERGE_PATCH
 from simulator.objects import JsonObject
 from simulator.store import Change
-from testing.control_plane.ports import free_port
 
 GATE: Final = "ResourceQuotaDeferredEnforcement"
 KEY: Final = "deferred.kubestow.io/requests.cpu-millis"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 
 CLIENT_LIMITS: Final = {"qps": 5000, "burst": 5000}
 """Upstream's suite has the same; kube-scheduler's own default of 50 would measure the limiter."""

@@ -29,7 +29,7 @@ from benchmarks.fuzz.profiles import for_kubestow, only, own_name, profiles
 from benchmarks.fuzz.setup import Setup
 from benchmarks.fuzz.shrinking import readable, shrink
 from benchmarks.fuzz.worlds import CROSSED, FAMILIES, MutatedWorld, World, change, drawn
-from testing.conformance.reading import VECTORS
+from devtools.conformance.reading import VECTORS
 
 Object = dict[str, Any]
 

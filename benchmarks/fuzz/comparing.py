@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.fuzz.kube_scheduler import Verdict
-from testing.conformance.observing import Observation, observe
-from testing.conformance.world import World
+from devtools.conformance.observing import Observation, observe
+from devtools.conformance.world import World
 
 Object = dict[str, Any]
 

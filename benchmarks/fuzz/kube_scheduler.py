@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.fuzz.proxy import Write, WriteProxy
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 
 Object = dict[str, Any]
 

@@ -18,8 +18,8 @@ from benchmarks.fuzz.drawing import APPS, FPGA, IGNORED, IMAGES, REGION, SPACES,
 from benchmarks.fuzz.pods import pod, running
 from benchmarks.fuzz.profiles import DEFAULT, GPU, HOSTNAME, ZONE
 from benchmarks.fuzz.volumes import storage
-from testing.conformance.reading import Vector, find_files
-from testing.conformance.upstream_faults import FAULTS
+from devtools.conformance.reading import Vector, find_files
+from devtools.conformance.upstream_faults import FAULTS
 
 Object = dict[str, Any]
 

@@ -15,9 +15,9 @@ from benchmarks.hostile.measuring import Measured, Session
 from benchmarks.hostile.reporting import beyond, markdown, table
 from benchmarks.report import machine
 from benchmarks.schedulers import SCHEDULERS
-from testing.control_plane.binaries import Binaries, BinariesMissingError
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
-from testing.hostile.catalogue import CASES, WORST, HostileCase
+from devtools.control_plane.binaries import Binaries, BinariesMissingError
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane
+from devtools.hostile.catalogue import CASES, WORST, HostileCase
 
 MAX_BLOCK: Final = 0.1
 MAX_DELAY: Final = 1.0

@@ -17,10 +17,10 @@ import click
 import structlog
 
 from benchmarks.hostile.steps import MAX_STEP_MS, Steps
+from devtools.hostile.case import JsonObject
+from devtools.hostile.crowds import CROWDS, Crowd, Make
+from devtools.hostile.world import HostileWorld, hostile_world
 from scheduler.service.application import GC_THRESHOLDS
-from testing.hostile.case import JsonObject
-from testing.hostile.crowds import CROWDS, Crowd, Make
-from testing.hostile.world import HostileWorld, hostile_world
 
 AT_ONCE: Final = 50
 """Objects of the crowd that come at once."""

@@ -11,8 +11,8 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.ports import LOOPBACK
 
 _ADDED: Final = re.compile(rb'\{"type":"ADDED",.{0,60}?"metadata":\{"name":"([^"]{1,253})"')
 POLL_SECONDS: Final = 0.02

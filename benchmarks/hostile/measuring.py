@@ -15,10 +15,10 @@ from benchmarks.hostile.delivery import DeliveryWatch
 from benchmarks.hostile.probe import Probe
 from benchmarks.measure import cpu_seconds, peak_memory
 from benchmarks.schedulers import Scheduler
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.hostile.case import HostileCase, JsonObject
-from testing.hostile.sending import HostileSender, message
-from testing.hostile.templates import NAMESPACE, namespace, node, pod
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.hostile.case import HostileCase, JsonObject
+from devtools.hostile.sending import HostileSender, message
+from devtools.hostile.templates import NAMESPACE, namespace, node, pod
 
 WRITERS: Final = 8
 POLL_SECONDS: Final = 0.02

@@ -15,13 +15,13 @@ from rich.console import Console
 from benchmarks.hostile.measuring import Session, of, resident
 from benchmarks.measure import peak_memory
 from benchmarks.schedulers import OURS, SCHEDULERS
+from devtools.control_plane.binaries import Binaries, BinariesMissingError
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
+from devtools.hostile.catalogue import CASES, HostileCase
+from devtools.hostile.sending import HostileSender
+from devtools.hostile.templates import pod
 from scheduler.service.memory_upkeep import PERIOD_SECONDS
-from testing.control_plane.binaries import Binaries, BinariesMissingError
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
-from testing.hostile.catalogue import CASES, HostileCase
-from testing.hostile.sending import HostileSender
-from testing.hostile.templates import pod
 
 DEFAULT_CASES: Final = (
     "pods-own-anti-affinity",

@@ -18,7 +18,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.ports import LOOPBACK
 
 PERIOD_SECONDS: Final = 0.02
 TIMEOUT_SECONDS: Final = 300.0

@@ -18,9 +18,9 @@ from typing import Any, Final
 import click
 import structlog
 
+from devtools.hostile.catalogue import CASES, HostileCase, Verdict
+from devtools.hostile.world import HostileWorld, hostile_world
 from scheduler.service.application import GC_THRESHOLDS
-from testing.hostile.catalogue import CASES, HostileCase, Verdict
-from testing.hostile.world import HostileWorld, hostile_world
 
 MAX_STEP_MS: Final = 100.0
 

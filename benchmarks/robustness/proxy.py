@@ -11,7 +11,7 @@ import threading
 from enum import Enum
 from typing import Final, Self
 
-from testing.control_plane.ports import LOOPBACK, free_port
+from devtools.control_plane.ports import LOOPBACK, free_port
 
 CHUNK_BYTES: Final = 64 * 1024
 START_TIMEOUT_SECONDS: Final = 10.0

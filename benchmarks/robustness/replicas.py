@@ -13,14 +13,14 @@ from typing import Any, Final
 from benchmarks.robustness.audit_log import POLICY, AuditLog
 from benchmarks.robustness.proxy import Proxy
 from benchmarks.robustness.wall_clock import WallClock, build
-from testing.control_plane.control_plane import (
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     ControlPlane,
     ManagedProcess,
 )
-from testing.control_plane.credentials import ADMIN_GROUP, write_kubeconfig
-from testing.control_plane.ports import free_port
+from devtools.control_plane.credentials import ADMIN_GROUP, write_kubeconfig
+from devtools.control_plane.ports import free_port
 
 REPLICAS: Final = 2
 LEASE: Final = {

@@ -16,7 +16,7 @@ import msgspec
 from benchmarks.audit import overfilled
 from benchmarks.robustness.faults import FAULTS, End, Fault
 from benchmarks.robustness.replicas import Site
-from testing.control_plane.admin import ApiError, JsonObject
+from devtools.control_plane.admin import ApiError, JsonObject
 
 NAMESPACE: Final = "default"
 NODES: Final = 12

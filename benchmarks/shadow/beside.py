@@ -23,8 +23,8 @@ from benchmarks.measure import cpu_seconds
 from benchmarks.shadow.pods import NAMESPACE, node, pod, storage
 from benchmarks.templates import Object
 from benchmarks.volume_templates import CSI_DRIVER, csi_node
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 
 ACCOUNT: Final = "shadow"
 USER_AGENT: Final = "kubestow/shadow"

@@ -22,10 +22,10 @@ import aiohttp
 import click
 
 from benchmarks.what_if.cluster import Load, cluster_options, served
+from devtools.control_plane.ports import free_port
+from devtools.embedded_service import configuration
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
-from testing.control_plane.ports import free_port
-from testing.embedded_service import configuration
 
 LIMIT: Final = 0.010
 TOKEN: Final = "reader"  # noqa: S105 - of the embedded server

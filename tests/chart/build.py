@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from testing import go_programs
-from testing.go_programs import BuildError, Program, say
+from devtools import go_programs
+from devtools.go_programs import BuildError, Program, say
 
 BUILD_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".helm" / "bin"
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
-from testing.control_plane.ports import free_port
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from devtools.control_plane.ports import free_port
 from tests.chart.build import BUILD_DIRECTORY
 from tests.chart.conftest import CHART, NAMESPACE, Helm
 from tests.envtest.quickstart import ROOT, bind_hello, documented, replica

@@ -13,10 +13,10 @@ import yaml
 from click.testing import CliRunner
 
 from config import TracingConfiguration, load_configuration
+from devtools.control_plane.control_plane import Binaries
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.cli.main import program
 from scheduler.framework import Registry
-from testing.control_plane.control_plane import Binaries
 from tests.chart.conftest import CHART, NAMESPACE, RENDER, Helm
 from tests.unit.repository.tree import ROOT
 

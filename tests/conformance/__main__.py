@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from testing.conformance.comparing import GROUPS, select_aspects
-from testing.conformance.printing import report
-from testing.conformance.reading import VECTORS, VectorError, find_files
-from testing.conformance.running import run_file
+from devtools.conformance.comparing import GROUPS, select_aspects
+from devtools.conformance.printing import report
+from devtools.conformance.reading import VECTORS, VectorError, find_files
+from devtools.conformance.running import run_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

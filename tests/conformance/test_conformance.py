@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from testing.conformance.comparing import ASPECTS, compare, differences, select_aspects
-from testing.conformance.observing import Observation, observe
-from testing.conformance.reading import FAMILIES, VECTORS, VectorError, VectorFile, find_files
-from testing.conformance.running import run_file
-from testing.conformance.units import SUFFIX, UNIT_FILES
-from testing.conformance.upstream_faults import FAULTS
-from testing.conformance.world import MISSING, World
+from devtools.conformance.comparing import ASPECTS, compare, differences, select_aspects
+from devtools.conformance.observing import Observation, observe
+from devtools.conformance.reading import FAMILIES, VECTORS, VectorError, VectorFile, find_files
+from devtools.conformance.running import run_file
+from devtools.conformance.units import SUFFIX, UNIT_FILES
+from devtools.conformance.upstream_faults import FAULTS
+from devtools.conformance.world import MISSING, World
 from tests.conformance.__main__ import main
 
 COUNTS = {
@@ -311,6 +311,6 @@ def test_the_committed_directory_must_be_complete(
 ) -> None:
     for path in VECTORS.glob(f"*{SUFFIX}"):
         (tmp_path / path.name).symlink_to(path)
-    monkeypatch.setattr("testing.conformance.reading.VECTORS", tmp_path)
+    monkeypatch.setattr("devtools.conformance.reading.VECTORS", tmp_path)
     with pytest.raises(VectorError, match=r"no vector file for .*unit/host_port"):
         find_files([tmp_path])

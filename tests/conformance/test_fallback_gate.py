@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from testing.conformance import world
-from testing.conformance.comparing import select_aspects
-from testing.conformance.reading import VECTORS, VectorFile
-from testing.conformance.running import run_file
-from testing.conformance.units import SUFFIX
+from devtools.conformance import world
+from devtools.conformance.comparing import select_aspects
+from devtools.conformance.reading import VECTORS, VectorFile
+from devtools.conformance.running import run_file
+from devtools.conformance.units import SUFFIX
 
 GATE = "PodTopologySpreadFallbackMode"
 

@@ -7,13 +7,13 @@ from typing import Final
 
 import pytest
 
-from testing.conformance.comparing import compare, differences, select_aspects
-from testing.conformance.observing import observe
-from testing.conformance.reading import FAMILIES, VECTORS, Vector, VectorFile
-from testing.conformance.redacting import redacted, redacted_allocation
-from testing.conformance.units import SUFFIX, VECTOR_DIRECTORY, allocation
-from testing.conformance.upstream_faults import FAULTS
-from testing.conformance.world import MISSING, World
+from devtools.conformance.comparing import compare, differences, select_aspects
+from devtools.conformance.observing import observe
+from devtools.conformance.reading import FAMILIES, VECTORS, Vector, VectorFile
+from devtools.conformance.redacting import redacted, redacted_allocation
+from devtools.conformance.units import SUFFIX, VECTOR_DIRECTORY, allocation
+from devtools.conformance.upstream_faults import FAULTS
+from devtools.conformance.world import MISSING, World
 
 DEPEND_ON_ORDER: Final = ("message", "message-prefix", "dra")
 """Aspects in which the order of names shows: of reasons in a message, and of devices."""

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from devtools.control_plane.binaries import REPOSITORY, BinariesMissingError, find_directory
+from devtools.control_plane.control_plane import ControlPlane, ProcessError
+from devtools.go_programs import is_executable
 from scheduler.client.configuration import load_configuration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from testing.control_plane.binaries import REPOSITORY, BinariesMissingError, find_directory
-from testing.control_plane.control_plane import ControlPlane, ProcessError
-from testing.go_programs import is_executable
 from tests.e2e.build import BINARY
 from tests.e2e.cluster import NODES, SCHEDULERS, cluster_with, nodes_of
 from tests.e2e.report import ReportError, compare, describe_faults, merge, print_table, read_report

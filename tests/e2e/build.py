@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from testing.control_plane.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory
-from testing.control_plane.build import GoModule, build
-from testing.go_programs import UNOPTIMIZED, BuildError, is_executable
+from devtools.control_plane.binaries import ASSETS_VARIABLE, BUILD_DIRECTORY, find_directory
+from devtools.control_plane.build import GoModule, build
+from devtools.go_programs import UNOPTIMIZED, BuildError, is_executable
 
 BINARY: Final = "e2e.test"
 

@@ -16,11 +16,11 @@ from typing import Final
 
 import yaml
 
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from scheduler.client.rest import ApiClient
 from simulator import Settings
 from simulator.outside_kubelets import OutsideKubelets, templates
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
-from testing.control_plane.kubestow import start_kubestow
 
 NODES: Final = 4
 ZONES: Final = 2

@@ -1,5 +1,5 @@
 // The binary with upstream's end-to-end specs, built from published modules as
-// testing/control_plane/go.mod builds the control plane; what that file says of versions
+// devtools/control_plane/go.mod builds the control plane; what that file says of versions
 // and replacements holds here, too, and both must name the same release.
 //
 // A module of its own: the stamps of the control plane's binaries hash their

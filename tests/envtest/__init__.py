@@ -1,1 +1,1 @@
-"""Tests against a real kube-apiserver, built and started by `testing.control_plane`."""
+"""Tests against a real kube-apiserver, built and started by `devtools.control_plane`."""

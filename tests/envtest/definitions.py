@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import yaml
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import ControlPlane
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import ControlPlane
 from tests.envtest.workload import until
 
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
 from tests.envtest.workload import Json, Workload, until
 
 BASE: Final = "/apis/resource.k8s.io/v1"

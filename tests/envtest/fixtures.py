@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.control_plane import (
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     BinariesMissingError,

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from testing.control_plane.admin import JsonObject
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.admin import JsonObject
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.ports import LOOPBACK
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label of the pods that it gates."""

@@ -10,8 +10,8 @@ from typing import Final
 
 import yaml
 
-from testing.control_plane.admin import JsonObject
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from devtools.control_plane.admin import JsonObject
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 COMPONENTS: Final = [

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from testing.control_plane.admin import ApiError, JsonObject
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.admin import ApiError, JsonObject
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.ports import LOOPBACK
 from tests.envtest.workload import until
 
 VERSION: Final = "metrics.k8s.io/v1beta1"

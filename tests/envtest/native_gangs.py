@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from testing.control_plane.control_plane import ApiServerOptions
+from devtools.control_plane.control_plane import ApiServerOptions
 from tests.envtest.workload import Workload
 
 GATES: Final = {

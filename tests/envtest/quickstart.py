@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.ports import LOOPBACK, free_port
-from testing.markdown import blocks
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.ports import LOOPBACK, free_port
+from devtools.markdown import blocks
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NAMESPACE: Final = "kubestow-system"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from testing.control_plane import build
-from testing.control_plane.binaries import (
+from devtools.control_plane import build
+from devtools.control_plane.binaries import (
     BUILD_DIRECTORY,
     OPTIONAL,
     REQUIRED,
@@ -15,7 +15,7 @@ from testing.control_plane.binaries import (
     BinariesMissingError,
     find_directory,
 )
-from testing.go_programs import BuildError, Program
+from devtools.go_programs import BuildError, Program
 from tests.e2e import build as e2e_build
 from tests.envtest import fixtures
 from tests.thirdparty import build as thirdparty_build

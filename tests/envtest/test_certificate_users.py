@@ -22,15 +22,15 @@ from typing import Final
 import pytest
 import yaml
 
+from devtools.control_plane.api_server import ApiServerOptions
+from devtools.control_plane.binaries import Binaries
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.fake_kubelet import FakeKubelet
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.control_plane.ports import LOOPBACK
 from scheduler.client.leader_record import LeaderRecord, leader_of
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving.certificates import ServingTls
-from testing.control_plane.api_server import ApiServerOptions
-from testing.control_plane.binaries import Binaries
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.fake_kubelet import FakeKubelet
-from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import LOOPBACK
 from tests.envtest.workload import until
 from tests.integration.serving.client_certificates import CLIENT, issue
 from tests.unit.repository.tree import ROOT

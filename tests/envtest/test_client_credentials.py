@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from devtools.control_plane.api_server import ApiServerOptions
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.credentials import ADMIN_GROUP, ADMIN_USER
 from scheduler.client.configuration import ClientConfiguration, load_configuration
 from scheduler.client.errors import ApiError, ConnectionFailed
 from scheduler.client.resources import NODES
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from testing.control_plane.api_server import ApiServerOptions
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.credentials import ADMIN_GROUP, ADMIN_USER
 from tests.envtest.fixtures import ControlPlaneFactory
 from tests.unit.client.virtual_clock import ManualClock
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testing.control_plane.api_server import ApiServerOptions, Files, api_server_arguments
-from testing.control_plane.components import scheduler_configuration
+from devtools.control_plane.api_server import ApiServerOptions, Files, api_server_arguments
+from devtools.control_plane.components import scheduler_configuration
 
 FILES = Files(directory=Path("somewhere"))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.control_plane.control_plane import (
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     ControlPlane,
     KubectlError,

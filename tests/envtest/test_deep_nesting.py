@@ -8,13 +8,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.hostile.catalogue import CASES, Dimension, JsonObject, chosen
+from devtools.hostile.sending import HostileSender, message
+from devtools.hostile.templates import NAMESPACE, namespace, node
 from scheduler.api.decoding import decode_json
 from scheduler.api.pod import Pod
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
-from testing.hostile.catalogue import CASES, Dimension, JsonObject, chosen
-from testing.hostile.sending import HostileSender, message
-from testing.hostile.templates import NAMESPACE, namespace, node
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

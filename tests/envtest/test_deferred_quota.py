@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.quota_requests import pod
 from tests.envtest.workload import until

@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 import pytest
 from click.testing import CliRunner
 
+from devtools.control_plane.control_plane import Binaries, ControlPlane, KubectlError
 from scheduler.cli.quota import command
-from testing.control_plane.control_plane import Binaries, ControlPlane, KubectlError
 from tests.envtest.gating_webhook import QUEUE, gating_webhook
 from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.quota_requests import pod, resources

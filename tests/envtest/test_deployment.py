@@ -15,15 +15,15 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.control_plane.control_plane import (
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     ControlPlane,
     KubectlError,
     ManagedProcess,
 )
-from testing.control_plane.inspecting import get_endpoint
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.inspecting import get_endpoint
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

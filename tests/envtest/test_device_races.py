@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.devices import Devices, by_template, claim_controllers, devices_of
 from tests.envtest.workload import until
 

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.devices import (
     FINALIZER,
     Devices,

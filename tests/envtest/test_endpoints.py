@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import tests.integration.serving
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import get_endpoint
-from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import get_endpoint
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.control_plane.ports import LOOPBACK
 
 pytestmark = pytest.mark.envtest
 

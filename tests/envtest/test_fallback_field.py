@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from devtools.control_plane.control_plane import ControlPlane
 from simulator import EmbeddedCluster
-from testing.control_plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.envtest
 

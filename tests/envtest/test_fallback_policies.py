@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import pytest
 
+from devtools.control_plane.control_plane import ControlPlane, KubectlError
 from plugins.pod_topology_spread.fallback_annotation import (
     FallbackAnnotationError,
     parse_fallback_annotation,
 )
-from testing.control_plane.control_plane import ControlPlane, KubectlError
 from tests.envtest.workload import until
 
 pytestmark = pytest.mark.envtest

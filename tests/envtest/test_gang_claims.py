@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.devices import Devices, by_name, claim_controllers, consumers, devices_of
 from tests.envtest.gang_objects import LABEL, PROFILES, add_group, served_groups
 from tests.envtest.workload import Workload, until

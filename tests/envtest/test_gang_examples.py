@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.fixtures import ControlPlaneFactory
 from tests.envtest.quickstart import ROOT, documented, execute
 from tests.envtest.workload import Workload, until

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import Binaries, ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import Binaries, ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.gang_objects import PROFILES
 from tests.envtest.native_gangs import GATES, OPTIONS, add_group, groups_of
 from tests.envtest.workload import Workload, until

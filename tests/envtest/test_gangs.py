@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.gang_objects import LABEL, PROFILES, add_group, served_groups
 from tests.envtest.workload import Workload, until
 

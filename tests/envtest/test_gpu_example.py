@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from scheduler.api.quantity import milli_value
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

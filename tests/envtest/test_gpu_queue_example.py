@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
+from devtools.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from simulator.demos.gpu_queue.objects import GPU, JOBS, LIMIT, NAMESPACE, QUOTA
-from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.guarded_plane import guarded_plane, node
 from tests.envtest.workload import until
 

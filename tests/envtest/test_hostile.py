@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
-from testing.control_plane.kubestow import start_kubestow
-from testing.hostile.catalogue import CASES, WORST, HostileCase, Verdict, chosen, name_of
-from testing.hostile.sending import HostileSender, message
-from testing.hostile.templates import NAMESPACE, TEMPLATES, namespace
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.hostile.catalogue import CASES, WORST, HostileCase, Verdict, chosen, name_of
+from devtools.hostile.sending import HostileSender, message
+from devtools.hostile.templates import NAMESPACE, TEMPLATES, namespace
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

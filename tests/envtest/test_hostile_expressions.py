@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import pytest
 
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.hostile.expressions import ExpressionFuzzer
 from scheduler.cel import CompileError, check_storable
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
-from testing.control_plane.kubestow import start_kubestow
-from testing.hostile.expressions import ExpressionFuzzer
 from tests.envtest.devices import Devices, by_name, devices_of
 from tests.envtest.workload import Json, until
 

@@ -20,13 +20,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.fake_kubelet import FakeKubelet
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.control_plane.ports import LOOPBACK
 from scheduler.client.leader_record import leader_of
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving.certificates import ServingTls
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.fake_kubelet import FakeKubelet
-from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import LOOPBACK
 from tests.envtest.page_process import page
 from tests.envtest.workload import until
 from tests.unit.repository.tree import ROOT

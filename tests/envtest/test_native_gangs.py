@@ -10,13 +10,13 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.control_plane import (
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     ControlPlane,
     ManagedProcess,
 )
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.fixtures import ControlPlaneFactory
 from tests.envtest.native_gangs import (
     GATES,

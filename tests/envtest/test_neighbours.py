@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Json, Workload, until
 
 pytestmark = pytest.mark.envtest

@@ -16,10 +16,10 @@ from typing import Final, Self
 
 import pytest
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import get_endpoint
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import Binaries, ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import get_endpoint
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.test_deployment import ACCOUNT, MANIFESTS, NAMESPACE
 from tests.envtest.workload import Json, Workload, until
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.definitions import defined
 from tests.envtest.workload import Workload
 

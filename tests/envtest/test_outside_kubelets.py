@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from devtools.control_plane.admin import ApiError, JsonObject
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from scheduler.client.configuration import load_configuration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from simulator import Settings
 from simulator.outside_kubelets import OutsideKubelets, templates
-from testing.control_plane.admin import ApiError, JsonObject
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 
 pytestmark = pytest.mark.envtest("kube-controller-manager")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.page_process import page
 from tests.envtest.workload import Workload
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import get_endpoint
-from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import free_port
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import get_endpoint
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.control_plane.ports import free_port
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from testing.control_plane.ports import HIGHEST_PORT, LOOPBACK, LOWEST_PORT, free_port
-from testing.control_plane.processes import ManagedProcess, ProcessError, Processes
+from devtools.control_plane.ports import HIGHEST_PORT, LOOPBACK, LOWEST_PORT, free_port
+from devtools.control_plane.processes import ManagedProcess, ProcessError, Processes
 
 FOREVER = (sys.executable, "-S", "-c", "print('up', flush=True); import signal; signal.pause()")
 STUBBORN = (
@@ -123,7 +123,7 @@ def test_children_survive_the_thread_that_started_them(processes: Processes) -> 
 def test_children_die_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     owner_code = (
         "import sys; from pathlib import Path\n"
-        "from testing.control_plane.processes import Processes\n"
+        "from devtools.control_plane.processes import Processes\n"
         f"processes = Processes(Path({str(tmp_path)!r}))\n"
         f"child = processes.start('child', {FOREVER!r}, port=1, environment={{}})\n"
         "child.wait_until(lambda: 'up' in child.log_tail(), timeout=10, what='up')\n"

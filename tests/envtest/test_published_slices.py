@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.devices import Devices, by_template, claim_controllers, devices_of
 from tests.envtest.test_dynamic_resources import FAST
 from tests.envtest.test_hostile_devices import until_reason

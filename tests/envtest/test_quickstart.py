@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from tests.envtest.quickstart import ROOT, bind_hello, documented
 
 pytestmark = pytest.mark.envtest

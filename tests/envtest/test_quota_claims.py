@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from plugins.resource_quota.device_claims import DeviceClaims
 from plugins.resource_quota.usage import pod_usage
 from scheduler.api.devices import DeviceClass, ResourceClaim
@@ -20,7 +21,6 @@ from scheduler.api.quantity import parse
 from simulator.quota_evaluators import evaluator_of
 from simulator.resources import RESOURCES
 from simulator.store import Store
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from tests.envtest.quota_requests import pod
 from tests.envtest.workload import until
 

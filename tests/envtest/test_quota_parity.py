@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane
 from simulator import EmbeddedCluster
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane
 from tests.envtest.quota_requests import CASES, CPU, Case, Request, pod
 from tests.envtest.workload import until
 from tests.integration.simulator.client import Client

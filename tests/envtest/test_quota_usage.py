@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from plugins.resource_quota.usage import pod_usage as usage_of_plugin
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import parse
 from simulator.quota_usage import pod_usage as usage_of_simulator
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
 from tests.envtest.quota_requests import GPU, pod, resources
 from tests.envtest.workload import until
 

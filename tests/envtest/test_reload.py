@@ -16,6 +16,8 @@ from typing import Final
 
 import pytest
 
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from scheduler.service.application import Application
 from scheduler.service.options import (
     RunOptions,
@@ -24,8 +26,6 @@ from scheduler.service.options import (
     read_configuration,
 )
 from scheduler.service.reload.reloader import Reloader
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload
 from tests.integration.reload.conftest import import_path, no_watch
 from tests.integration.reload.running import HEADER, PROFILE, until

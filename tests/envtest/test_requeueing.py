@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import until
 from tests.integration.requeueing.replay import profile_plugins
 from tests.integration.requeueing.rows import (

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.robustness.faults import FAULTS
 from benchmarks.robustness.replicas import site
 from benchmarks.robustness.rounds import Report, Rounds
-from testing.control_plane.binaries import Binaries
+from devtools.control_plane.binaries import Binaries
 
 pytestmark = pytest.mark.envtest
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane, ManagedProcess
-from testing.control_plane.inspecting import Inspector
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane, ManagedProcess
+from devtools.control_plane.inspecting import Inspector
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

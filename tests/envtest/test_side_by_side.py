@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload
 
 pytestmark = pytest.mark.envtest("kube-scheduler")

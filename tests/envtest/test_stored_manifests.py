@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from devtools.control_plane.admin import AdminClient
+from devtools.control_plane.control_plane import Binaries, ControlPlane
 from scheduler.api.node import HOSTNAME
 from scheduler.api.quantity import milli_value
 from scheduler.api.stored import Nothing, as_stored
@@ -21,8 +23,6 @@ from scheduler.client.resources import Resource
 from scheduler.client.store import Store
 from scheduler.service.manifests import StoredObjects
 from simulator.objects import drop_nulls
-from testing.control_plane.admin import AdminClient
-from testing.control_plane.control_plane import Binaries, ControlPlane
 from tests.unit.api.stored.manifests import drawn_pods, picked
 from tests.unit.api.stored.surroundings import NAMESPACES, SURROUNDINGS
 

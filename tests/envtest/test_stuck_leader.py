@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import (
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     ControlPlane,
     ManagedProcess,
 )
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.workload import Workload, until
 
 pytestmark = pytest.mark.envtest

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.binaries import Binaries
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.ports import free_port
-from testing.markdown import blocks
-from testing.shell_session import ShellSession
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.binaries import Binaries
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.ports import free_port
+from devtools.markdown import blocks
+from devtools.shell_session import ShellSession
 from tests.envtest.quickstart import NAMESPACE, replica
 from tests.envtest.workload import until
 

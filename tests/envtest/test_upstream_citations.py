@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.build import MODULE_DIRECTORY, kubernetes_version
+from devtools.control_plane.build import MODULE_DIRECTORY, kubernetes_version
 from tests.unit.repository.tree import tracked_texts
 
 pytestmark = pytest.mark.envtest

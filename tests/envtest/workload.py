@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import ControlPlane
 from scheduler.api.quantity import milli_value
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import ControlPlane
 
 PATIENCE_SECONDS: Final = 120.0
 """Before `until` gives up; a loaded machine needs seconds for what otherwise takes a tenth."""

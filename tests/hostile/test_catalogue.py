@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from devtools.hostile.catalogue import CASES, WORST, Dimension, HostileCase, chosen, encode, name_of
+from devtools.hostile.templates import TEMPLATES
 from scheduler.client.resources import RESOURCES
-from testing.hostile.catalogue import CASES, WORST, Dimension, HostileCase, chosen, encode, name_of
-from testing.hostile.templates import TEMPLATES
 
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
 """Limit of the API server for a request body."""

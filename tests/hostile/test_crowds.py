@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testing.hostile.crowds import CROWDS
-from testing.hostile.world import NODES, hostile_world
+from devtools.hostile.crowds import CROWDS
+from devtools.hostile.world import NODES, hostile_world
 
 MEMBERS = 5
 

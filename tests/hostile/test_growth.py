@@ -15,10 +15,10 @@ from typing import Final
 
 import pytest
 
+from devtools.hostile.catalogue import Dimension, HostileCase, chosen
+from devtools.hostile.templates import TEMPLATES
+from devtools.hostile.world import HostileWorld, hostile_world
 from scheduler.api.bounded_cache import BoundedCache
-from testing.hostile.catalogue import Dimension, HostileCase, chosen
-from testing.hostile.templates import TEMPLATES
-from testing.hostile.world import HostileWorld, hostile_world
 
 MAX_GROWTH: Final = 2.5
 """Maximum growth of the work when the size doubles: 2 is linear, 4 is quadratic."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from testing.hostile.catalogue import chosen, name_of
-from testing.hostile.templates import TEMPLATES
-from testing.hostile.world import hostile_world
+from devtools.hostile.catalogue import chosen, name_of
+from devtools.hostile.templates import TEMPLATES
+from devtools.hostile.world import hostile_world
 
 
 @pytest.mark.parametrize("plural", sorted(TEMPLATES))

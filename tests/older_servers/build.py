@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from testing.control_plane.binaries import (
+from devtools.control_plane.binaries import (
     REPOSITORY,
     Binaries,
     BinariesMissingError,
     find_directory,
 )
-from testing.control_plane.build import PACKAGES, GoModule, build, build_flags, kubernetes_version
-from testing.go_programs import BuildError, say
+from devtools.control_plane.build import PACKAGES, GoModule, build, build_flags, kubernetes_version
+from devtools.go_programs import BuildError, say
 
 MODULES: Final = Path(__file__).resolve().parent / "modules"
 BUILD_DIRECTORY: Final = REPOSITORY / ".envtest" / "older"

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from testing.control_plane.binaries import Binaries, BinariesMissingError
-from testing.control_plane.control_plane import ControlPlane
+from devtools.control_plane.binaries import Binaries, BinariesMissingError
+from devtools.control_plane.control_plane import ControlPlane
 from tests.older_servers.build import find, releases
 
 REQUIRE_VARIABLE: Final = "KUBESTOW_REQUIRE_OLDER_SERVERS"

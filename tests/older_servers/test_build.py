@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.control_plane.binaries import BinariesMissingError
+from devtools.control_plane.binaries import BinariesMissingError
 from tests.older_servers import build
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.control_plane.binaries import Binaries
-from testing.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
-from testing.control_plane.kubestow import start_kubestow
+from devtools.control_plane.binaries import Binaries
+from devtools.control_plane.control_plane import ApiServerOptions, ControlPlane, ManagedProcess
+from devtools.control_plane.kubestow import start_kubestow
 from tests.envtest.test_permissions import grant, ready
 from tests.envtest.workload import Workload, until
 from tests.older_servers.build import version_of

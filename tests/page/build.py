@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from testing import page_libraries
-from testing.page_libraries import ROOT, LibraryError
+from devtools import page_libraries
+from devtools.page_libraries import ROOT, LibraryError
 from tests.page import chromium
 
 MANIFEST: Final = Path(__file__).with_name("libraries.json")

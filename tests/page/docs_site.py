@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from testing.page_libraries import ROOT
+from devtools.page_libraries import ROOT
 from tests.page import chromium
 
 SITE: Final = ROOT / "build" / "site"

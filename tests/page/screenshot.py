@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from devtools.page_libraries import ROOT
 from scheduler.cli.page.server import PageServer
-from testing.page_libraries import ROOT
 from tests.page import chromium
 from tests.page.busy_cluster import busy_cluster
 

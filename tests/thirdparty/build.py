@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from testing import go_programs
-from testing.go_programs import BuildError, Program, say
+from devtools import go_programs
+from devtools.go_programs import BuildError, Program, say
 
 MODULES: Final = Path(__file__).resolve().parent / "modules"
 BUILD_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".thirdparty" / "bin"

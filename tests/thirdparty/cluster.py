@@ -19,15 +19,15 @@ from typing import Any, Final, Self
 
 import yaml
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import (
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import (
     ApiServerOptions,
     Binaries,
     ControlPlane,
     ManagedProcess,
 )
-from testing.control_plane.kubestow import start_kubestow
-from testing.control_plane.ports import LOOPBACK, free_port
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.control_plane.ports import LOOPBACK, free_port
 from tests.envtest.guarded_plane import MANIFESTS, apply_manifests
 from tests.envtest.workload import until
 

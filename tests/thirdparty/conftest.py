@@ -16,8 +16,8 @@ from typing import Final, NoReturn, Protocol
 
 import pytest
 
-from testing.control_plane.control_plane import ApiServerOptions, Binaries
-from testing.go_programs import BuildError, Program
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries
+from devtools.go_programs import BuildError, Program
 from tests.envtest.fixtures import find_binaries
 from tests.thirdparty.build import BUILD_DIRECTORY, programs
 from tests.thirdparty.cluster import Cluster, Installed

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import yaml
 
-from testing.control_plane.admin import serves_ok
-from testing.control_plane.control_plane import ManagedProcess
-from testing.control_plane.inspecting import get_endpoint
-from testing.control_plane.ports import LOOPBACK, free_port
+from devtools.control_plane.admin import serves_ok
+from devtools.control_plane.control_plane import ManagedProcess
+from devtools.control_plane.inspecting import get_endpoint
+from devtools.control_plane.ports import LOOPBACK, free_port
 from tests.thirdparty.cluster import START_TIMEOUT_SECONDS, Cluster
 
 NAMESPACE: Final = "kube-system"

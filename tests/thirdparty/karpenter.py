@@ -21,10 +21,10 @@ from typing import Any, Final, Self, cast
 
 import yaml
 
-from testing.control_plane.admin import ApiError
-from testing.control_plane.control_plane import ManagedProcess
-from testing.control_plane.inspecting import REQUEST_TIMEOUT_SECONDS
-from testing.control_plane.ports import LOOPBACK, free_port
+from devtools.control_plane.admin import ApiError
+from devtools.control_plane.control_plane import ManagedProcess
+from devtools.control_plane.inspecting import REQUEST_TIMEOUT_SECONDS
+from devtools.control_plane.ports import LOOPBACK, free_port
 from tests.envtest.workload import until
 from tests.thirdparty.cluster import Cluster
 from tests.thirdparty.spread import ZONE, is_true

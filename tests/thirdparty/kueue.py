@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from testing.control_plane.control_plane import ManagedProcess
-from testing.control_plane.ports import LOOPBACK, free_port
+from devtools.control_plane.control_plane import ManagedProcess
+from devtools.control_plane.ports import LOOPBACK, free_port
 from tests.thirdparty import manifests
 from tests.thirdparty.cluster import Cluster
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from testing.control_plane.control_plane import ControlPlane
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.control_plane import ControlPlane
+from devtools.control_plane.ports import LOOPBACK
 
 Json = dict[str, Any]
 

@@ -18,12 +18,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from devtools.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
+from devtools.control_plane.inspecting import get_endpoint
+from devtools.control_plane.kubestow import start_kubestow
+from devtools.embedded_service import bound_to, node, pod, sample, scheduling, until
 from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster
-from testing.control_plane.control_plane import ApiServerOptions, Binaries, ControlPlane
-from testing.control_plane.inspecting import get_endpoint
-from testing.control_plane.kubestow import start_kubestow
-from testing.embedded_service import bound_to, node, pod, sample, scheduling, until
 from tests.envtest.workload import Workload
 from tests.thirdparty.build import BUILD_DIRECTORY
 from tests.unit.repository.test_monitoring import COMPONENT, expressions, rules

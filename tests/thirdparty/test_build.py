@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.go_programs import BuildError
+from devtools.go_programs import BuildError
 from tests.thirdparty import build, conftest
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from testing.control_plane.control_plane import ManagedProcess
+from devtools.control_plane.control_plane import ManagedProcess
 from tests.envtest.workload import Workload, until
 from tests.thirdparty.cluster import Cluster
 from tests.thirdparty.conftest import ClusterFactory

@@ -18,11 +18,11 @@ import aiohttp
 import pytest
 
 from config import FeatureGates
+from devtools.embedded_service import bound_to, condition, find, scheduling, until
 from scheduler.service.options import RunOptions
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import parse_settings
 from simulator.objects import JsonObject
-from testing.embedded_service import bound_to, condition, find, scheduling, until
 from tests.integration.autoscaling.zones import (
     FALLBACK,
     GATE,

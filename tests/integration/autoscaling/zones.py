@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from devtools.embedded_service import node, pod
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.store import Change
-from testing.embedded_service import node, pod
 
 GATE = "PodTopologySpreadFallbackMode"
 ANNOTATION = "kubestow.io/topology-spread-fallback"

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from devtools.loop_time import UvLoop
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
-from testing.loop_time import UvLoop
 from tests.integration.client.faulty_server import FaultyServer, running_server
 from tests.integration.client.reflecting import Recorder
 from tests.unit.client.virtual_clock import InstantClock

@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from testing.loop_time import pass_time
+from devtools.loop_time import pass_time
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from devtools.loop_time import pass_time
 from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from scheduler.client.http.request import HeaderBlock, Request
 from scheduler.client.http.response import Response
-from testing.loop_time import pass_time
 
 HEADERS = HeaderBlock({})
 GET = Request("GET", "/x", HEADERS)

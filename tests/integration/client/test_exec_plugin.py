@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from devtools.loop_time import pass_time
 from scheduler.client import exec_plugin
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.exec_plugin import ExecCredential, ExecPlugin, first_line
-from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 
 V1 = "client.authentication.k8s.io/v1"

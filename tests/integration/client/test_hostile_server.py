@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from devtools.loop_time import pass_time
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.errors import (
     ApiError,
@@ -27,7 +28,6 @@ from scheduler.client.resources import PODS
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport, read_error_body
 from scheduler.extenders.http_client import ExtenderHttp
-from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 from tests.integration.client.scripted_server import (
     OK,

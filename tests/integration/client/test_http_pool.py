@@ -7,13 +7,13 @@ import socket
 
 import pytest
 
+from devtools.loop_time import pass_time
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
 from scheduler.client.http.connection import Connection
 from scheduler.client.http.pool import Address, ConnectionPool, PoolOptions
 from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.http.tls import ClientTls
-from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 from tests.integration.client.scripted_server import (
     GET,

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from devtools.loop_time import pass_time
 from scheduler.client.errors import ConnectionFailed, RequestTimeout
-from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import until
 from tests.integration.client.scripted_server import (
     GET,

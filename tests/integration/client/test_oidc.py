@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from devtools.loop_time import pass_time
 from scheduler.client.errors import ConfigurationError
 from scheduler.client.oidc import REQUEST_TIMEOUT_SECONDS, OidcProvider
 from scheduler.service.serving.self_signed import make_pair
-from testing.loop_time import pass_time
 from tests.unit.client.virtual_clock import EPOCH, ManualClock
 
 CANARY = "c4nary-refresh-secret"

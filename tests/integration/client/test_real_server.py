@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from devtools.control_plane.control_plane import ControlPlane
 from scheduler.api.meta import Condition, Named
 from scheduler.api.pod import Pod
 from scheduler.client.binding import BindOutcome
@@ -41,7 +42,6 @@ from scheduler.client.status_patch import (
     version_of,
 )
 from scheduler.client.transport import Transport
-from testing.control_plane.control_plane import ControlPlane
 from tests.integration.client.faulty_server import until
 from tests.unit.client.lease_store import Pulse
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from devtools.loop_time import pass_time
 from scheduler.api.node import Node
 from scheduler.client.deltas import Delta, ReflectorOptions
 from scheduler.client.errors import ApiError, RequestError
@@ -16,7 +17,6 @@ from scheduler.client.resources import NODES
 from scheduler.client.rest import ApiClient
 from scheduler.client.transport import Transport
 from scheduler.client.watch_end import EndCause
-from testing.loop_time import pass_time
 from tests.integration.client.faulty_server import (
     FaultyServer,
     bookmark,

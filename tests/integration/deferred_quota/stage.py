@@ -18,18 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from config import FeatureGates
-from plugins.resource_quota.keys import PREFIX
-from plugins.resource_quota.ledger import Ledger
-from plugins.resource_quota.plugin import GATE, ResourceQuota
-from scheduler.api import Pod
-from scheduler.client.fence import Fence
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster
-from simulator.admission import WriteOptions
-from simulator.api import MERGE_PATCH
-from simulator.objects import JsonObject
-from testing.embedded_service import (
+from devtools.embedded_service import (
     PROFILE,
     bound_to,
     condition,
@@ -43,7 +32,18 @@ from testing.embedded_service import (
     settled,
     until,
 )
-from testing.loop_time import LoopClock
+from devtools.loop_time import LoopClock
+from plugins.resource_quota.keys import PREFIX
+from plugins.resource_quota.ledger import Ledger
+from plugins.resource_quota.plugin import GATE, ResourceQuota
+from scheduler.api import Pod
+from scheduler.client.fence import Fence
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from simulator.admission import WriteOptions
+from simulator.api import MERGE_PATCH
+from simulator.objects import JsonObject
 
 CPU: Final = "requests.cpu-millis"
 HELD: Final = "ResourceQuotaValidated"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from devtools.markdown import blocks
 from scheduler.cli.quota import command
-from testing.markdown import blocks
 from tests.integration.deferred_quota.server import GATES, QUOTAS, Server
 from tests.integration.simulator.client import PODS, until
 from tests.unit.repository.tree import ROOT

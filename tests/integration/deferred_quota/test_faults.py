@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from benchmarks.bound_sum import BoundSum
+from devtools.embedded_service import node, settled, until
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import node, settled, until
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shows
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from devtools.embedded_service import find, node, pod, until
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
-from testing.embedded_service import find, node, pod, until
 from tests.integration.deferred_quota.stage import CPU, HELD, staged
 
 HIGH = {

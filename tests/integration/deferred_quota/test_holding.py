@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import Status
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     event_notes,
     find,
     node,
@@ -18,6 +16,8 @@ from testing.embedded_service import (
     sample,
     until,
 )
+from scheduler.framework import Status
+from simulator import EmbeddedCluster
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 FULL = "quota exceeded: q, requested: requests.cpu=5, used: requests.cpu=5, limited: requests.cpu=5"

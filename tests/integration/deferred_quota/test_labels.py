@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import condition, node, pod, until
 from plugins.resource_quota.upkeep import SWEEP_SECONDS
 from simulator import EmbeddedCluster
-from testing.embedded_service import condition, node, pod, until
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks.bound_sum import BoundSum
+from devtools.embedded_service import bound_to, condition, node, until
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.autoscaler_groups import parse_settings
 from simulator.store import Change
-from testing.embedded_service import bound_to, condition, node, until
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 
 LIMIT, PODS, SIZE = 24, 40, 3

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plugins.resource_quota.plugin import GATE
-from scheduler.controllers.quota_usage.native_usage import NOT_NATIVE
-from scheduler.controllers.quota_usage.quota_patcher import MAX_ATTEMPTS
-from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     event_notes,
     pod,
@@ -16,6 +12,10 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from plugins.resource_quota.plugin import GATE
+from scheduler.controllers.quota_usage.native_usage import NOT_NATIVE
+from scheduler.controllers.quota_usage.quota_patcher import MAX_ATTEMPTS
+from simulator import EmbeddedCluster, FaultRule
 from tests.integration.deferred_quota.test_personalities import (
     GATES,
     HELD,

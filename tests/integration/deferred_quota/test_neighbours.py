@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from benchmarks.bound_sum import BoundSum
+from devtools.embedded_service import bound_to, condition, node, pod, sample, until
 from plugins.resource_quota.keys import PREFIX
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from testing.embedded_service import bound_to, condition, node, pod, sample, until
 from tests.integration.deferred_quota.stage import CPU, GATES, HELD, staged
 from tests.integration.deferred_quota.test_usage_writer import shown, shows
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from devtools.embedded_service import node, pod, until
 from simulator import EmbeddedCluster, SimClock
 from simulator.controllers.kueue import ADMISSION_GATE, QUEUE_LABEL, KueueSettings
 from simulator.objects import JsonObject
-from testing.embedded_service import node, pod, until
 from tests.integration.deferred_quota.stage import HELD, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shows
 

@@ -13,15 +13,7 @@ from typing import Any, Final
 import pytest
 
 from config import FeatureGates
-from plugins.resource_quota.plugin import GATE
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster
-from simulator.admission import Personality
-from simulator.api import MERGE_PATCH
-from simulator.controllers.kueue import ADMISSION_GATE, QUEUE_LABEL, KueueSettings
-from simulator.errors import ApiError
-from testing.embedded_service import (
+from devtools.embedded_service import (
     PROFILE,
     bound_to,
     condition,
@@ -32,6 +24,14 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from plugins.resource_quota.plugin import GATE
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from simulator.admission import Personality
+from simulator.api import MERGE_PATCH
+from simulator.controllers.kueue import ADMISSION_GATE, QUEUE_LABEL, KueueSettings
+from simulator.errors import ApiError
 
 HELD: Final = "ResourceQuotaValidated"
 GATES: Final = ("example.com/first", "example.com/second")

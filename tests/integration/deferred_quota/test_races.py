@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import BindLog, find, node, plugin, pod, until
 from scheduler.framework import Code, Status, unschedulable
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import BindLog, find, node, plugin, pod, until
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 
 

@@ -11,14 +11,7 @@ import pytest
 
 from benchmarks.bound_sum import BoundSum
 from config import FeatureGates
-from plugins.resource_quota.keys import PREFIX
-from plugins.resource_quota.plugin import GATE
-from scheduler.controllers.quota_usage.switched_off import NOT_ENFORCED
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster, FaultRule
-from simulator.api import MERGE_PATCH
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     event_notes,
@@ -27,6 +20,13 @@ from testing.embedded_service import (
     scheduling,
     until,
 )
+from plugins.resource_quota.keys import PREFIX
+from plugins.resource_quota.plugin import GATE
+from scheduler.controllers.quota_usage.switched_off import NOT_ENFORCED
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster, FaultRule
+from simulator.api import MERGE_PATCH
 from tests.integration.deferred_quota.stage import CPU, HELD, Stage, staged
 from tests.integration.deferred_quota.test_usage_writer import shown
 

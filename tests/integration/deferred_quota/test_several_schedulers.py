@@ -11,14 +11,7 @@ import pytest
 
 from benchmarks.bound_sum import BoundSum
 from config import FeatureGates
-from plugins.resource_quota.plugin import GATE
-from scheduler.api.meta import second_time
-from scheduler.controllers.quota_usage.inflight import ANNOTATION, EXPIRY_SECONDS
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster, FaultRule
-from simulator.api import MERGE_PATCH
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     node,
@@ -28,6 +21,13 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from plugins.resource_quota.plugin import GATE
+from scheduler.api.meta import second_time
+from scheduler.controllers.quota_usage.inflight import ANNOTATION, EXPIRY_SECONDS
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster, FaultRule
+from simulator.api import MERGE_PATCH
 from tests.integration.deferred_quota.stage import CPU, HELD, staged
 
 SECOND = "second"

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.bound_sum import BoundSum
 from benchmarks.quota_soak import LIMIT, soak
+from devtools.embedded_service import bind, delete, node, patch_status, pod
 from simulator import EmbeddedCluster
-from testing.embedded_service import bind, delete, node, patch_status, pod
 
 
 @pytest.mark.slow

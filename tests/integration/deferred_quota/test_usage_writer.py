@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import node, pod, sample, until
 from plugins.resource_quota.keys import PREFIX
 from scheduler.api.quantity import NANO, parse
 from scheduler.client.fence import Fence
@@ -15,7 +16,6 @@ from scheduler.controllers.quota_usage.publication import Publication
 from scheduler.controllers.quota_usage.usage_writer import UsageWriter
 from simulator import EmbeddedCluster, FaultRule
 from simulator.api import MERGE_PATCH
-from testing.embedded_service import node, pod, sample, until
 from tests.integration.deferred_quota.stage import CPU, Stage, staged
 
 ERRORS = "scheduler_resource_quota_writer_errors_total"

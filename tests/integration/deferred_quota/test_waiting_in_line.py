@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from devtools.embedded_service import condition, node, pod, until
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.store import Change
-from testing.embedded_service import condition, node, pod, until
 from tests.integration.deferred_quota.stage import BACKOFF, CPU, GATES, HELD, Stage, staged
 
 MANY = 500

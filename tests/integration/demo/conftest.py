@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from testing.forked_commands import ForkedCommands
+from devtools.forked_commands import ForkedCommands
 
 STORIES: Final = ("gang", "gpu_queue", "morning", "zone_stockout")
 MODULES: Final = (

@@ -18,10 +18,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from devtools.forked_commands import ForkedCommands
 from scheduler.cli.demo import command
 from scheduler.cli.main import program
 from simulator.demos.morning.objects import SCHEDULER
-from testing.forked_commands import ForkedCommands
 
 LIMIT = 300
 """Seconds after which a run counts as hung."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from testing.forked_commands import ForkedCommands
+from devtools.forked_commands import ForkedCommands
 
 
 @pytest.mark.slow

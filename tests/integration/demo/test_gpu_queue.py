@@ -11,12 +11,12 @@ import pytest
 import yaml
 from rich.console import Console
 
+from devtools.forked_commands import ForkedCommands
 from simulator.demos.gpu_queue import objects
 from simulator.demos.gpu_queue.jobs import JobBoard
 from simulator.demos.gpu_queue.objects import GPU, JOBS, KEY, LIMIT, QUOTA
 from simulator.objects import JsonObject
 from simulator.store import Change, Version
-from testing.forked_commands import ForkedCommands
 from tests.integration.demo.test_command import LIMIT as SECONDS
 from tests.integration.demo.test_command import read_until, running
 from tests.unit.repository.tree import ROOT

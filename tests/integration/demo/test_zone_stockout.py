@@ -11,11 +11,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from devtools.forked_commands import ForkedCommands
 from scheduler.cli.demo import command
 from simulator.clock import SimClock
 from simulator.demos.zone_stockout import objects
 from simulator.demos.zone_stockout.story import MERGE_SECONDS, ZoneStockout, milestones
-from testing.forked_commands import ForkedCommands
 from tests.integration.demo.test_command import LIMIT, read_until, running
 from tests.unit.repository.tree import ROOT
 

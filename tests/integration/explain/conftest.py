@@ -17,6 +17,8 @@ import yaml
 from click.testing import CliRunner
 
 from config import FeatureGates
+from devtools.control_plane.ports import free_port
+from devtools.embedded_service import PATIENCE_SECONDS, configuration, until
 from scheduler.cli.direct import Access, request
 from scheduler.cli.main import program
 from scheduler.service.application import Application
@@ -26,8 +28,6 @@ from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
 from simulator.resources import Resource
 from simulator.subresources import Reviewer
-from testing.control_plane.ports import free_port
-from testing.embedded_service import PATIENCE_SECONDS, configuration, until
 from tests.integration.explain.leader_cluster import CommandResult, ask, cluster
 
 __all__ = ["CommandResult", "ask", "cluster"]

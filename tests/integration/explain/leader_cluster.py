@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner
 
+from devtools.control_plane.fake_kubelet import forward
+from devtools.control_plane.ports import LOOPBACK, free_port
 from scheduler.cli.main import program
 from scheduler.client.leader_record import LeaderAddress
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving.certificates import ServingTls
-from testing.control_plane.fake_kubelet import forward
-from testing.control_plane.ports import LOOPBACK, free_port
 
 NAMESPACE: Final = "kubestow-system"
 PODS: Final = {"a": 1001, "b": 1002}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from devtools.control_plane.ports import free_port
 from scheduler.cli import direct, endpoint
 from scheduler.cli.main import program
-from testing.control_plane.ports import free_port
 from tests.integration.explain.conftest import READER, STRANGER, CommandResult, Open
 
 SHOWN = "active 0, backoff 0, unschedulable 0, gated 0, in flight 0"

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import Code, Status
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     PATIENCE_SECONDS,
     bound_to,
     condition,
@@ -20,6 +18,8 @@ from testing.embedded_service import (
     pod,
     until,
 )
+from scheduler.framework import Code, Status
+from simulator import EmbeddedCluster
 from tests.integration.explain.conftest import Open, Site
 
 

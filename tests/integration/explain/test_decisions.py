@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from testing.embedded_service import bound_to, condition, node, pod, until
+from devtools.embedded_service import bound_to, condition, node, pod, until
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.extenders.extender import ExtenderServer
 

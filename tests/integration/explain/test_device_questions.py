@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devtools.embedded_service import condition, node, pod, until
 from scheduler.cli.exit_codes import DOES_NOT_FIT
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from testing.embedded_service import condition, node, pod, until
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.explain.devices import claim, device_class, device_slice, status_of, uses
 

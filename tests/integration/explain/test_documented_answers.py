@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from devtools.markdown import blocks
 from simulator.objects import JsonObject
-from testing.markdown import blocks
 from tests.integration.explain.conftest import Open, Site
 from tests.unit.repository.tree import ROOT
 

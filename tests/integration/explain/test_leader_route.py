@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from devtools.control_plane.ports import LOOPBACK, free_port
 from scheduler.cli.leader import PUBLISHED_WITHIN
 from scheduler.client.leader_record import ANNOTATION
-from testing.control_plane.ports import LOOPBACK, free_port
 from tests.integration.explain.leader_cluster import (
     NAMESPACE,
     PODS,

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from devtools.control_plane.ports import LOOPBACK
 from scheduler.client.local_address import AddressFile, LocalAddress, folder
-from testing.control_plane.ports import LOOPBACK
 from tests.integration.explain.leader_cluster import (
     NAMESPACE,
     PODS,

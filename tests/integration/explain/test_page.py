@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from devtools.embedded_service import bound_to, node, pod, until
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.sources import LiveSource
-from testing.embedded_service import bound_to, node, pod, until
 from tests.integration.explain.conftest import READER, STRANGER, Open, Site
 
 

@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
+from devtools.embedded_service import bound_to, node, pod, until
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.cli.main import program
 from simulator.demos.gang.objects import POD_GROUPS, group
 from simulator.objects import JsonObject
-from testing.embedded_service import bound_to, node, pod, until
 from tests.integration.explain.conftest import Open
 from tests.integration.explain.test_commands import waiting
 from tests.unit.config.json_schema import Validator

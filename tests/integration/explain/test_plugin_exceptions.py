@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from testing.embedded_service import node, plugin, pod
+from devtools.embedded_service import node, plugin, pod
 from tests.integration.explain.conftest import Open
 from tests.integration.explain.test_commands import waiting
 

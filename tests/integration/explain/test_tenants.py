@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from devtools.embedded_service import node, pod, until
 from simulator.objects import JsonObject
-from testing.embedded_service import node, pod, until
 from tests.integration.explain.conftest import NODE_TENANT, STRANGER, TENANT, Open, Site
 
 

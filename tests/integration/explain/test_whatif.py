@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from devtools.embedded_service import condition, node, pod, until
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import BAD_INPUT, DOES_NOT_FIT, NO_SUCH_POD
-from testing.embedded_service import condition, node, pod, until
 from tests.integration.explain.conftest import READER, CommandResult, Open, Site
 
 

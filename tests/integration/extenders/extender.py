@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
-from testing.loop_time import pass_time
+from devtools.loop_time import pass_time
 
 HANG: Final = object()
 Respond = Callable[[dict[str, Any]], Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from devtools.embedded_service import condition, find
 from simulator import EmbeddedCluster
-from testing.embedded_service import condition, find
 from tests.integration.extenders.extender import ExtenderServer
 
 BY_NAME: dict[str, Any] = {"nodeCacheCapable": True}

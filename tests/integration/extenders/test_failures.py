@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.failure import MAX_MESSAGE_LENGTH
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     ConditionLog,
     bound_to,
     condition,
@@ -18,6 +16,8 @@ from testing.embedded_service import (
     scheduling,
     until,
 )
+from scheduler.engine.failure import MAX_MESSAGE_LENGTH
+from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer, hanging_for, only
 from tests.integration.extenders.setup import BY_NAME, QUICK, entry, message
 

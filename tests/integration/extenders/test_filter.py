@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     find,
@@ -15,6 +14,7 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer, hanging, names, only
 from tests.integration.extenders.setup import BY_NAME, QUICK, entry, message
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bind,
     bound_to,
     find,
@@ -17,6 +16,7 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer
 from tests.integration.extenders.setup import BY_NAME, entry, message, uid
 

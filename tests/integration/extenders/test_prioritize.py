@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     node,
     pod,
     scheduling,
     until,
 )
+from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer, names
 from tests.integration.extenders.setup import BY_NAME, entry
 

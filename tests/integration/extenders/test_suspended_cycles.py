@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import (
-    NominatingInfo,
-    PostFilterResult,
-    QueueingHint,
-    Status,
-    unresolvable,
-    unschedulable,
-)
-from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     BindLog,
     bind,
     bound_to,
@@ -35,6 +24,17 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.framework import (
+    NominatingInfo,
+    PostFilterResult,
+    QueueingHint,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer, hanging, only
 from tests.integration.extenders.setup import BY_NAME, QUICK, entry, message
 

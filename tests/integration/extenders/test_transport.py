@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from config import ExtenderTLSConfig
+from devtools.loop_time import pass_time
 from scheduler.client.errors import (
     ConfigurationError,
     ConnectionFailed,
@@ -29,7 +30,6 @@ from scheduler.extenders.http_client import (
     ExtenderResponseTooLarge,
     ExtenderStatusError,
 )
-from testing.loop_time import pass_time
 from tests.integration.extenders.extender import ExtenderServer, hanging_for
 
 NAME = "extender.test"

@@ -21,14 +21,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from config import FeatureGates
-from scheduler.api import Pod
-from scheduler.client.clock import SystemClock
-from scheduler.framework import SKIP, Status
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     event_notes,
     find,
@@ -39,6 +32,13 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.api import Pod
+from scheduler.client.clock import SystemClock
+from scheduler.framework import SKIP, Status
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
 
 GATE: Final = "PodTopologySpreadFallbackMode"
 ANNOTATION: Final = "kubestow.io/topology-spread-fallback"

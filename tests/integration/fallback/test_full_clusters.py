@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from devtools.embedded_service import delete, find, until
 from simulator import EmbeddedCluster
-from testing.embedded_service import delete, find, until
 from tests.integration.fallback.stage import (
     BACKOFF,
     NPF,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from devtools.embedded_service import bound_to, delete, find, until
 from simulator import EmbeddedCluster
-from testing.embedded_service import bound_to, delete, find, until
 from tests.integration.fallback.stage import BACKOFF, PF, ZONE, Stage, spread, staged, zone_node
 
 

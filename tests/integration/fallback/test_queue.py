@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from devtools.embedded_service import bound_to, configuration, pod, sample, until
 from scheduler.framework import ConfigurationError
 from scheduler.framework.events import ATTEMPT_OUTCOME, TIME_TICK
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import bound_to, configuration, pod, sample, until
 from tests.integration.fallback.stage import (
     BACKOFF,
     INITIAL_BACKOFF,

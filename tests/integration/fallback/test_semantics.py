@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import bound_to, delete, find, plugin, pod, sample, until
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import bound_to, delete, find, plugin, pod, sample, until
 from tests.integration.fallback.stage import (
     APPLIED,
     BACKOFF,

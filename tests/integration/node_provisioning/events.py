@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from devtools.embedded_service import find, pod
 from scheduler.controllers.node_provisioning.ownership import CONDITION
 from simulator import EmbeddedCluster
 from simulator.admission import WriteOptions
 from simulator.objects import JsonObject
-from testing.embedded_service import find, pod
 
 ZONE: Final = "topology.kubernetes.io/zone"
 FALLBACK: Final = {"kubestow.io/topology-spread-fallback": f"{ZONE}=NodeProvisioningFailed"}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from config import FeatureGates
+from devtools.embedded_service import bind, find, node, pod, sample, scheduling, until
 from scheduler.controllers.node_provisioning import bridge
 from scheduler.controllers.node_provisioning.bridge import NodeProvisioningBridge
 from scheduler.controllers.node_provisioning.decisions import Patch
@@ -20,7 +21,6 @@ from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, FaultRule
 from simulator.admission import WriteOptions
-from testing.embedded_service import bind, find, node, pod, sample, scheduling, until
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import bind, delete, until
 from scheduler.api.policy import CoreEvent
 from scheduler.client.clock import SystemClock
 from scheduler.client.configuration import ClientConfiguration
@@ -24,7 +25,6 @@ from scheduler.controllers.node_provisioning.condition_selector import Condition
 from scheduler.controllers.node_provisioning.decisions import MAX_IN_FLIGHT, Decisions
 from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import bind, delete, until
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,

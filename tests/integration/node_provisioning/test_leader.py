@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from devtools.embedded_service import configuration, until
 from scheduler.service.application import Application
 from scheduler.service.options import RunOptions, ServingOptions
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import configuration, until
 from tests.integration.node_provisioning.events import (
     NOT_TRIGGERED,
     TRIGGERED,

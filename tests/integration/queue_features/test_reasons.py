@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import Code, PostFilterResult, Status, unschedulable
-from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint
-from simulator import EmbeddedCluster, FaultRule
-from simulator.objects import JsonObject
-from testing.embedded_service import (
+from devtools.embedded_service import (
     ConditionLog,
     bound_to,
     condition,
@@ -22,6 +18,10 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.framework import Code, PostFilterResult, Status, unschedulable
+from scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint
+from simulator import EmbeddedCluster, FaultRule
+from simulator.objects import JsonObject
 
 REASON = "ResourceQuotaValidated"
 SOON: Any = {"kubestow": {"statusPatchDelay": "20ms"}}

@@ -11,6 +11,17 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import (
+    bound_to,
+    condition,
+    node,
+    plugin,
+    pod,
+    sample,
+    scheduling,
+    until,
+)
+from devtools.loop_time import LoopClock
 from scheduler.client.clock import Clock
 from scheduler.framework import PostFilterOutcome, QueueingHint, Status, unresolvable, unschedulable
 from scheduler.framework.events import (
@@ -23,17 +34,6 @@ from scheduler.framework.events import (
 )
 from scheduler.queue import QueueState
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import (
-    bound_to,
-    condition,
-    node,
-    plugin,
-    pod,
-    sample,
-    scheduling,
-    until,
-)
-from testing.loop_time import LoopClock
 from tests.unit.engine.harness import plugin as service_plugin
 from tests.unit.service.harness import Service
 

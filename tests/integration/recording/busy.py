@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from config import FeatureGates
+from devtools.embedded_service import (
+    node,
+    pod,
+    scheduling,
+    settled,
+    until,
+)
 from plugins.pod_topology_spread.fallback import GATE as FALLBACK
 from plugins.resource_quota.plugin import GATE as QUOTA
 from scheduler.service.options import RunOptions
@@ -18,13 +25,6 @@ from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.errors import ApiError
 from simulator.objects import JsonObject
-from testing.embedded_service import (
-    node,
-    pod,
-    scheduling,
-    settled,
-    until,
-)
 
 GATES: Final = FeatureGates.parse([f"{QUOTA}=true,{FALLBACK}=true"])
 ANNOTATION: Final = "kubestow.io/topology-spread-fallback"

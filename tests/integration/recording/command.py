@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from devtools.embedded_service import bound_to
 from scheduler.service.recording.streams import TIME_LIMIT
-from testing.embedded_service import bound_to
 from tests.integration.explain.conftest import Site
 
 PLACED: Final = 10

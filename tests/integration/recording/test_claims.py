@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import bound_to, node, pod, until
 from scheduler.bundle.reading import open_bundle
 from scheduler.cli.exit_codes import DOES_NOT_FIT
 from simulator import EmbeddedCluster
 from simulator.offline import World
-from testing.embedded_service import bound_to, node, pod, until
 from tests.integration.explain.conftest import Open, Site
 from tests.integration.explain.devices import (
     DRIVER,

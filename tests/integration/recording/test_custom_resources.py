@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
+from devtools.embedded_service import bound_to, condition, node, pod, scheduling, settled, until
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster, offline
 from simulator.api import MERGE_PATCH
 from simulator.offline.replay import Replay
 from simulator.resources import Resource
-from testing.embedded_service import bound_to, condition, node, pod, scheduling, settled, until
 from tests.integration.recording.busy import Recording
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "licence_tokens"

@@ -16,6 +16,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from devtools.embedded_service import (
+    PROFILE,
+    bound_to,
+    condition,
+    find,
+    pod,
+    scheduling,
+    settled,
+    until,
+)
 from plugins import GangScheduling
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from scheduler.bundle.format import ATTEMPT
@@ -30,16 +40,6 @@ from simulator.admission import WriteOptions
 from simulator.demos.gang.objects import POD_GROUPS
 from simulator.errors import ApiError
 from simulator.offline.replay import Replay
-from testing.embedded_service import (
-    PROFILE,
-    bound_to,
-    condition,
-    find,
-    pod,
-    scheduling,
-    settled,
-    until,
-)
 from tests.integration.recording.busy import ZONE, Recording, zone_node
 
 NODES = 6

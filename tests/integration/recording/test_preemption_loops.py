@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugins.preemption_loops import EVENT_REASON
-from simulator import EmbeddedCluster
-from simulator.offline.replay import Replay
-from testing.embedded_service import (
+from devtools.embedded_service import (
     PROFILE,
     condition,
     delete,
@@ -22,6 +19,9 @@ from testing.embedded_service import (
     scheduling,
     until,
 )
+from plugins.preemption_loops import EVENT_REASON
+from simulator import EmbeddedCluster
+from simulator.offline.replay import Replay
 from tests.integration.recording.busy import Recording
 
 PROFILES = [

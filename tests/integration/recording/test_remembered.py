@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from config import FeatureGates
+from devtools.embedded_service import bound_to, delete, find, pod, scheduling, settled, until
 from scheduler.bundle.reading import open_bundle
 from scheduler.bundle.writing import BundleWriter
 from scheduler.service.options import RunOptions
@@ -20,7 +21,6 @@ from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
-from testing.embedded_service import bound_to, delete, find, pod, scheduling, settled, until
 from tests.integration.recording.busy import busy, spread_pod, zone_node
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import settled, until
 from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
 from scheduler.decisions.remembered import Reason
@@ -22,7 +23,6 @@ from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
-from testing.embedded_service import settled, until
 from tests.integration.recording.busy import Recording, busy
 from tests.unit.decisions.test_history import remembered
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from devtools.embedded_service import ConditionLog, sample
 from scheduler.service.application import read
 from scheduler.service.options import RunOptions, ServingOptions
 from scheduler.service.reload.reloader import Reloader
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from testing.embedded_service import ConditionLog, sample
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 PROFILE = HEADER + "profiles:\n- schedulerName: kubestow\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from devtools.embedded_service import BindLog
 from scheduler.service.reload.takeover import Takeover
-from testing.embedded_service import BindLog
 from tests.integration.reload.running import HEADER, PROFILE, Running, running, until
 
 ONLY_LABELLED = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.loop_time import pass_time
+from devtools.loop_time import pass_time
 from tests.integration.reload.running import HEADER, Running, running, until
 
 NAME = "example.com/Apart"

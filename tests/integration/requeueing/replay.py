@@ -18,14 +18,14 @@ from typing import Any, Final
 import aiohttp
 
 from config import FeatureGates
+from devtools.embedded_service import PROFILE, settled, until, wire
+from devtools.loop_time import LoopClock
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.transport import Transport
 from scheduler.queue import PodView, QueueState
 from scheduler.service.options import RunOptions
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
-from testing.embedded_service import PROFILE, settled, until, wire
-from testing.loop_time import LoopClock
 from tests.integration.requeueing.rows import Action, Create, Request, Row, request
 
 NAMESPACE: Final = "default"

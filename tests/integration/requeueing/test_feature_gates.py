@@ -10,11 +10,7 @@ import aiohttp
 import pytest
 
 from config import FeatureGates
-from scheduler.queue import PodView, QueueState
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     delete,
@@ -25,6 +21,10 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.queue import PodView, QueueState
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster
 from tests.integration.requeueing.replay import HINTS_OFF, woken_by
 from tests.integration.requeueing.table import TABLE
 

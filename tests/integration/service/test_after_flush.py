@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from devtools.embedded_service import bound_to, condition, node, pod, sample, scheduling, until
+from devtools.loop_time import LoopClock
 from scheduler.framework import ClusterEventWithHint, Status, unschedulable
 from simulator import EmbeddedCluster
-from testing.embedded_service import bound_to, condition, node, pod, sample, scheduling, until
-from testing.loop_time import LoopClock
 
 COUNTER = "scheduler_pod_scheduled_after_flush_total"
 

@@ -14,6 +14,17 @@ from typing import Any, Self
 
 import pytest
 
+from devtools.control_plane.ports import free_port
+from devtools.embedded_service import (
+    BindLog,
+    bound_to,
+    configuration,
+    event_notes,
+    node,
+    plugin,
+    pod,
+    until,
+)
 from scheduler import cel
 from scheduler.client import exec_plugin, transport
 from scheduler.client.errors import ConnectionFailed
@@ -26,17 +37,6 @@ from scheduler.service.options import AccessOptions, RunOptions, ServingOptions
 from scheduler.service.supervision import CancelledFromWithinError
 from simulator import EmbeddedCluster, FaultRule
 from simulator.objects import JsonObject
-from testing.control_plane.ports import free_port
-from testing.embedded_service import (
-    BindLog,
-    bound_to,
-    configuration,
-    event_notes,
-    node,
-    plugin,
-    pod,
-    until,
-)
 
 ELECTION = {
     "leaderElect": True,

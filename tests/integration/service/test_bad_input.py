@@ -10,10 +10,7 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from scheduler.framework import Code, Handle, Status
-from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     delete,
@@ -25,6 +22,9 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.framework import Code, Handle, Status
+from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
 from tests.integration.requeueing.rows import claim, storage_class, volume
 
 HOST: Final = "kubernetes.io/hostname"

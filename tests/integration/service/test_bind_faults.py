@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import (
+from devtools.embedded_service import (
     BindLog,
     bind,
     bound_to,
@@ -18,7 +17,8 @@ from testing.embedded_service import (
     settled,
     until,
 )
-from testing.loop_time import pass_time
+from devtools.loop_time import pass_time
+from simulator import EmbeddedCluster, FaultRule
 
 
 def bind_fault(action: str, **more: object) -> FaultRule:

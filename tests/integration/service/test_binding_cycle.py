@@ -7,18 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 from config import FeatureGates
-from scheduler.framework import (
-    SKIP,
-    ClusterEventWithHint,
-    Code,
-    Handle,
-    PreBindPreFlightResult,
-    Status,
-)
-from scheduler.service.options import RunOptions
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import (
+from devtools.embedded_service import (
     BindLog,
     bound_to,
     condition,
@@ -33,6 +22,17 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.framework import (
+    SKIP,
+    ClusterEventWithHint,
+    Code,
+    Handle,
+    PreBindPreFlightResult,
+    Status,
+)
+from scheduler.service.options import RunOptions
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster, FaultRule
 
 WAIT = Status(Code.WAIT)
 

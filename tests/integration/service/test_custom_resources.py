@@ -7,6 +7,16 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import (
+    bound_to,
+    condition,
+    node,
+    plugin,
+    pod,
+    scheduling,
+    settled,
+    until,
+)
 from scheduler.api import Named, Pod
 from scheduler.framework import (
     ActionType,
@@ -23,16 +33,6 @@ from simulator import EmbeddedCluster
 from simulator.api import MERGE_PATCH
 from simulator.objects import JsonObject
 from simulator.resources import Resource
-from testing.embedded_service import (
-    bound_to,
-    condition,
-    node,
-    plugin,
-    pod,
-    scheduling,
-    settled,
-    until,
-)
 
 RACKS = "example.com/v1/racks"
 ROW = Resource("example.com", "v1", "racks", "Rack", namespaced=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from devtools.embedded_service import bind, bound_to, node, pod, scheduling, until
 from scheduler.api.pod_groups import POD_GROUP_LABEL
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
-from testing.embedded_service import bind, bound_to, node, pod, scheduling, until
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 

@@ -8,13 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.credentials import StaticCredentials
-from scheduler.client.transport import Transport
-from scheduler.framework import Code, Handle, Status
-from simulator import EmbeddedCluster
-from simulator.objects import JsonObject
-from testing.embedded_service import (
+from devtools.embedded_service import (
     BindLog,
     bind,
     bound_to,
@@ -31,7 +25,13 @@ from testing.embedded_service import (
     until,
     wire,
 )
-from testing.loop_time import LoopClock
+from devtools.loop_time import LoopClock
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.credentials import StaticCredentials
+from scheduler.client.transport import Transport
+from scheduler.framework import Code, Handle, Status
+from simulator import EmbeddedCluster
+from simulator.objects import JsonObject
 
 
 class Gatekeeper:

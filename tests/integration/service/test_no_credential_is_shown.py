@@ -23,13 +23,8 @@ import pytest
 import structlog
 import yaml
 
-from scheduler.framework import unresolvable
-from scheduler.service import logs
-from scheduler.service.application import Application
-from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
-from simulator import EmbeddedCluster
-from testing.control_plane.ports import free_port
-from testing.embedded_service import (
+from devtools.control_plane.ports import free_port
+from devtools.embedded_service import (
     bound_to,
     configuration,
     event_notes,
@@ -38,7 +33,12 @@ from testing.embedded_service import (
     pod,
     until,
 )
-from testing.forked_commands import ForkedCommands
+from devtools.forked_commands import ForkedCommands
+from scheduler.framework import unresolvable
+from scheduler.service import logs
+from scheduler.service.application import Application
+from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions
+from simulator import EmbeddedCluster
 from tests.integration.extenders.extender import ExtenderServer
 from tests.integration.service.test_application import NO_ELECTION
 

@@ -17,10 +17,10 @@ from typing import Final
 
 import pytest
 
+from devtools.control_plane.admin import unverified
+from devtools.control_plane.ports import free_port
+from devtools.embedded_service import bound_to, node, pod, until
 from simulator import EmbeddedCluster
-from testing.control_plane.admin import unverified
-from testing.control_plane.ports import free_port
-from testing.embedded_service import bound_to, node, pod, until
 from tests.unit.repository.container import unprivileged
 
 pytestmark = pytest.mark.slow

@@ -8,17 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from scheduler.cli.check import find
-from scheduler.client.access_reviews import review_own_access
-from scheduler.client.configuration import ClientConfiguration
-from scheduler.client.rest import ApiClient
-from scheduler.client.transport import Transport
-from scheduler.service.wiring import Wiring
-from simulator import EmbeddedCluster, FaultRule
-from simulator.api import MERGE_PATCH
-from simulator.objects import JsonObject
-from simulator.subresources import Reviewer
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     node,
@@ -30,6 +20,16 @@ from testing.embedded_service import (
     until,
     wire,
 )
+from scheduler.cli.check import find
+from scheduler.client.access_reviews import review_own_access
+from scheduler.client.configuration import ClientConfiguration
+from scheduler.client.rest import ApiClient
+from scheduler.client.transport import Transport
+from scheduler.service.wiring import Wiring
+from simulator import EmbeddedCluster, FaultRule
+from simulator.api import MERGE_PATCH
+from simulator.objects import JsonObject
+from simulator.subresources import Reviewer
 from tests.integration.deferred_quota.stage import CPU, HELD
 
 Denied = set[tuple[str, str]]

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.framework import (
-    SKIP,
-    PostFilterResult,
-    PreBindPreFlightResult,
-    Status,
-    unschedulable,
-)
-from simulator import EmbeddedCluster
-from testing.embedded_service import (
+from devtools.embedded_service import (
     bound_to,
     condition,
     event_notes,
@@ -29,6 +21,14 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from scheduler.framework import (
+    SKIP,
+    PostFilterResult,
+    PreBindPreFlightResult,
+    Status,
+    unschedulable,
+)
+from simulator import EmbeddedCluster
 
 BROKEN = {
     # method of the plugin: how the message begins

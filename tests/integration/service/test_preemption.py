@@ -9,6 +9,20 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from devtools.embedded_service import (
+    bound_to,
+    condition,
+    delete,
+    event_notes,
+    find,
+    node,
+    plugin,
+    pod,
+    sample,
+    scheduling,
+    settled,
+    until,
+)
 from scheduler.api import Pod
 from scheduler.api.meta import Condition
 from scheduler.api.pod_groups import POD_GROUP_LABEL
@@ -25,20 +39,6 @@ from scheduler.framework import (
 from scheduler.service.background import BackgroundTasks
 from simulator import EmbeddedCluster, FaultRule
 from simulator.demos.gang.objects import POD_GROUPS
-from testing.embedded_service import (
-    bound_to,
-    condition,
-    delete,
-    event_notes,
-    find,
-    node,
-    plugin,
-    pod,
-    sample,
-    scheduling,
-    settled,
-    until,
-)
 from tests.integration.service.test_binding_cycle import Gatekeeper
 
 QUICK: dict[str, Any] = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from devtools.embedded_service import bound_to, condition, node, plugin, pod, sample, scheduling
+from devtools.embedded_service import until as until_on_loop
 from scheduler.client.http.request import Request
 from scheduler.client.http.response import Response
 from scheduler.client.transport import Transport
 from scheduler.framework import Code, Status, error
 from scheduler.service.wiring import Wiring
 from simulator import EmbeddedCluster
-from testing.embedded_service import bound_to, condition, node, plugin, pod, sample, scheduling
-from testing.embedded_service import until as until_on_loop
 from tests.otlp_receiver import Behaviour, Json, Receiver, otlp_receiver
 
 MILLION = 1_000_000

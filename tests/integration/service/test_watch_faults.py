@@ -6,9 +6,7 @@ from functools import partial
 
 import pytest
 
-from simulator import EmbeddedCluster, FaultRule
-from simulator.objects import JsonObject
-from testing.embedded_service import (
+from devtools.embedded_service import (
     BindLog,
     bind,
     bound_to,
@@ -22,6 +20,8 @@ from testing.embedded_service import (
     settled,
     until,
 )
+from simulator import EmbeddedCluster, FaultRule
+from simulator.objects import JsonObject
 
 
 def watch_fault(action: str, resource: str = "", **more: object) -> FaultRule:

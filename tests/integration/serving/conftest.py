@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import aiohttp
 import pytest
 
+from devtools.loop_time import UvLoop
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.options import AccessOptions, ServingOptions
 from scheduler.service.serving.access import Authenticator, Authorizer
@@ -19,7 +20,6 @@ from scheduler.service.serving.application import EndpointSources, Page, create_
 from scheduler.service.serving.certificates import ServingTls
 from scheduler.service.serving.health import scheduler_checks
 from scheduler.service.serving.server import HttpsServer
-from testing.loop_time import UvLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

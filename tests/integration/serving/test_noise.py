@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from devtools.loop_time import pass_time
 from scheduler.client.errors import ConnectionFailed
 from scheduler.client.reviews import TokenReviewStatus
 from scheduler.service.options import AccessOptions
 from scheduler.service.serving import application
 from scheduler.service.serving.access import Authenticator, Authorizer
-from testing.loop_time import pass_time
 from tests.integration.serving.conftest import EndpointClient, Open, Site, until_closed
 
 CANARY = b"canary-31337"

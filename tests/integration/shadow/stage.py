@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from devtools.embedded_service import configuration, patch_status, until
+from devtools.embedded_service import pod as pod_of
+from devtools.loop_time import LoopClock, pass_time
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.read_only import ReadOnlyTransport
 from scheduler.metrics import SchedulerMetrics
@@ -15,9 +18,6 @@ from scheduler.shadow.running import following
 from scheduler.shadow.wiring import ShadowWiring, wire
 from simulator import EmbeddedCluster
 from simulator.objects import JsonObject
-from testing.embedded_service import configuration, patch_status, until
-from testing.embedded_service import pod as pod_of
-from testing.loop_time import LoopClock, pass_time
 
 THEIRS: Final = "default-scheduler"
 

@@ -6,12 +6,12 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
+from devtools.embedded_service import bind, find, node, until
 from scheduler.pages.shadow import Verdict
 from simulator import EmbeddedCluster
 from simulator.api import MERGE_PATCH
 from simulator.faults import FaultRule
 from simulator.objects import JsonObject
-from testing.embedded_service import bind, find, node, until
 from tests.integration.shadow.stage import chosen, judged, listen, pass_time, pod, shadow
 
 GROUP: Final = "resource.k8s.io/v1"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.embedded_service import bind, node
 from scheduler.cli import exit_codes
 from simulator import EmbeddedCluster, FaultRule
-from testing.embedded_service import bind, node
 from tests.integration.shadow.stage import pod, reject
 
 

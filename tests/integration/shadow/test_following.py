@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from devtools.embedded_service import bind, bound_to, delete, node, until
 from scheduler.pages.shadow import Verdict
 from scheduler.shadow.choices import FRESH_SECONDS, REJECTED_SECONDS
 from scheduler.shadow.doubts import DOUBT_SECONDS
 from simulator import EmbeddedCluster
-from testing.embedded_service import bind, bound_to, delete, node, until
 from tests.integration.shadow.stage import chosen, judged, listen, pass_time, pod, reject, shadow
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from devtools.embedded_service import node
 from simulator import EmbeddedCluster
-from testing.embedded_service import node
 from tests.integration.explain.pseudo_terminal import ALTERNATE, NORMAL, PseudoTerminal
 from tests.integration.shadow.stage import pod
 

@@ -9,12 +9,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from devtools.embedded_service import bind, node
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.sources import ShadowSource
 from scheduler.pages.shadow import ShadowSummary
 from scheduler.shadow.serving import PAGE, ShadowEndpoints, served
 from simulator import EmbeddedCluster
-from testing.embedded_service import bind, node
 from tests.integration.shadow.stage import chosen, judged, listen, pod, reject, shadow
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from testing.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY, run_unit_file
-from testing.conformance.upstream_faults import FAULTS
+from devtools.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY, run_unit_file
+from devtools.conformance.upstream_faults import FAULTS
 
 COUNTS = {
     "dra_allocator": 318,

@@ -14,8 +14,8 @@ from benchmarks.fuzz.profiles import only, profiles
 from benchmarks.fuzz.proxy import read_write
 from benchmarks.fuzz.shrinking import readable, shrink
 from benchmarks.fuzz.worlds import FAMILIES, MutatedWorld, drawn
-from testing.conformance.observing import Observation
-from testing.conformance.reading import VECTORS
+from devtools.conformance.observing import Observation
+from devtools.conformance.reading import VECTORS
 
 Object = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from click.testing import CliRunner
 
 from benchmarks.hostile.memory import DEFAULT_CASES, Round, line, main
-from testing.hostile.catalogue import CASES
+from devtools.hostile.catalogue import CASES
 
 
 def test_a_line_has_what_was_measured_beside_what_is_accounted_for() -> None:

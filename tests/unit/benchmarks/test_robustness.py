@@ -19,7 +19,7 @@ import pytest
 from benchmarks.robustness.audit_log import AuditLog
 from benchmarks.robustness.proxy import Mode, Proxy
 from benchmarks.robustness.wall_clock import WallClock, build
-from testing.control_plane.ports import LOOPBACK
+from devtools.control_plane.ports import LOOPBACK
 
 TIMEOUT = 60.0
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY
+from devtools.filled_records import filled
 from scheduler.bundle.objects import encode_object
 from scheduler.bundle.outcomes import Outcome
 from scheduler.bundle.redaction import Redactor
 from scheduler.client.resources import RESOURCES
 from scheduler.pages import Decision, PodView, QueueStatistics
-from testing.conformance.units import SUFFIX, UNIT_FILES, VECTOR_DIRECTORY
-from testing.filled_records import filled
 
 NODE = {
     "apiVersion": "v1",

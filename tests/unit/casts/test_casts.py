@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.text import Text
 
-from testing.casts.__main__ import CASTS, FOLDER, MAX_BYTES, command_line
-from testing.casts.recording import Frame, Screen, record
-from testing.casts.svg import render
+from devtools.casts.__main__ import CASTS, FOLDER, MAX_BYTES, command_line
+from devtools.casts.recording import Frame, Screen, record
+from devtools.casts.svg import render
 
 SVG: Final = "{http://www.w3.org/2000/svg}"
 LAST_LINES: Final = {

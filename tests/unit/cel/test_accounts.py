@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from devtools.hostile.work import WorkCount
 from scheduler.api.quantity import parse as parse_quantity
 from scheduler.cel.calls import application
 from scheduler.cel.declarations import Library, Overload, shared
@@ -19,7 +20,6 @@ from scheduler.cel.libraries import named_formats, networks, versions
 from scheduler.cel.metering import MAX_MEMORY
 from scheduler.cel.types import BOOL, STRING, Type
 from scheduler.cel.values import Duration, Joined, Optional, Timestamp, Uint
-from testing.hostile.work import WorkCount
 
 LARGE: Final = 1_000_000
 MAX_LINES: Final = 60_000

@@ -6,6 +6,7 @@ from itertools import chain, cycle, product
 
 import pytest
 
+from devtools.hostile.work import WorkCount
 from scheduler.api.devices import Device
 from scheduler.cel import (
     CompileError,
@@ -31,7 +32,6 @@ from scheduler.cel.types import (
     map_of,
     may_fit,
 )
-from testing.hostile.work import WorkCount
 
 
 def compile_error(expression: str, check: Check | None = None) -> str:

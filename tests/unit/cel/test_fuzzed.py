@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from devtools.hostile.expressions import ExpressionFuzzer
+from devtools.hostile.work import WorkCount
 from scheduler.api.devices import Device
 from scheduler.cel import (
     CompileError,
@@ -18,8 +20,6 @@ from scheduler.cel import (
 )
 from scheduler.cel.devices import environment
 from scheduler.cel.metering import MAX_MEMORY, Check
-from testing.hostile.expressions import ExpressionFuzzer
-from testing.hostile.work import WorkCount
 
 EXPRESSIONS: Final = tuple(islice(ExpressionFuzzer(seed=37).expressions(), 12))
 MAX_LINES: Final = 100_000

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import yaml
 
+from devtools.filled_records import filled
 from scheduler.bundle.outcomes import Outcome
 from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
@@ -29,7 +30,6 @@ from scheduler.pages.shadow import ShadowSummary
 from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
-from testing.filled_records import filled
 from tests.unit.cli.command_line import Shell
 
 HOSTILE: Final = (

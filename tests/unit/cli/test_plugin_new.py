@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from config import load_configuration
+from devtools.strict_types import scaffolds
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.cli.plugin.scaffold import Scaffold, ScaffoldError
 from scheduler.framework import Registry
-from testing.strict_types import scaffolds
 from tests.unit.cli.command_line import Shell
 from tests.unit.repository.tree import ROOT
 

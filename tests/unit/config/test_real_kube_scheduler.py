@@ -21,10 +21,10 @@ import yaml
 import config
 import plugins
 from config import API_VERSION, KIND, Configuration, load_configuration, to_yaml, upstream_form
+from devtools.control_plane.binaries import Binaries, BinariesMissingError
 from plugins.volume_binding.arguments import DEFAULT_SHAPE
 from scheduler.framework.registry import Registry
 from scheduler.framework.status import ConfigurationError
-from testing.control_plane.binaries import Binaries, BinariesMissingError
 from tests.unit.config.doubles import load
 
 VECTORS = Path(__file__).parents[2] / "conformance" / "vectors"

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from devtools.conformance.deciding import Decision, decide
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.api import Pod
 from scheduler.cache import label_columns
@@ -41,7 +42,6 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from testing.conformance.deciding import Decision, decide
 from tests.unit.engine.harness import PROFILE, World
 
 NODES = [f"n{index}" for index in range(5)]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from devtools.conformance.deciding import decide
 from scheduler.framework import SKIP, Columns, ReuseRule, Status, error, unschedulable
-from testing.conformance.deciding import decide
 from tests.unit.engine.harness import Calls, World, plugin
 
 BY_NAME = {"node1": 10, "node2": 30, "node3": 20}

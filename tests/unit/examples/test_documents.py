@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from config import load_configuration
+from devtools.markdown import Block, blocks
 from examples.gate_until import not_before
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
-from testing.markdown import Block, blocks
 
 ROOT: Final = Path(__file__).parents[3]
 DOCUMENTS: Final = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testing.notebooks import NOTEBOOKS, cells, execute, page, texts
+from devtools.notebooks import NOTEBOOKS, cells, execute, page, texts
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_a_notebook_prints_what_it_shows(path: Path) -> None:
     found = cells(path)
     stored = [each["outputs"] for each in found if each["cell_type"] == "code"]
     executed = list(execute(found))
-    assert list(map(texts, executed)) == list(map(texts, stored)), "python -m testing.notebooks"
+    assert list(map(texts, executed)) == list(map(texts, stored)), "python -m devtools.notebooks"
     assert any("image/png" in each.get("data", {}) for outputs in executed for each in outputs)
 
 

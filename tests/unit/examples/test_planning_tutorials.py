@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from testing.forked_commands import ForkedCommands
-from testing.markdown import blocks
-from testing.shell_session import ShellSession
+from devtools.forked_commands import ForkedCommands
+from devtools.markdown import blocks
+from devtools.shell_session import ShellSession
 
 pytestmark = pytest.mark.slow
 

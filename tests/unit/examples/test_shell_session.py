@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from testing import shell_session
-from testing.markdown import blocks
-from testing.shell_session import DocumentError, ShellSession
+from devtools import shell_session
+from devtools.markdown import blocks
+from devtools.shell_session import DocumentError, ShellSession
 
 
 def follow(folder: Path, document: str) -> None:

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
+from devtools.markdown import blocks
 from scheduler.cli.plugin.scaffold import POINTS, Scaffold
-from testing.markdown import blocks
 from tests.unit.repository.tree import ROOT
 
 BEHIND: Final = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from devtools.references.metrics import page
 from scheduler.metrics.definitions import Definition, Kind
-from testing.references.metrics import page
 
 
 def test_a_row_has_type_bounds_labels_and_the_help_in_one_line() -> None:

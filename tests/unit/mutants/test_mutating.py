@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from testing.mutants.mutating import PACKAGES, Mutant, draw, find
+from devtools.mutants.mutating import PACKAGES, Mutant, draw, find
 
 ROOT: Final = Path(__file__).parents[3]
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from testing.mutants import hits
-from testing.mutants.marking import mark
-from testing.mutants.mutating import PACKAGES, Mutant, find
-from testing.mutants.running import Copy, order
+from devtools.mutants import hits
+from devtools.mutants.marking import mark
+from devtools.mutants.mutating import PACKAGES, Mutant, find
+from devtools.mutants.running import Copy, order
 
 MODULE: Final = f"{PACKAGES[0]}/limits.py"
 TESTS: Final = "tests"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.chart_schema import complete
+from devtools.chart_schema import complete
 from tests.unit.repository.tree import ROOT
 
 CHART: Final = ROOT / "charts" / "kubestow"

@@ -19,7 +19,7 @@ UNRESOLVABLE: Final = re.compile(
 """Documents and numbers that only their authors knew."""
 
 PATH: Final = re.compile(
-    r"(?<![\w/.-])((?:docs|scheduler|plugins|config|simulator|testing|tests|benchmarks|manifests"
+    r"(?<![\w/.-])((?:docs|scheduler|plugins|config|simulator|devtools|tests|benchmarks|manifests"
     r"|examples)/[\w./-]*\w\.(?:py|md|yaml|toml|c))\b"
 )
 

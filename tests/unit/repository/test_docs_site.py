@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testing.docs_site import entries, expanded, fitted, on_post_page, slug
+from devtools.docs_site import entries, expanded, fitted, on_post_page, slug
 from tests.unit.repository.tree import ROOT, tracked_files
 
 DOCS: Final = ROOT / "docs"

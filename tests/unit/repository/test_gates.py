@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from testing import gates
-from testing.gates import CORES, GATES, Gate, Run, chosen, counts, named, run_all
+from devtools import gates
+from devtools.gates import CORES, GATES, Gate, Run, chosen, counts, named, run_all
 from tests.unit.repository.tree import ROOT
 
 #: Ends as its name says; writes the summary of a test runner.

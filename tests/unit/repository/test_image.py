@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.release import project_version
+from devtools.release import project_version
 from tests.unit.repository.container import Image, entrypoint, read_dockerfile
 from tests.unit.repository.tree import ROOT
 

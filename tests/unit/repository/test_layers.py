@@ -63,7 +63,7 @@ def test_every_package_has_a_layer() -> None:
     top_level = {path.parent.name for path in ROOT.glob("*/py.typed")} - {
         "scheduler",
         "benchmarks",
-        "testing",
+        "devtools",
     }
     below = {f"scheduler.{path.parent.name}" for path in (ROOT / "scheduler").glob("*/__init__.py")}
     assert layer_contract() == top_level | below

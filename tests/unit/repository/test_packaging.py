@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testing.release import project_version
+from devtools.release import project_version
 from tests.unit.repository.container import Image
 from tests.unit.repository.tree import ROOT
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from testing.page_libraries import MANIFEST, VENDOR, altered, packages
+from devtools.page_libraries import MANIFEST, VENDOR, altered, packages
 from tests.page.build import MANIFEST as TEST_MANIFEST
 from tests.unit.repository.container import Image
 from tests.unit.repository.tree import ROOT

@@ -12,12 +12,12 @@ import click
 import pytest
 
 from config.schema import Schema, configuration_schema
+from devtools.references import FILES, commands, configuration, plugin_api
+from devtools.references.markdown import cell
 from plugins import in_tree
 from scheduler import api, framework, testing
 from scheduler.cli.flags import FLAGS
 from scheduler.framework import Registry
-from testing.references import FILES, commands, configuration, plugin_api
-from testing.references.markdown import cell
 from tests.unit.repository.tree import ROOT
 
 
@@ -45,7 +45,7 @@ def test_every_command_has_a_section() -> None:
 def test_the_page_leaves_the_program_as_it_is() -> None:
     """In a process of its own, where nothing has called the program before."""
     code = (
-        "from testing.references import commands; commands.page()\n"
+        "from devtools.references import commands; commands.page()\n"
         "from scheduler.cli.main import program; program(['-h'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -12,9 +12,8 @@ from typing import Final
 import pytest
 import yaml
 
-from scheduler.cli.version import version_text
-from testing.docs_site import slug
-from testing.release import (
+from devtools.docs_site import slug
+from devtools.release import (
     ReleaseError,
     absolute_links,
     chart_values,
@@ -23,6 +22,7 @@ from testing.release import (
     project_version,
     release_notes,
 )
+from scheduler.cli.version import version_text
 from tests.unit.repository.tree import ROOT, tracked_texts
 
 VERSION: Final = project_version()

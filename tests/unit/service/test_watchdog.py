@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from devtools.loop_time import pass_time
 from scheduler.metrics import SchedulerMetrics
 from scheduler.service.plugin_frames import PluginCall, find_call, frame_of
 from scheduler.service.plugin_overruns import PluginOverruns
 from scheduler.service.watchdog import BlockObserver, LoopHeartbeat, watch_loop
-from testing.loop_time import pass_time
 from tests.unit.client.virtual_clock import ManualClock
 
 WAIT_SECONDS = 60.0

@@ -1,4 +1,4 @@
-// kube-apiserver v1.36, for the tests of older servers; `go.mod` of testing/control_plane says why its
+// kube-apiserver v1.36, for the tests of older servers; `go.mod` of devtools/control_plane says why its
 // staging modules are replaced.
 module kubestow.test/older-servers/v1.36
 

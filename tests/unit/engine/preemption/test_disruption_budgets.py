@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.hostile.work import WorkCount
 from scheduler.api.policy import PodDisruptionBudget
 from scheduler.api.selectors import Requirement, compile_label_selector
 from scheduler.engine.preemption import disruption_budgets
 from scheduler.engine.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.engine.preemption.outcomes import Outcomes
 from scheduler.framework import unschedulable
-from testing.hostile.work import WorkCount
 from tests.unit.api.objects import pod
 
 REFUSED = unschedulable("no")

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from devtools.conformance.units import VECTOR_DIRECTORY
 from plugins.resource_quota.usage import UsageCache, pod_usage
 from scheduler.api import Pod, PodSignatures
 from scheduler.api.quantity import parse
-from testing.conformance.units import VECTOR_DIRECTORY
 from tests.unit.api.objects import container, pod
 
 ALWAYS = {"restartPolicy": "Always"}

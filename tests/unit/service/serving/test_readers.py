@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.filled_records import filled
 from scheduler.pages import (
     Decision,
     DecisionList,
@@ -35,7 +36,6 @@ from scheduler.service.serving.readers import (
     restricted,
 )
 from scheduler.text.vocabulary import known_words_only
-from testing.filled_records import filled
 
 OURS, OTHERS = "team-a", "team-b"
 NARROW, WITH_NODES, ALL = Reader(OURS), Reader(OURS, nodes=True), Reader(OURS, True, True)

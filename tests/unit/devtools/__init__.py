@@ -1,0 +1,1 @@
+"""Tests of the test kit for authors of plugins."""
