@@ -94,6 +94,10 @@ lint-workflows: $(STAMP) ## Check .github/workflows with actionlint, which is bu
 	$(BIN)/python -m tests.thirdparty.build actionlint
 	.thirdparty/bin/actionlint
 
+.PHONY: report
+report: $(STAMP) ## Print the lines of code of each package, long files and long functions
+	@$(BIN)/python -m devtools.report
+
 .PHONY: types
 types: $(STAMP) ## Check types (mypy --strict), also of code in documents and from `kubestow plugin new`
 	$(BIN)/python -m devtools.strict_types

@@ -1,4 +1,4 @@
-"""Sizes and forms that keep the code readable."""
+"""Forms that keep the code readable; `make report` prints sizes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Final
 import pytest
 
 from tests.unit.repository.tree import tracked_texts
-
-MAX_FILE_LINES: Final = 500
-MAX_FUNCTION_LINES: Final = 60
 
 HEADLESS: Final = re.compile(
     r"(?:What|As|Who|Whose|How|Where|When|Why|Which|That|If|Of|All that|Nothing|Nobody|Somebody)\b"
@@ -29,9 +26,6 @@ class Forms:
     Two million nodes, kept for the session, would be visited by each later garbage collection.
     """
 
-    functions: list[tuple[str, str, int]] = field(default_factory=list)
-    """Place, name and number of lines of each function."""
-
     docstrings: list[tuple[str, str]] = field(default_factory=list)
     """Place and text of each docstring of a module, class or function."""
 
@@ -45,9 +39,6 @@ class Forms:
                 self.caught.append((f"{path}:{node.lineno}", node.name))
             elif isinstance(node, Function | ast.ClassDef | ast.Module):
                 place = f"{path}:{getattr(node, 'lineno', 1)}"
-                if isinstance(node, Function):
-                    lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                    self.functions.append((place, node.name, lines))
                 if docstring := ast.get_docstring(node, clean=False):
                     self.docstrings.append((place, docstring.lstrip()))
 
@@ -59,27 +50,9 @@ def forms() -> Forms:
     for path, text in tracked_texts().items():
         if path.endswith(".py"):
             found.read(path, text)
-    assert found.functions
     assert found.docstrings
     assert found.caught
     return found
-
-
-def test_no_file_is_too_long() -> None:
-    lengths = {
-        path: text.count("\n") for path, text in tracked_texts().items() if path.endswith(".py")
-    }
-    assert not {path: lines for path, lines in lengths.items() if lines > MAX_FILE_LINES}
-
-
-def test_no_function_is_too_long(forms: Forms) -> None:
-    """Data belongs outside functions; long signatures belong into a record of options."""
-    found = [
-        f"{place}: {name} has {lines} lines"
-        for place, name, lines in forms.functions
-        if lines > MAX_FUNCTION_LINES
-    ]
-    assert not found, "\n".join(found)
 
 
 def test_a_docstring_begins_with_a_verb_or_a_noun(forms: Forms) -> None:
