@@ -31,7 +31,7 @@ from scheduler.framework.field_errors import (
     required,
     unsupported,
 )
-from scheduler.text.go_values import parse_duration
+from scheduler.sanitizing.go_values import parse_duration
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from config.loading import Configuration, ResolvedProfile
 from config.output import to_data
 from scheduler.framework.field_errors import child, item
-from scheduler.text.redaction import redact
+from scheduler.sanitizing.redaction import redact
 
 ABSENT: Final = None
 """The value of a side that lacks a path; effective configurations have no nulls."""

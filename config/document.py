@@ -17,7 +17,7 @@ import yaml
 
 from scheduler.framework.field_errors import FieldErrors, child, item
 from scheduler.framework.status import ConfigurationError
-from scheduler.text.lookalikes import advice
+from scheduler.sanitizing.lookalikes import advice
 
 MAX_CHARACTERS: Final = 1 << 20
 """A ConfigMap cannot hold more than 1 MiB."""

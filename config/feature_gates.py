@@ -14,7 +14,7 @@ from typing import Final
 
 from scheduler.framework.field_errors import did_you_mean
 from scheduler.framework.status import ConfigurationError
-from scheduler.text.go_values import GO_BOOLEANS
+from scheduler.sanitizing.go_values import GO_BOOLEANS
 
 
 class Stage(Enum):

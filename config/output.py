@@ -21,8 +21,8 @@ from config.feature_gates import FeatureGates
 from config.loading import Configuration
 from config.types import API_VERSION
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
-from scheduler.text.go_values import format_duration
-from scheduler.text.redaction import redact
+from scheduler.sanitizing.go_values import format_duration
+from scheduler.sanitizing.redaction import redact
 
 
 def to_data(configuration: Configuration) -> dict[str, Any]:

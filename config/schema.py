@@ -25,7 +25,7 @@ from config.tracing import MILLION
 from config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from scheduler.framework.plugin_names import UPSTREAM_NAMES
 from scheduler.framework.registry import NoArgs, Registry, args_type
-from scheduler.text.go_values import format_duration
+from scheduler.sanitizing.go_values import format_duration
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -38,8 +38,8 @@ from scheduler.framework.field_errors import (
     item,
     required,
 )
-from scheduler.text.go_values import format_duration
-from scheduler.text.names import is_object_name, is_qualified_name
+from scheduler.sanitizing.go_values import format_duration
+from scheduler.sanitizing.names import is_object_name, is_qualified_name
 
 REPLACE_FLAG: Final = "--replace-default-scheduler"
 

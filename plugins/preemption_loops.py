@@ -21,7 +21,7 @@ from typing import Final
 
 from scheduler.api.pod import Pod
 from scheduler.framework import Metric, QueuedPodInfo, plugin_names
-from scheduler.text.go_values import format_duration
+from scheduler.sanitizing.go_values import format_duration
 
 TOLERATED: Final = 3
 """Preemptions for one pod that evict pods of the same owner: chance may put them back twice."""

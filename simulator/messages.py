@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
-from scheduler.text.yaml_limits import YamlLimitError, check_limits
+from scheduler.sanitizing.yaml_limits import YamlLimitError, check_limits
 from simulator import errors
 from simulator.api import APPLY_PATCH, PATCH_TYPES
 from simulator.errors import ApiError

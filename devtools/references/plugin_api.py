@@ -62,7 +62,7 @@ _OBJECTS: Final = (
     ("Label selectors", "api.selectors"),
     ("Node selectors", "api.node_selectors"),
     ("Tolerations", "api.tolerations"),
-    ("Names", "text.names"),
+    ("Names", "sanitizing.names"),
 )
 """Sections of objects and of what scheduling derives from them, with their modules."""
 

@@ -24,7 +24,7 @@ from scheduler.api.devices import (
 )
 from scheduler.api.node import Node
 from scheduler.framework import NodeTableView, RejectedNodes
-from scheduler.text.cutting import cut
+from scheduler.sanitizing.cutting import cut
 
 MAX_NODES: Final = 16
 MAX_DEVICES: Final = 512

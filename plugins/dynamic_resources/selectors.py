@@ -24,7 +24,7 @@ from scheduler.cel import (
     ParsedExpression,
     device_value,
 )
-from scheduler.text.cutting import cut
+from scheduler.sanitizing.cutting import cut
 
 MAX_RESULTS: Final = 2_000_000
 """Maximum number of cached results of all expressions together, 8 bytes each."""

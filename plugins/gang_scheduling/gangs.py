@@ -65,7 +65,7 @@ from scheduler.groups import (
     key_of,
 )
 from scheduler.pages import GroupAttempt
-from scheduler.text.escaping import escaped
+from scheduler.sanitizing.escaping import escaped
 
 MAX_ASSEMBLING: Final = 4
 """Maximum wait for the first attempt, as a multiple of `assemble_seconds`."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from plugins.arguments import Arguments
 from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
-from scheduler.text.names import is_qualified_name
+from scheduler.sanitizing.names import is_qualified_name
 
 LEAST_ALLOCATED: Final = "LeastAllocated"
 MOST_ALLOCATED: Final = "MostAllocated"

@@ -11,7 +11,7 @@ from plugins.pod_topology_spread.fallback_annotation import CRITERIA
 from scheduler.api.node import HOSTNAME
 from scheduler.api.pod import TopologySpreadConstraint
 from scheduler.framework.field_errors import duplicate, forbidden, invalid, required, unsupported
-from scheduler.text.names import is_qualified_name
+from scheduler.sanitizing.names import is_qualified_name
 
 SYSTEM: Final = "System"
 LIST: Final = "List"

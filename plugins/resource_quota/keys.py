@@ -29,7 +29,7 @@ from scheduler.api.requests import (
     MEMORY,
     is_extended_resource_name,
 )
-from scheduler.text.names import is_qualified_name
+from scheduler.sanitizing.names import is_qualified_name
 
 PREFIX: Final = "deferred.kubestow.io/"
 """Domain of deferred keys, with the slash."""

@@ -33,7 +33,7 @@ from scheduler.api.storage import (
 )
 from scheduler.api.tolerations import TAINT_NODE_UNSCHEDULABLE, first_untolerated
 from scheduler.api.workloads import Namespace, ReplicaSet, ReplicationController, Service
-from scheduler.text.names import is_qualified_name
+from scheduler.sanitizing.names import is_qualified_name
 
 __all__ = [
     "IN",

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from scheduler.api.quantity import NANO, QuantityError, parse
-from scheduler.text.names import is_qualified_name
+from scheduler.sanitizing.names import is_qualified_name
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 """The resources without a domain that every node has."""

@@ -25,7 +25,7 @@ from scheduler.api.meta import ResourceList
 from scheduler.api.node import Node
 from scheduler.api.pod import Container, ContainerStatus, Pod
 from scheduler.api.quantity import NANO, Quantity, milli_value, parse, value
-from scheduler.text.names import is_object_name, is_qualified_name, is_simple_name
+from scheduler.sanitizing.names import is_object_name, is_qualified_name, is_simple_name
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.api.meta import LabelSelector
-from scheduler.text.names import are_label_values, is_qualified_name, label_value_faults
+from scheduler.sanitizing.names import are_label_values, is_qualified_name, label_value_faults
 
 IN: Final = "In"
 """The operator of a requirement whose values are alternatives."""

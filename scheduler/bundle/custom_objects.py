@@ -17,7 +17,7 @@ from scheduler.api.custom import CustomObject
 from scheduler.bundle.objects import kept_metadata
 from scheduler.bundle.redaction_words import AMOUNT_OR_TIME
 from scheduler.client.resources import Resource
-from scheduler.text.redaction import is_secret_name, redact_message
+from scheduler.sanitizing.redaction import is_secret_name, redact_message
 
 MAX_BYTES: Final = 64 * 1024
 """Maximum JSON of a custom object; checking every value of it then takes milliseconds."""

@@ -23,7 +23,7 @@ from scheduler.client.resources import (
     RESOURCE_CLAIMS,
     Resource,
 )
-from scheduler.text.redaction import redact_message
+from scheduler.sanitizing.redaction import redact_message
 
 KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubestow.io")
 """Domains, with their subdomains, of annotations that scheduling reads."""

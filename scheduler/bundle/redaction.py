@@ -38,7 +38,7 @@ from scheduler.bundle.redaction_words import (
     api_versions,
     object_fields,
 )
-from scheduler.text.vocabulary import KNOWN_WORDS
+from scheduler.sanitizing.vocabulary import KNOWN_WORDS
 
 _AMOUNTS: Final = frozenset(
     ("requests", "limits", "allocatable", "capacity", "hard", "used", "overhead")

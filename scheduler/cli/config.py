@@ -27,13 +27,13 @@ from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
 from scheduler.framework.status import ConfigurationError
 from scheduler.pages.wording import counted
+from scheduler.sanitizing.redaction import redact
 from scheduler.service.options import (
     RunOptions,
     add_plugin_directories,
     available_plugins,
     read_configuration,
 )
-from scheduler.text.redaction import redact
 
 EXIT_DIFFERENT: Final = 1
 EXIT_TROUBLE: Final = 2

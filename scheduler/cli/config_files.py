@@ -12,7 +12,7 @@ from config.manifests import FoundConfiguration, find_configurations
 from scheduler.files import read_file, read_stream, reason
 from scheduler.framework.status import ConfigurationError
 from scheduler.pages.wording import counted
-from scheduler.text.encodings import as_utf8
+from scheduler.sanitizing.encodings import as_utf8
 
 STDIN: Final = "-"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})

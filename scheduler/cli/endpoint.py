@@ -315,7 +315,7 @@ def _server(text: str | None) -> str:
 
 def _lease(text: str) -> str:
     """Check `NAMESPACE/NAME`."""
-    from scheduler.text.names import is_namespace_name, is_object_name
+    from scheduler.sanitizing.names import is_namespace_name, is_object_name
 
     namespace, _, name = text.partition("/")
     if not (is_namespace_name(namespace) and is_object_name(name)):

@@ -9,7 +9,7 @@ import click
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_names import without_kind
-from scheduler.text.escaping import escaped_json
+from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from scheduler.pages import ExplainPage

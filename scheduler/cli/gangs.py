@@ -11,7 +11,7 @@ from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, put, say, wide_console
 from scheduler.pages.wording import counted
-from scheduler.text.escaping import escaped_json
+from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console

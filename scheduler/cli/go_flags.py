@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.text.go_values import GO_BOOLEANS, format_duration, parse_duration
+from scheduler.sanitizing.go_values import GO_BOOLEANS, format_duration, parse_duration
 
 
 class Kind(Enum):

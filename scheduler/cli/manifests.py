@@ -30,9 +30,9 @@ def documents(file: str, option: str) -> list[Any]:
     """
     import yaml
 
-    from scheduler.text.encodings import as_utf8
-    from scheduler.text.lookalikes import advice
-    from scheduler.text.yaml_limits import Loader, check_limits, located
+    from scheduler.sanitizing.encodings import as_utf8
+    from scheduler.sanitizing.lookalikes import advice
+    from scheduler.sanitizing.yaml_limits import Loader, check_limits, located
 
     data = b""
     try:

@@ -26,7 +26,7 @@ from scheduler.cli.tables import (
     wide_console,
 )
 from scheduler.pages.wording import counted, span
-from scheduler.text.escaping import escaped_json
+from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console

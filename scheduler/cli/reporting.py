@@ -25,8 +25,8 @@ EXIT_INTERRUPTED: Final = 130
 def _safe(text: str) -> str:
     """Return a text without credentials, and without what could control a terminal."""
     # Importing it takes a third of the time of `--help`, which needs no redaction.
-    from scheduler.text.escaping import escaped
-    from scheduler.text.redaction import redact_text
+    from scheduler.sanitizing.escaping import escaped
+    from scheduler.sanitizing.redaction import redact_text
 
     return escaped(redact_text(text))
 

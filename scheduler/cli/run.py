@@ -21,7 +21,7 @@ from scheduler.cli.flags import FLAGS, GROUPS, IGNORED, REMOVED
 from scheduler.cli.go_flags import GroupedCommand
 from scheduler.cli.import_without import import_without
 from scheduler.cli.version import version_option
-from scheduler.text.go_values import format_duration
+from scheduler.sanitizing.go_values import format_duration
 
 if TYPE_CHECKING:
     from scheduler.service.options import AccessOptions, LogFormat, RunOptions, ServingOptions

@@ -441,6 +441,6 @@ def _json(record: Any) -> str:
     """Return a record on one line."""
     import msgspec
 
-    from scheduler.text.escaping import escaped_json
+    from scheduler.sanitizing.escaping import escaped_json
 
     return escaped_json(msgspec.json.encode(record)).decode()

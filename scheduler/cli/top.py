@@ -11,7 +11,7 @@ import click
 
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
-from scheduler.text.escaping import escaped_json
+from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -14,7 +14,7 @@ from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import decoded, one_line
 from scheduler.cli.pod_names import without_kind
 from scheduler.cli.tables import say, wide_console
-from scheduler.text.escaping import escaped_json
+from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console

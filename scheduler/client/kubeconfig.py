@@ -24,8 +24,8 @@ import yaml
 
 from scheduler.client.configuration_error import ConfigurationError
 from scheduler.files import read_file, reason
-from scheduler.text.encodings import as_utf8
-from scheduler.text.yaml_limits import Loader, check_limits, located
+from scheduler.sanitizing.encodings import as_utf8
+from scheduler.sanitizing.yaml_limits import Loader, check_limits, located
 
 _SLIP: Final = 0.8
 """Likeness to a known key from which an unknown one counts as a slip."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.text.names import is_namespace_name, is_object_name
+from scheduler.sanitizing.names import is_namespace_name, is_object_name
 
 ANNOTATION: Final = "kubestow.io/leader"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from scheduler.framework import Code, NodeTableView, NodeToStatus, Rows, Status
 from scheduler.framework.nodes import Codes
-from scheduler.text.exceptions import error_text
+from scheduler.sanitizing.exceptions import error_text
 
 _FEW_CODES: Final = 1024
 """If all codes are below this, an array of counters replaces sorting."""

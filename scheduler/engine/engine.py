@@ -45,7 +45,7 @@ from scheduler.framework import (
     Rows,
 )
 from scheduler.framework.grouping import GroupToSchedule as Group
-from scheduler.text.exceptions import error_repr
+from scheduler.sanitizing.exceptions import error_repr
 
 _METRICS_SAMPLE = 10
 

@@ -22,7 +22,7 @@ from scheduler.extenders.extender import DeadlineExceededError, ExtenderTranspor
 from scheduler.framework import SKIP, CycleState, NodeAmounts, PreFilterResult, Rows, Status
 from scheduler.framework.results import rows_result, score_result
 from scheduler.framework.status import PluginError, status_or_none
-from scheduler.text.exceptions import error_repr, error_text
+from scheduler.sanitizing.exceptions import error_repr, error_text
 
 T = TypeVar("T")
 

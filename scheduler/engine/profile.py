@@ -7,7 +7,7 @@ from typing import Any
 
 from config import ResolvedProfile
 from scheduler.framework import ConfigurationError, Handle
-from scheduler.text.exceptions import error_text, frames
+from scheduler.sanitizing.exceptions import error_text, frames
 
 
 def instantiate_plugins(

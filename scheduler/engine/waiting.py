@@ -15,7 +15,7 @@ from scheduler.api.pod import Pod
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.plugin_calls import PERMIT, call
 from scheduler.framework import Clock, Code, CycleState, PluginError, Status
-from scheduler.text.go_values import format_duration
+from scheduler.sanitizing.go_values import format_duration
 
 MAX_TIMEOUT = 15 * 60.0
 

@@ -29,7 +29,7 @@ from scheduler.extenders.protocol import (
 )
 from scheduler.framework import MAX_NODE_SCORE, Code, Status
 from scheduler.framework.preemption import Candidate
-from scheduler.text.redaction import shown_url
+from scheduler.sanitizing.redaction import shown_url
 
 T = TypeVar("T")
 

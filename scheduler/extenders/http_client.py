@@ -22,7 +22,7 @@ from scheduler.client.environment_proxy import environment_proxy
 from scheduler.client.errors import ConfigurationError, RequestError
 from scheduler.client.http.tls import ClientTls, Pem, ResumingContext, TlsSettings
 from scheduler.client.sessions import RenewedSession, raise_mapped, read_body
-from scheduler.text.redaction import shown_url
+from scheduler.sanitizing.redaction import shown_url
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """Bound of a response's size beyond that of its request: an extender returns at most the nodes that

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from scheduler.text.redaction import redact_message
+from scheduler.sanitizing.redaction import redact_message
 
 if TYPE_CHECKING:
     from scheduler.framework.nodes import Rows

@@ -6,8 +6,8 @@ import reprlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-from scheduler.text.exceptions import error_text
-from scheduler.text.redaction import redact_message
+from scheduler.sanitizing.exceptions import error_text
+from scheduler.sanitizing.redaction import redact_message
 
 
 class Code(IntEnum):

@@ -23,8 +23,8 @@ from scheduler.api.pod_groups import (
     NativePodGroupSpec,
     PodGroup,
 )
-from scheduler.text.escaping import escaped
-from scheduler.text.names import is_object_name, is_qualified_name
+from scheduler.sanitizing.escaping import escaped
+from scheduler.sanitizing.names import is_object_name, is_qualified_name
 
 MAX_MEMBERS: Final = 10_000
 """Maximum number of members of a group, since other pods wait during its cycle."""

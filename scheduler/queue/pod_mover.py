@@ -23,7 +23,7 @@ from scheduler.queue.signals import Signals
 from scheduler.queue.steady_clock import SteadyClock
 from scheduler.queue.sub_queues import SubQueues
 from scheduler.queue.timetable import Timetable
-from scheduler.text.exceptions import error_text
+from scheduler.sanitizing.exceptions import error_text
 
 QUEUE_SORT: Final = "QueueSort"
 """The gating plugin of a pod for which the QueueSort plugin raised."""

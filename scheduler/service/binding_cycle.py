@@ -32,6 +32,7 @@ from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
+from scheduler.sanitizing.exceptions import error_repr
 from scheduler.service.binding_barrier import BindingBarrier
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.failure_handler import FailureHandler
@@ -40,7 +41,6 @@ from scheduler.service.node_recheck import NodeRecheck
 from scheduler.service.recording.journal import Journal
 from scheduler.service.status_writer import StatusWriter
 from scheduler.service.subscriptions import SubscriptionBoard
-from scheduler.text.exceptions import error_repr
 
 _log = structlog.get_logger(__name__)
 

@@ -14,12 +14,12 @@ from scheduler.engine import Attempt, Failure
 from scheduler.framework import Clock, Events, QueuedPodInfo
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import AlreadyQueuedError, SchedulingQueue
+from scheduler.sanitizing.redaction import redact_message
 from scheduler.service.decision_log import DecisionLog
 from scheduler.service.gate_reporter import GateReporter
 from scheduler.service.listers import PodLister, pending_pod
 from scheduler.service.plugin_conditions import ConditionSource
 from scheduler.service.status_writer import StatusWriter
-from scheduler.text.redaction import redact_message
 
 _log = structlog.get_logger(__name__)
 

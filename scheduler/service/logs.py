@@ -1,8 +1,8 @@
 """Logs: structlog as JSON lines or coloured text, with a level that can be changed while running.
 
 Everything goes to one stream: our own lines and those of libraries that use `logging`. Invariant:
-no line carries a character that controls a terminal, or what `scheduler.text.redaction` recognises
-as a credential, at any level, and tracebacks never show local variables.
+no line carries a character that controls a terminal, or what `scheduler.sanitizing.redaction`
+recognises as a credential, at any level, and tracebacks never show local variables.
 
 A process has one log: its level is that of the root logger of `logging`. Call `configure` once,
 before the first line.
@@ -21,9 +21,9 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from scheduler.sanitizing.escaping import escaped, escaped_json
+from scheduler.sanitizing.redaction import is_secret_name, may_hold_credential, redact_field
 from scheduler.service.options import LogFormat
-from scheduler.text.escaping import escaped, escaped_json
-from scheduler.text.redaction import is_secret_name, may_hold_credential, redact_field
 
 DEBUG_VERBOSITY: Final = 4
 """`-v` from which on debug lines are written; kube-scheduler's own lines about single pods begin

@@ -32,7 +32,7 @@ from config import (
 from scheduler.files import read_file
 from scheduler.framework.registry import Registry, entry_point_plugins
 from scheduler.framework.status import ConfigurationError
-from scheduler.text.encodings import as_utf8
+from scheduler.sanitizing.encodings import as_utf8
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the namespace it runs in."""

@@ -20,7 +20,7 @@ import structlog
 import config
 import scheduler
 from scheduler.api.pod import Pod
-from scheduler.text.exceptions import error_text, frames
+from scheduler.sanitizing.exceptions import error_text, frames
 
 _log = structlog.get_logger(__name__)
 

@@ -15,6 +15,7 @@ import structlog
 
 from scheduler.api.pod import Pod
 from scheduler.framework import CycleState, NodeTableView
+from scheduler.sanitizing.exceptions import error_text
 from scheduler.service.plugin_evaluation import (
     CycleTable,
     Evaluation,
@@ -22,7 +23,6 @@ from scheduler.service.plugin_evaluation import (
     evaluate,
 )
 from scheduler.service.plugin_frames import find_call, frame_of
-from scheduler.text.exceptions import error_text
 
 _log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from scheduler.build_info import build_info
 from scheduler.pages.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
 from scheduler.pages.shadow_wording import MEANINGS, compared, percent, sentence
 from scheduler.pages.wording import counted, span
-from scheduler.text.html import folded, page, table
+from scheduler.sanitizing.html import folded, page, table
 
 WIDTH, HEIGHT = 600, 120
 """Size of a plot."""

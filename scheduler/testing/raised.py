@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from scheduler.text.exceptions import error_text
+from scheduler.sanitizing.exceptions import error_text
 
 
 def raised_text(plugin: Any, error: BaseException) -> str:

@@ -23,7 +23,7 @@ import msgspec
 from scheduler.api import is_qualified_name
 from scheduler.api.pod import Pod
 from scheduler.client.resources import PODS
-from scheduler.text.names import is_label_value
+from scheduler.sanitizing.names import is_label_value
 from simulator.offline.builders import JsonObject, node, pod
 from simulator.offline.world import World
 

@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 
 from scheduler.bundle.reading import GZIP_MAGIC
 from scheduler.files import open_file, reason
-from scheduler.text.encodings import as_utf8
+from scheduler.sanitizing.encodings import as_utf8
 from simulator.offline.archives import (
     BLOCK,
     ZIP_MAGIC,

@@ -18,8 +18,8 @@ import yaml
 
 from scheduler.client.kinds import Kinds
 from scheduler.client.resources import RESOURCES, Resource
-from scheduler.text.lookalikes import advice
-from scheduler.text.yaml_limits import Loader, YamlLimitError, check_limits, located
+from scheduler.sanitizing.lookalikes import advice
+from scheduler.sanitizing.yaml_limits import Loader, YamlLimitError, check_limits, located
 from simulator.offline import openb
 from simulator.offline.dump_files import DumpFile, dump_files
 from simulator.offline.editing import WorldError

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from scheduler.text.yaml_limits import YamlLimitError, check_limits
+from scheduler.sanitizing.yaml_limits import YamlLimitError, check_limits
 
 MAX_SEARCHED: Final = 4 << 20
 """Bytes of a value of which all objects are searched for repeated keys."""

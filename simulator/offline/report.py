@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from scheduler.build_info import build_info
 from scheduler.pages.wording import counted
-from scheduler.text.html import folded, page, table
+from scheduler.sanitizing.html import folded, page, table
 from simulator.offline.comparison import Comparison, Difference
 from simulator.offline.experiment import SimulatedRun, fates, figures_by_name
 from simulator.offline.figures import in_order, meanings, spread

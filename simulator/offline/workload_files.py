@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from scheduler.api.pod_templates import NoPodError, pod_of
-from scheduler.text.yaml_limits import Loader, check_limits, located
+from scheduler.sanitizing.yaml_limits import Loader, check_limits, located
 from simulator.offline import generator, openb
 from simulator.offline.dump_files import content
 from simulator.offline.editing import WorldError

@@ -25,7 +25,7 @@ import yaml
 
 from scheduler.bundle.format import BundleError
 from scheduler.files import read_file, reason
-from scheduler.text.yaml_limits import Loader, check_limits
+from scheduler.sanitizing.yaml_limits import Loader, check_limits
 from simulator.offline import WorldError
 from simulator.offline.experiment import Scenario, Simulation, seeds_of
 from simulator.offline.workload_files import read_templates, read_workload

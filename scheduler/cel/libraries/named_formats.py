@@ -16,7 +16,7 @@ from scheduler.cel.errors import EvaluationError
 from scheduler.cel.libraries import networks, times
 from scheduler.cel.types import STRING, Type, list_of, optional_of
 from scheduler.cel.values import NONE, Opaque, Optional
-from scheduler.text.names import is_qualified_name
+from scheduler.sanitizing.names import is_qualified_name
 
 FORMAT: Final = Type("kubernetes.NamedFormat")
 

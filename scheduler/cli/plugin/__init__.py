@@ -111,7 +111,7 @@ def _objects(_: click.Context, __: click.Parameter, path: Path | None) -> list[d
     """Read `--objects`: one or many manifests in YAML or JSON."""
     import yaml
 
-    from scheduler.text.yaml_limits import check_limits
+    from scheduler.sanitizing.yaml_limits import check_limits
 
     if path is None:
         return []

@@ -84,7 +84,7 @@ def _pods(file: Path | None) -> list[JsonObject]:
     """Read the pods of a file of manifests."""
     import yaml
 
-    from scheduler.text.yaml_limits import check_limits
+    from scheduler.sanitizing.yaml_limits import check_limits
 
     if file is None:
         return []

@@ -29,6 +29,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.status import Code
+from scheduler.sanitizing.exceptions import error_repr
 from scheduler.service.plugin_evaluation import Evaluation, PluginTimeoutError
 from scheduler.service.plugin_process.child import ChildProcess, ProcessEndedError
 from scheduler.service.plugin_process.messages import (
@@ -39,7 +40,6 @@ from scheduler.service.plugin_process.messages import (
     sendable,
 )
 from scheduler.service.plugin_process.table_copy import TableCopy
-from scheduler.text.exceptions import error_repr
 
 _log = structlog.get_logger(__name__)
 

@@ -24,6 +24,7 @@ import structlog
 from config import Configuration, configz
 from scheduler.api.storage import ObjectReference
 from scheduler.framework import ConfigurationError
+from scheduler.sanitizing.redaction import redact_message
 from scheduler.service.options import RunOptions, own_namespace
 from scheduler.service.plugin_overruns import SwitchedOff
 from scheduler.service.reload.fingerprints import Seen, look
@@ -39,7 +40,6 @@ from scheduler.service.reload.reading import (
 from scheduler.service.reload.takeover import Prepared, RestartRequiredError, Takeover
 from scheduler.service.supervision import CancelledFromWithinError, in_own_task
 from scheduler.service.wiring import Wiring
-from scheduler.text.redaction import redact_message
 
 _log = structlog.get_logger(__name__)
 

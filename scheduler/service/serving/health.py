@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
+from scheduler.sanitizing.redaction import redact_text
 from scheduler.service.serving.slis import HealthSlis
-from scheduler.text.redaction import redact_text
 
 _log = structlog.get_logger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scheduler.text.escaping import escaped_json
-from scheduler.text.redaction import redact
+from scheduler.sanitizing.escaping import escaped_json
+from scheduler.sanitizing.redaction import redact
 
 
 def redact_and_indent(encoded: bytes) -> bytes:

@@ -42,7 +42,7 @@ from scheduler.pages import (
     WaitingPod,
 )
 from scheduler.pages.story import tell
-from scheduler.text.vocabulary import known_words_only
+from scheduler.sanitizing.vocabulary import known_words_only
 
 
 def _of_pod(query: Mapping[str, str]) -> str:

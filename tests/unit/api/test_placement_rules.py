@@ -16,7 +16,7 @@ from scheduler.api.tolerations import (
     first_untolerated,
     tolerates,
 )
-from scheduler.text.names import is_label_value, is_qualified_name
+from scheduler.sanitizing.names import is_label_value, is_qualified_name
 from tests.unit.api.objects import container, pod
 
 DEDICATED = Taint(key="dedicated", value="team", effect=NO_SCHEDULE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config import API_VERSION, KIND, Difference, redacted_differences
-from scheduler.text.redaction import BLANK
+from scheduler.sanitizing.redaction import BLANK
 from tests.unit.cli.command_line import Shell
 
 HEADER = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"

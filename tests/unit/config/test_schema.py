@@ -16,7 +16,7 @@ from config.schema import DURATION, LIMITS
 from plugins import DEFAULT_PLUGINS, in_tree
 from scheduler.framework import Registry
 from scheduler.framework.status import ConfigurationError
-from scheduler.text.go_values import parse_duration
+from scheduler.sanitizing.go_values import parse_duration
 from tests.unit.config.doubles import HEADER
 from tests.unit.config.json_schema import Validator
 

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.repository.tree import ROOT
 
 PACKAGES: Final = (
-    "scheduler.text",
+    "scheduler.sanitizing",
     "scheduler.files",
     "scheduler.api",
     "scheduler.cel",

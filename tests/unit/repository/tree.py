@@ -12,7 +12,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[3]
 
 CORE: Final = (
-    "scheduler/text",
+    "scheduler/sanitizing",
     "scheduler/api",
     "scheduler/cel",
     "scheduler/pages",

@@ -27,6 +27,7 @@ from scheduler.pages import (
     SummaryPage,
     WaitingPage,
 )
+from scheduler.sanitizing.vocabulary import known_words_only
 from scheduler.service.serving.json_body import encode
 from scheduler.service.serving.readers import (
     Reader,
@@ -35,7 +36,6 @@ from scheduler.service.serving.readers import (
     restrict,
     restricted,
 )
-from scheduler.text.vocabulary import known_words_only
 
 OURS, OTHERS = "team-a", "team-b"
 NARROW, WITH_NODES, ALL = Reader(OURS), Reader(OURS, nodes=True), Reader(OURS, True, True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.text.go_values import format_duration, parse_duration
+from scheduler.sanitizing.go_values import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

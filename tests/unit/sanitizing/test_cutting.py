@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.text.cutting import cut
+from scheduler.sanitizing.cutting import cut
 
 EXPRESSION = 'device.attributes["dra.example.com"].model == "xxxxxxxxx" && aaaaaaaaaaaaaaaaaaaa'
 

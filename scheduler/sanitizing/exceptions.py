@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final
 
-from scheduler.text.redaction import redact_message
+from scheduler.sanitizing.redaction import redact_message
 
 MAX_TEXT: Final = 10_000
 """Characters of the text of an exception."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from scheduler.text.yaml_limits import MAX_BASE_60, YamlLimitError, check_limits
+from scheduler.sanitizing.yaml_limits import MAX_BASE_60, YamlLimitError, check_limits
 
 LONG = "1" + ":01" * MAX_BASE_60
 

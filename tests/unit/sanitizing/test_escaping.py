@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.text.escaping import escaped, escaped_json
+from scheduler.sanitizing.escaping import escaped, escaped_json
 
 ANY_TEXT = st.text(st.characters(codec=None))
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import to_data
-from scheduler.text.redaction import BLANK, is_secret_name, redact, redact_text
+from scheduler.sanitizing.redaction import BLANK, is_secret_name, redact, redact_text
 from tests.unit.config.doubles import load
 
 CANARY = "canary7canary7"
