@@ -27,7 +27,7 @@ from typing import Final
 import click
 
 from benchmarks.engine_world import EngineWorld, WallClock
-from scheduler.decisions import DecisionHistory, DecisionRecorder
+from scheduler.history import DecisionHistory, DecisionRecorder
 from scheduler.service import logs
 from scheduler.service.decision_log import DecisionLog
 from simulator import EmbeddedCluster

@@ -15,7 +15,6 @@ from typing import Any, Final
 import structlog
 
 from scheduler.client.binding import PodMovedOnError
-from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, Failure, WaitingPod
 from scheduler.engine.errors import AttemptError, failed
 from scheduler.engine.failure import from_status, rejected_on_node
@@ -30,6 +29,7 @@ from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import SKIP, Clock, Code, Events, PreBindPreFlightResult, Status
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import status_or_none
+from scheduler.history import DecisionRecorder
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import SchedulingQueue
 from scheduler.sanitizing.exceptions import error_repr

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from scheduler.decisions import DecisionHistory
 from scheduler.framework import Clock
+from scheduler.history import DecisionHistory
 from scheduler.pages import Decision, DecisionList, DecisionResult, Placement
 from scheduler.service.query_numbers import number_in
 

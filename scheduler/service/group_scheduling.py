@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, GroupCycle, GroupResult
 from scheduler.engine.failure import (
     Failure,
@@ -25,6 +24,7 @@ from scheduler.engine.failure import (
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.framework.grouping import GroupingPlugin, GroupToSchedule
+from scheduler.history import DecisionRecorder
 from scheduler.queue import QueueState, SchedulingQueue, identity
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.group_evictions import GroupEvictions

@@ -14,10 +14,10 @@ from typing import Any, Final
 import structlog
 
 from scheduler.api.pod import Pod
-from scheduler.decisions import DecisionRecorder
 from scheduler.engine import Attempt, Engine, GroupResult
 from scheduler.framework import Clock, Events, QueuedPodInfo, TimedWork
 from scheduler.framework.grouping import GroupToSchedule
+from scheduler.history import DecisionRecorder
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.binding_slots import BindingSlots

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.decisions.score_packer import ScorePacker
 from scheduler.engine import Engine, ScheduleResult
 from scheduler.engine.errors import AttemptError
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.schedule_one import NoNodesError, SchedulingAlgorithm, Unschedulable
 from scheduler.framework import Clock, CycleState, Status, unresolvable
+from scheduler.history.score_packer import ScorePacker
 from scheduler.shadow.judging import Look
 
 LOOK_SECONDS: Final = 0.25

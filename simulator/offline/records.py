@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.decisions.remembered import Remembered
+from scheduler.history.remembered import Remembered
 from scheduler.pages import Decision
 from scheduler.pages.story import compared
 from scheduler.pages.wording import counted

@@ -21,7 +21,7 @@ from tests.page.answers import (
 )
 from tests.page.build import axe
 from tests.page.chromium import Page
-from tests.unit.decisions.runs import example_run
+from tests.unit.history.runs import example_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

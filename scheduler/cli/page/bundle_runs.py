@@ -23,8 +23,8 @@ from scheduler.bundle.format import ATTEMPT, BINDING, DECISION, DELTA, OBJECT, L
 from scheduler.bundle.outcomes import Outcome
 from scheduler.bundle.reading import Bundle, open_bundle
 from scheduler.client.resources import NODES, PODS
-from scheduler.decisions import Decision, DecisionResult, RejectionCount
-from scheduler.decisions.run import Run, RunNode, RunPod
+from scheduler.history import Decision, DecisionResult, RejectionCount
+from scheduler.history.run import Run, RunNode, RunPod
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _UNREADABLE: Final = (msgspec.DecodeError, QuantityError, ValueError, RecursionError)

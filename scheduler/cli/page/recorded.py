@@ -24,8 +24,8 @@ from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
 from scheduler.cli.page.timeline import timeline
-from scheduler.decisions import Decision, DecisionResult
-from scheduler.decisions.run import Frame, Run, RunNode, RunPod, frame_at
+from scheduler.history import Decision, DecisionResult
+from scheduler.history.run import Frame, Run, RunNode, RunPod, frame_at
 from scheduler.pages import API_VERSION, WaitingGroup
 from scheduler.pages.causes import cause_of
 from scheduler.pages.story import none_fits

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.decisions.run import Run
 from scheduler.files import open_file, reason
+from scheduler.history.run import Run
 
 MAX_RUN_BYTES: Final = 2 << 30
 """Of a file after decompression."""

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Final
 
-from scheduler.decisions import DecisionResult
-from scheduler.decisions.run import FOREVER, Run
+from scheduler.history import DecisionResult
+from scheduler.history.run import FOREVER, Run
 from scheduler.pages import Moment
 
 MOMENTS: Final = 60

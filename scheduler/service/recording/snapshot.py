@@ -32,9 +32,9 @@ from scheduler.bundle.objects import encode_object, without_secrets
 from scheduler.bundle.redaction_words import struct_fields
 from scheduler.client.custom_resources import is_reference
 from scheduler.client.resources import PODS, Resource
-from scheduler.decisions import Decision
 from scheduler.framework import QueuedPodInfo
 from scheduler.framework.bundled import StateInBundle
+from scheduler.history import Decision
 from scheduler.queue.snapshots import kept_fields
 from scheduler.service.recording.journal import memory_of
 from scheduler.service.wiring import Wiring

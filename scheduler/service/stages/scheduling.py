@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Engine, Evaluator, Framework
 from scheduler.engine.cycle_budget import CycleBudget
 from scheduler.engine.what_if import FrameworkWhatIf
 from scheduler.extenders.binder import ExtenderBinder
 from scheduler.framework import ActionType, QueuedPodInfo, Status
+from scheduler.history import DecisionHistory, DecisionRecorder
 from scheduler.queue import QueueOptions, SchedulingQueue, build_hint_map, registered_resources
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.queue.queueing_hints import QueueingHintMap

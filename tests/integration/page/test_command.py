@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from tests.unit.decisions.runs import example_run
+from tests.unit.history.runs import example_run
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -15,8 +15,8 @@ import pytest
 from devtools.embedded_service import settled, until
 from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
-from scheduler.decisions.remembered import Reason
 from scheduler.framework import NominatingInfo, QueuedPodInfo
+from scheduler.history.remembered import Reason
 from scheduler.pages import DecisionResult
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
@@ -24,7 +24,7 @@ from scheduler.service.wiring import Wiring
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay
 from tests.integration.recording.busy import Recording, busy
-from tests.unit.decisions.test_history import remembered
+from tests.unit.history.test_history import remembered
 
 
 def judged(path: Path) -> list[Judgement]:

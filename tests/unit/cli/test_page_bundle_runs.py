@@ -20,9 +20,9 @@ from scheduler.bundle.writing import BundleWriter
 from scheduler.cli.exit_codes import UNUSABLE_BUNDLE, CommandError
 from scheduler.cli.page.bundle_runs import run_of
 from scheduler.cli.page.recorded import RecordedSource
-from scheduler.decisions import DecisionResult
-from scheduler.decisions.run import frame_at
-from tests.unit.decisions.runs import decision
+from scheduler.history import DecisionResult
+from scheduler.history.run import frame_at
+from tests.unit.history.runs import decision
 
 CREATED = 1_000.0
 

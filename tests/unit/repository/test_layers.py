@@ -25,7 +25,7 @@ PACKAGES: Final = (
     "scheduler.cache",
     "scheduler.queue",
     "scheduler.engine",
-    "scheduler.decisions",
+    "scheduler.history",
     "scheduler.extenders",
     "scheduler.client",
     "scheduler.metrics",

@@ -21,7 +21,7 @@ CORE: Final = (
     "scheduler/cache",
     "scheduler/queue",
     "scheduler/engine",
-    "scheduler/decisions",
+    "scheduler/history",
     "scheduler/extenders/circuit_breaker.py",
     "scheduler/extenders/extender.py",
     "scheduler/extenders/protocol.py",

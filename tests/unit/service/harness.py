@@ -15,9 +15,9 @@ from typing import Any
 from scheduler.api import Pod
 from scheduler.client.dispatcher import Dispatcher, NominationWritten
 from scheduler.client.status_patch import PodStatusPatch
-from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Engine, WaitingPods
 from scheduler.framework import ActionType, ClusterEvent, ClusterEventWithHint, unresolvable
+from scheduler.history import DecisionHistory, DecisionRecorder
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue import (
     EventFeatures,

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from scheduler.decisions import Decision, DecisionResult
+from scheduler.history import Decision, DecisionResult
 
 RUN_API_VERSION: Final = "run.kubestow.io/v1"
 FOREVER: Final = float("inf")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler.decisions import Decision, DecisionHistory, DecisionRecorder
-from scheduler.decisions.remembered import Remembered
 from scheduler.engine import Attempt, Framework
 from scheduler.framework import QueuedPodInfo, Registry
 from scheduler.framework.extension_points import SCORE
+from scheduler.history import Decision, DecisionHistory, DecisionRecorder
+from scheduler.history.remembered import Remembered
 from tests.unit.engine.explaining import ExplainedWorld, in_tree_world
 from tests.unit.engine.harness import PROFILE, QUEUE_SORT, Handle, World, plugin, profile
 

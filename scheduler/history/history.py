@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from scheduler.decisions.remembered import (
+from scheduler.history.remembered import (
     ABOUT_A_UID,
     PLACED_BYTES,
     REMEMBERED_BYTES,

@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.decisions.scores import BEST, BestNodes, Layout
 from scheduler.engine.leaders import Leaders, highest_rows
 from scheduler.engine.result_cache import CachedResult, FinalScores
 from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.schedule_one import ScoredNodes
 from scheduler.engine.scoring import Scoring
 from scheduler.framework import Int64Column, Rows
+from scheduler.history.scores import BEST, BestNodes, Layout
 from scheduler.pages import NodeScore
 
 _MAX_LAYOUTS: Final = 256

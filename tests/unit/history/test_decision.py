@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.decisions import Decision, DecisionResult, RejectionCount
+from scheduler.history import Decision, DecisionResult, RejectionCount
 from scheduler.pages import NodeScore, PluginScore
 
 PLACED: Final = Decision(

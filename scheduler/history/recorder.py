@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from scheduler.cache import NodeTable
-from scheduler.decisions.history import DecisionHistory
-from scheduler.decisions.remembered import BINDING, PACKED_NUMBERS, Reason, Remembered
-from scheduler.decisions.score_packer import ScorePacker
 from scheduler.engine import Attempt, Failure
 from scheduler.engine.diagnosis import (
     Diagnosis,
@@ -25,6 +22,9 @@ from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
 from scheduler.framework import QueuedPodInfo, Status
+from scheduler.history.history import DecisionHistory
+from scheduler.history.remembered import BINDING, PACKED_NUMBERS, Reason, Remembered
+from scheduler.history.score_packer import ScorePacker
 from scheduler.pages import Decision, DecisionResult, RejectionCount
 
 MAX_MESSAGE: Final = 1024

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.decisions.scores import BestNodes
 from scheduler.engine.metrics import POINTS
+from scheduler.history.scores import BestNodes
 from scheduler.pages import Decision, DecisionResult, RejectionCount
 
 NUMBERS: Final = Struct(f"=QdIII{1 + len(POINTS)}f?")

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.decisions import DecisionHistory, DecisionRecorder
 from scheduler.engine import Attempt
 from scheduler.engine.leaders import Leaders, highest_rows
 from scheduler.framework import QueuedPodInfo
+from scheduler.history import DecisionHistory, DecisionRecorder
 from tests.unit.engine.explaining import ExplainedWorld, in_tree_world
 
 ZONE: Final = "topology.kubernetes.io/zone"

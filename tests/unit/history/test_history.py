@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from scheduler.decisions import DecisionHistory
-from scheduler.decisions.history import BYTES_PER_POD
-from scheduler.decisions.remembered import BINDING, NUMBERS, Reason, Remembered
-from scheduler.decisions.scores import BestNodes, Layout
 from scheduler.engine.metrics import POINTS
+from scheduler.history import DecisionHistory
+from scheduler.history.history import BYTES_PER_POD
+from scheduler.history.remembered import BINDING, NUMBERS, Reason, Remembered
+from scheduler.history.scores import BestNodes, Layout
 from scheduler.pages import DecisionResult, RejectionCount
 
 LAYOUT: Final = Layout(
