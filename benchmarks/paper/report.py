@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.paper.traces import Published
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 
 EXACT: Final = ("BestFit", "DotProd", "GpuPacking", "GpuClustering")
 """Policies that draw nothing at random, and whose scores do not depend on how sums are rounded."""

@@ -21,7 +21,7 @@ import yaml
 from benchmarks.fuzz.profiles import HEAD, for_kubestow, own_name, profiles
 from benchmarks.fuzz.worlds import FAMILIES, drawn
 from devtools.conformance.world import KINDS
-from scheduler.pages import Change, Remedies, Remedy
+from scheduler.explain.records import Change, Remedies, Remedy
 from scheduler.service.what_if.changes import applied, resource_of
 from scheduler.service.what_if.remedies.search import Search
 from simulator import offline

@@ -54,6 +54,7 @@ from scheduler.api.pod_groups import (
 )
 from scheduler.api.policy import PriorityClass
 from scheduler.api.storage import ObjectReference
+from scheduler.explain.records import GroupAttempt
 from scheduler.framework import Handle
 from scheduler.groups import (
     Group,
@@ -64,7 +65,6 @@ from scheduler.groups import (
     Source,
     key_of,
 )
-from scheduler.pages import GroupAttempt
 from scheduler.sanitizing.escaping import escaped
 
 MAX_ASSEMBLING: Final = 4

@@ -44,6 +44,8 @@ from scheduler.api.pod_groups import (
     NativePodGroup,
     PodGroup,
 )
+from scheduler.explain.records import GroupAttempt, GroupView
+from scheduler.explain.records.wording import counted
 from scheduler.framework import (
     ClusterEventWithHint,
     Code,
@@ -61,8 +63,6 @@ from scheduler.framework.grouping import (
 )
 from scheduler.groups import PRIORITY_CLASS, Group, GroupKey, MemberState, Source, group_of
 from scheduler.groups.terms import DISRUPTION
-from scheduler.pages import GroupAttempt, GroupView
-from scheduler.pages.wording import counted
 
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
 RESERVATION_SECONDS: Final = "kubestow_gang_reservation_seconds_total"

@@ -11,9 +11,9 @@ from plugins.gang_scheduling.gangs import Gangs
 from plugins.gang_scheduling.messages import why_held
 from plugins.gang_scheduling.priority_class import GroupPriorities
 from plugins.gang_scheduling.standing import SATISFIED
+from scheduler.explain.records import GroupMembers, GroupRules, GroupView
 from scheduler.framework.grouping import GroupDetails, GroupTopology
 from scheduler.groups import MAX_MEMBERS, Group, GroupTerms, MemberState
-from scheduler.pages import GroupMembers, GroupRules, GroupView
 
 MAX_PLACED: Final = 1_000
 """Maximum number of placed members, first ones first, that determine the domain of others."""

@@ -10,8 +10,14 @@ from typing import Any, Final, get_args
 import msgspec
 
 from scheduler.client.resources import RESOURCES
+from scheduler.explain.records import (
+    Decision,
+    NodeScore,
+    PluginScore,
+    QueueStatistics,
+    RejectionCount,
+)
 from scheduler.framework.grouping import GroupReservation, GroupToSchedule
-from scheduler.pages import Decision, NodeScore, PluginScore, QueueStatistics, RejectionCount
 from scheduler.queue.snapshots import FIELDS
 
 

@@ -12,7 +12,7 @@ from scheduler.cli.manifests import STDIN, documents, named, shown
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
 from scheduler.cli.whatif import pod_manifest
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,8 +25,8 @@ from scheduler.cli.permissions import needed_permissions, reading_permissions
 from scheduler.cli.reporting import EXIT_FAILED, report_problems
 from scheduler.cli.run import split_feature_gates
 from scheduler.cli.tables import FOLDED, WHOLE, listing, put, wide_console
+from scheduler.explain.records.wording import counted
 from scheduler.framework.status import ConfigurationError
-from scheduler.pages.wording import counted
 from scheduler.sanitizing.redaction import redact
 from scheduler.service.options import (
     RunOptions,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from config.manifests import FoundConfiguration, find_configurations
+from scheduler.explain.records.wording import counted
 from scheduler.files import read_file, read_stream, reason
 from scheduler.framework.status import ConfigurationError
-from scheduler.pages.wording import counted
 from scheduler.sanitizing.encodings import as_utf8
 
 STDIN: Final = "-"

@@ -12,7 +12,7 @@ from scheduler.cli.pod_names import without_kind
 from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
-    from scheduler.pages import ExplainPage
+    from scheduler.explain.records import ExplainPage
 
 LIMIT: Final = 3
 """Remedies that are shown, the least first."""
@@ -128,7 +128,7 @@ def command(  # noqa: PLR0913 - one argument per option
     from scheduler.cli.explanation import show
     from scheduler.cli.pod_format import decoded
     from scheduler.cli.tables import wide_console
-    from scheduler.pages import ExplainPage
+    from scheduler.explain.records import ExplainPage
 
     page: ExplainPage = decoded(body, ExplainPage)
     show(page, wide_console(), history=history, verbose=verbose, search=remedies)
@@ -154,7 +154,7 @@ def _explain_group(endpoint: Endpoint, key: str, output: str) -> None:
     from scheduler.cli.group_explanation import show_group
     from scheduler.cli.pod_format import decoded
     from scheduler.cli.tables import wide_console
-    from scheduler.pages import GroupPage
+    from scheduler.explain.records import GroupPage
 
     page: GroupPage = decoded(body, GroupPage)
     for group in page.groups:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.cli.group_explanation import show_group
 from scheduler.cli.pod_format import held_by, next_try, one_line, woken_by
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, put, say
-from scheduler.pages import (
+from scheduler.explain.records import (
     Decision,
     Examination,
     ExplainPage,
@@ -22,8 +22,8 @@ from scheduler.pages import (
     Remedies,
     RemedySearch,
 )
-from scheduler.pages.story import compared
-from scheduler.pages.wording import counted, quantity, span
+from scheduler.explain.records.story import compared
+from scheduler.explain.records.wording import counted, quantity, span
 
 if TYPE_CHECKING:
     from rich.console import Console

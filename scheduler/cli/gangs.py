@@ -10,13 +10,13 @@ import click
 from scheduler.cli.endpoint import Endpoint, endpoint_options
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.tables import FOLDED, NUMBER, WHOLE, Cell, listing, put, say, wide_console
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scheduler.pages import GroupList
+    from scheduler.explain.records import GroupList
 
 HELP: Final = """\
 Show the pod groups of a running scheduler, those that wait first.
@@ -52,7 +52,7 @@ def command(*, endpoint: Endpoint, namespace: str | None, limit: int, output: st
         click.echo(escaped_json(body), nl=False)
         return
     from scheduler.cli.pod_format import decoded
-    from scheduler.pages import GroupList
+    from scheduler.explain.records import GroupList
 
     page: GroupList = decoded(body, GroupList)
     show(page, wide_console())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, say
-from scheduler.pages import GroupExplanation, GroupRules, GroupTemplate
-from scheduler.pages.wording import counted, quantity, span
+from scheduler.explain.records import GroupExplanation, GroupRules, GroupTemplate
+from scheduler.explain.records.wording import counted, quantity, span
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -21,7 +21,7 @@ import click
 from scheduler.cli import exit_codes
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.tables import printable
-from scheduler.pages.wording import span
+from scheduler.explain.records.wording import span
 
 if TYPE_CHECKING:
     from rich.text import Text

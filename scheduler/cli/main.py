@@ -196,8 +196,8 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
         _run(program, given, PROGRAM_NAME if called == PLUGIN else "kubestow")
     except ValueError as error:
         # Imported here because it imports NumPy, a third of the time of `--help`.
+        from scheduler.explain.records.wording import counted
         from scheduler.framework.status import ConfigurationError
-        from scheduler.pages.wording import counted
 
         if not isinstance(error, ConfigurationError):
             raise

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from scheduler.pages.wording import span
+from scheduler.explain.records.wording import span
 
 if TYPE_CHECKING:
-    from scheduler.pages import PodView
+    from scheduler.explain.records import PodView
 
 STANDS_BY: Final = (
     "this replica stands by: it schedules nothing, and its queue is not the leader's. The leader "

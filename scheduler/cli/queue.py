@@ -25,14 +25,14 @@ from scheduler.cli.tables import (
     shortened,
     wide_console,
 )
-from scheduler.pages.wording import counted, span
+from scheduler.explain.records.wording import counted, span
 from scheduler.sanitizing.escaping import escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from scheduler.pages import PodView, QueuePage, QueueStatistics
+    from scheduler.explain.records import PodView, QueuePage, QueueStatistics
 
 HELP: Final = """\
 Show the pods that wait to be scheduled by a running scheduler.
@@ -98,7 +98,7 @@ def command(
     if output == "json":
         click.echo(escaped_json(body), nl=False)
         return
-    from scheduler.pages import QueuePage
+    from scheduler.explain.records import QueuePage
 
     page: QueuePage = decoded(body, QueuePage)
     wide = output == "wide"
@@ -107,7 +107,7 @@ def command(
 
 def _watch(endpoint: Endpoint, query: dict[str, str], interval: float) -> None:
     from scheduler.cli import live
-    from scheduler.pages import QueuePage
+    from scheduler.explain.records import QueuePage
 
     live.watch(
         lambda: decoded_quietly(endpoint.get("/debug/queue", query), QueuePage), draw, interval

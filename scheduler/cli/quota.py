@@ -12,7 +12,7 @@ from scheduler.cli.command_groups import SuggestingGroup
 from scheduler.cli.modes import ModalCommand
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import FOLDED, NUMBER, Cell, listing, put, wide_console
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 
 if TYPE_CHECKING:
     from scheduler.cli.quota_limits import Row

@@ -20,7 +20,7 @@ from scheduler.cli.exit_codes import (
 )
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.tables import say, wide_console
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,7 +19,7 @@ from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.modes import ModalCommand
 
 if TYPE_CHECKING:
-    from scheduler.pages.shadow import ShadowSummary
+    from scheduler.explain.records.shadow import ShadowSummary
     from scheduler.shadow.wiring import ShadowWiring
     from simulator.offline.assertions import Assertion
     from simulator.offline.happenings import Happenings
@@ -182,7 +182,7 @@ class Asked:
 @click.pass_context
 def command(ctx: click.Context, /, *, cluster: Cluster, **values: Any) -> None:
     """Follow the cluster, then report."""
-    from scheduler.pages.shadow_wording import figures
+    from scheduler.explain.records.shadow_wording import figures
 
     report_file, texts = values.pop("report_file"), values.pop("assertions")
     asked = Asked(**values, assertions=_parsed(texts), cluster=cluster)
@@ -250,8 +250,8 @@ def _parsed(texts: Sequence[str]) -> tuple[Assertion, ...]:
     """Read assertions. Raises click.BadParameter."""
     if not texts:
         return ()
-    from scheduler.pages.shadow import ShadowSummary
-    from scheduler.pages.shadow_wording import figures
+    from scheduler.explain.records.shadow import ShadowSummary
+    from scheduler.explain.records.shadow_wording import figures
     from simulator.offline.assertions import Assertion, AssertionSyntaxError
 
     known = figures(ShadowSummary(began=0.0, now=0.0, names=(), judged=0, verdicts={}))
@@ -406,7 +406,7 @@ async def _watch(asked: Asked, wiring: ShadowWiring, stop: asyncio.Event) -> Non
 
 def _begin(wiring: ShadowWiring) -> str:
     """Return a line about what is followed."""
-    from scheduler.pages.wording import counted
+    from scheduler.explain.records.wording import counted
 
     names, pods = " and ".join(wiring.tally.names), sum(1 for _ in wiring.pods())
     size = f"{counted(wiring.state.cache.table.node_count, 'node')}, {counted(pods, 'pod')}"

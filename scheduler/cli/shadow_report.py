@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from scheduler.pages.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
-from scheduler.pages.shadow_wording import MEANINGS, cause_line, compared, percent, sentence
-from scheduler.pages.wording import shortened, span
+from scheduler.explain.records.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
+from scheduler.explain.records.shadow_wording import (
+    MEANINGS,
+    cause_line,
+    compared,
+    percent,
+    sentence,
+)
+from scheduler.explain.records.wording import shortened, span
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -22,8 +22,8 @@ from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.pod_format import first_sentence, one_line
 from scheduler.cli.tables import FOLDED, NUMBER, listing, put, say, wide_console
 from scheduler.cli.waiting_pods import show_waiting
+from scheduler.explain.records.wording import span
 from scheduler.files import read_file
-from scheduler.pages.wording import span
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from scheduler.cli.exit_codes import BAD_INPUT, OTHER_ERROR, CommandError
 from scheduler.cli.pod_format import one_line
 from scheduler.cli.simulation import show_figures
 from scheduler.cli.tables import say, wide_console
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

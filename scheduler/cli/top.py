@@ -16,7 +16,7 @@ from scheduler.sanitizing.escaping import escaped_json
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from scheduler.pages import NodeFill, SummaryPage
+    from scheduler.explain.records import NodeFill, SummaryPage
 
 HELP: Final = """\
 Show the running scheduler on a live screen.
@@ -58,7 +58,7 @@ def command(*, endpoint: Endpoint, interval: float, once: bool, output: str) -> 
     from scheduler.cli.live import watch
     from scheduler.cli.pod_format import decoded, decoded_quietly
     from scheduler.cli.tables import wide_console
-    from scheduler.pages import SummaryPage
+    from scheduler.explain.records import SummaryPage
 
     if not once and sys.stdout.isatty():
         watch(
@@ -99,7 +99,7 @@ def draw(page: SummaryPage, width: int, height: int, notes: Sequence[str]) -> li
 
 def _head(page: SummaryPage, width: int, notes: Sequence[str]) -> Iterator[tuple[str, str]]:
     from scheduler.cli.live import flowed
-    from scheduler.pages.wording import counted, span
+    from scheduler.explain.records.wording import counted, span
 
     size = f"{counted(page.nodes, 'node')}, {counted(page.pods, 'pod')}"
     up = f"up {span(page.now - page.started)}"
@@ -124,7 +124,7 @@ def _queue(page: SummaryPage) -> list[str]:
 
 
 def _attempts(page: SummaryPage) -> list[str]:
-    from scheduler.pages.wording import span
+    from scheduler.explain.records.wording import span
 
     rates = page.rates
     if not rates.seconds:
@@ -136,7 +136,7 @@ def _attempts(page: SummaryPage) -> list[str]:
 def _resources(page: SummaryPage, width: int) -> Iterator[str]:
     from scheduler.cli.live import bar
     from scheduler.cli.tables import cut
-    from scheduler.pages.wording import quantity
+    from scheduler.explain.records.wording import quantity
 
     longest = max((len(each.resource) for each in page.resources), default=0)
     name = min(longest, width // 3)
@@ -163,7 +163,7 @@ def _buckets(page: SummaryPage, width: int) -> Iterator[str]:
 def _nodes(fullest: Sequence[NodeFill], width: int) -> Iterator[str]:
     from scheduler.cli.live import bar
     from scheduler.cli.tables import shortened
-    from scheduler.pages.wording import counted
+    from scheduler.explain.records.wording import counted
 
     for each in fullest:
         cordoned = ", cordoned" if each.unschedulable else ""
@@ -189,7 +189,7 @@ def _placements(page: SummaryPage, width: int) -> Iterator[str]:
 def _oldest(page: SummaryPage, width: int) -> Iterator[str]:
     from scheduler.cli.pod_format import held_by
     from scheduler.cli.tables import shortened
-    from scheduler.pages.wording import span
+    from scheduler.explain.records.wording import span
 
     for each in page.oldest:
         held = held_by(each)

@@ -19,7 +19,7 @@ from scheduler.sanitizing.escaping import escaped_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scheduler.pages import Change, NodeToAdd, WhatIfQuestion, WhatIfResult
+    from scheduler.explain.records import Change, NodeToAdd, WhatIfQuestion, WhatIfResult
 
 HELP: Final = """\
 Say whether a pod would fit, and where, if something were different.
@@ -97,7 +97,7 @@ def command(
     """Ask, print the answer, and exit with 3 if it is no."""
     import msgspec
 
-    from scheduler.pages import WhatIfResult
+    from scheduler.explain.records import WhatIfResult
 
     pod = without_kind(pod)
     if bool(pod) == (filename is not None):
@@ -152,7 +152,7 @@ def _lines(page: WhatIfResult, copies: int) -> list[str]:
 
 
 def _verdict(page: WhatIfResult, copies: int) -> str:
-    from scheduler.pages.wording import counted
+    from scheduler.explain.records.wording import counted
 
     pod, node = one_line(page.pod), one_line(page.node)
     if copies > 1:
@@ -171,7 +171,7 @@ def _among(feasible: int, nodes: int) -> str:
     >>> _among(1, 40), _among(24, 40)
     ('the only one of 40 nodes that fits', 'one of 24 that fit, of 40 nodes')
     """
-    from scheduler.pages.wording import counted
+    from scheduler.explain.records.wording import counted
 
     if feasible == 1:
         return f"the only one of {counted(nodes, 'node')} that fits"
@@ -184,7 +184,7 @@ def _among(feasible: int, nodes: int) -> str:
 def _question(
     pod: str, manifest: dict[str, Any] | None, asked: dict[str, Any], namespace: str
 ) -> WhatIfQuestion:
-    from scheduler.pages import WhatIfQuestion
+    from scheduler.explain.records import WhatIfQuestion
 
     return WhatIfQuestion(
         pod=pod,
@@ -221,7 +221,7 @@ def additions(documents: list[Any], namespace: str, source: str) -> list[Change]
     >>> change.action, change.kind, change.name
     ('add', 'Rack', 'r1')
     """
-    from scheduler.pages import Change
+    from scheduler.explain.records import Change
 
     found = []
     for each in documents:
@@ -312,7 +312,7 @@ def node_of(text: str) -> NodeToAdd:
     >>> node.like, node.resources, node.labels, node.taints, node.count
     ('n3', {'cpu': '16'}, {'zone': 'b'}, ['gpu=x:NoSchedule'], 2)
     """
-    from scheduler.pages import NodeToAdd
+    from scheduler.explain.records import NodeToAdd
 
     plain: dict[str, str] = {}
     resources: dict[str, str] = {}

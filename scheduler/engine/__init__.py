@@ -13,7 +13,7 @@ from scheduler.engine.runtime import Framework
 from scheduler.engine.schedule_one import ScheduleResult, SchedulingAlgorithm
 from scheduler.engine.trial_decision import TrialDecision, TrialDecisions
 from scheduler.engine.waiting import WaitingPod, WaitingPods
-from scheduler.pages import (
+from scheduler.explain.records import (
     Examination,
     NodeScore,
     PluginScore,

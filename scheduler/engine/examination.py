@@ -27,8 +27,8 @@ from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
 from scheduler.engine.search import Search
+from scheduler.explain.records import Examination, NodeScore, PluginScore, Rejection
 from scheduler.framework import Code, CycleState, Int64Column, Nominator, Rows, Status
-from scheduler.pages import Examination, NodeScore, PluginScore, Rejection
 
 NO_NODES = "the cluster has no nodes"
 ONE_NODE = "one node fits: a cycle takes it without scoring"

@@ -14,8 +14,7 @@ from scheduler.api.pod import Pod
 from scheduler.cache.cache import with_node
 from scheduler.engine.engine import Engine
 from scheduler.engine.node_report import examine_with
-from scheduler.framework import Clock
-from scheduler.pages import (
+from scheduler.explain.records import (
     Examination,
     NodeReport,
     PodExplanation,
@@ -23,6 +22,7 @@ from scheduler.pages import (
     PodView,
     QueueState,
 )
+from scheduler.framework import Clock
 from scheduler.queue import SchedulingQueue
 
 FindPod = Callable[[str, str], Pod | None]

@@ -22,6 +22,7 @@ from scheduler.engine.examination import new_state
 from scheduler.engine.group_run import Run, runs_of
 from scheduler.engine.node_report import MAX_RESOURCES
 from scheduler.engine.plugin_calls import run_synchronously
+from scheduler.explain.records import GroupDomain, GroupDomains, GroupResource, GroupTemplate
 from scheduler.framework import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -32,7 +33,6 @@ from scheduler.framework import (
     Rows,
 )
 from scheduler.framework.grouping import GroupTopology
-from scheduler.pages import GroupDomain, GroupDomains, GroupResource, GroupTemplate
 
 MAX_TEMPLATES: Final = 8
 """Maximum number of templates to examine; each costs a run of all filters."""

@@ -18,8 +18,8 @@ from scheduler.engine.examination import examine_for, new_state
 from scheduler.engine.plugin_calls import run_synchronously
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework, call_filter
+from scheduler.explain.records import Examination, NodeCheck, NodeReport, ResourceRoom
 from scheduler.framework import CycleState, Nominator, Status
-from scheduler.pages import Examination, NodeCheck, NodeReport, ResourceRoom
 
 PASSED = "Success"
 MAX_RESOURCES = 20

@@ -15,8 +15,8 @@ from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine.diagnosis import RejectedRows
 from scheduler.engine.runtime import Framework
+from scheduler.explain.records.wording import counted
 from scheduler.framework.grouping import GroupReservation
-from scheduler.pages.wording import counted
 
 RESERVED: Final = "room on {nodes} is kept for {group} until {until} at the latest"
 

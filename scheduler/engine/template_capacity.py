@@ -28,8 +28,8 @@ from scheduler.cache import NodeTable
 from scheduler.engine.domain_sums import DomainSums
 from scheduler.engine.domains import OneDomain
 from scheduler.engine.plugin_slots import FilterSlot, named_versions
+from scheduler.explain.records.wording import counted
 from scheduler.framework import CycleState, Int64Column, Rows
-from scheduler.pages.wording import counted
 
 MAX_TEMPLATES: Final = 512
 """Maximum number of templates; groups with other templates count as groups that may fit."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records import GroupAttempt, GroupMembers, GroupRules, GroupView
 from scheduler.framework.node_status import NodeToStatus
 from scheduler.framework.nodes import Int64Column, NodeTableView, Rows
 from scheduler.framework.plugin import ColumnarFilterPlugin, DryRunPostFilterPlugin, Plugin
@@ -22,7 +23,6 @@ from scheduler.framework.preemption import Candidate, Harm, PreemptionRules
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
-from scheduler.pages import GroupAttempt, GroupMembers, GroupRules, GroupView
 
 
 @dataclass(frozen=True, slots=True)

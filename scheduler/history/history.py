@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from scheduler.explain.records import Decision
 from scheduler.history.remembered import (
     ABOUT_A_UID,
     PLACED_BYTES,
@@ -16,7 +17,6 @@ from scheduler.history.remembered import (
     Reason,
     Remembered,
 )
-from scheduler.pages import Decision
 
 DEFAULT_PODS: Final = 20_000
 DEFAULT_ATTEMPTS: Final = 5

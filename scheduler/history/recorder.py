@@ -21,11 +21,11 @@ from scheduler.engine.metrics import NOT_RUN
 from scheduler.engine.rejection_details import RejectionDetails
 from scheduler.engine.runtime import Framework
 from scheduler.engine.scoring import Scoring
+from scheduler.explain.records import Decision, DecisionResult, RejectionCount
 from scheduler.framework import QueuedPodInfo, Status
 from scheduler.history.history import DecisionHistory
 from scheduler.history.remembered import BINDING, PACKED_NUMBERS, Reason, Remembered
 from scheduler.history.score_packer import ScorePacker
-from scheduler.pages import Decision, DecisionResult, RejectionCount
 
 MAX_MESSAGE: Final = 1024
 """Characters of a message; the rest is cut off, as of an Event's note."""

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from scheduler.engine.metrics import POINTS
+from scheduler.explain.records import Decision, DecisionResult, RejectionCount
 from scheduler.history.scores import BestNodes
-from scheduler.pages import Decision, DecisionResult, RejectionCount
 
 NUMBERS: Final = Struct(f"=QdIII{1 + len(POINTS)}f?")
 """Sequence number, time, nodes, evaluated and feasible nodes, seconds queued and at each extension

@@ -21,9 +21,9 @@ from scheduler.engine.result_cache import CachedResult, FinalScores
 from scheduler.engine.row_columns import INFEASIBLE
 from scheduler.engine.schedule_one import ScoredNodes
 from scheduler.engine.scoring import Scoring
+from scheduler.explain.records import NodeScore
 from scheduler.framework import Int64Column, Rows
 from scheduler.history.scores import BEST, BestNodes, Layout
-from scheduler.pages import NodeScore
 
 _MAX_LAYOUTS: Final = 256
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from scheduler.pages import NodeScore, PluginScore
+from scheduler.explain.records import NodeScore, PluginScore
 
 BEST: Final = 5
 """Nodes whose scores are kept."""

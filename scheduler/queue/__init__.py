@@ -1,6 +1,6 @@
 """The scheduling queue: pending pods wait without polling, are requeued by events, never lost."""
 
-from scheduler.pages import PodView, QueueState, QueueStatistics
+from scheduler.explain.records import PodView, QueueState, QueueStatistics
 from scheduler.queue.cluster_events import EventFeatures, node_events, pod_events
 from scheduler.queue.introspection import QueueInvariantError
 from scheduler.queue.nominator import QueueNominator

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records import Awaited, PodView, QueueState, QueueStatistics
 from scheduler.framework.events import ActionType, ClusterEvent
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.pages import Awaited, PodView, QueueState, QueueStatistics
 from scheduler.queue.parts import QueueParts
 from scheduler.queue.queueing_hints import Registration
 from scheduler.queue.unschedulable_pods import Group

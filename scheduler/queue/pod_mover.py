@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.explain.records import QueueState
 from scheduler.framework.queued import QueuedPodInfo
 from scheduler.framework.status import Code, Status, error
-from scheduler.pages import QueueState
 from scheduler.queue.backoff_queue import BackoffPolicy, SortKey
 from scheduler.queue.nominator import QueueNominator
 from scheduler.queue.pre_enqueue import PreEnqueueRunner

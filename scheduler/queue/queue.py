@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records import QueueState
 from scheduler.framework.events import (
     FORCE_ACTIVATE,
     PROFILES_REPLACED,
@@ -30,7 +31,6 @@ from scheduler.framework.events import (
     EventResource,
 )
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.pages import QueueState
 from scheduler.queue.cluster_events import pod_events
 from scheduler.queue.in_flight import InFlightEvent, PreCheck
 from scheduler.queue.parts import QueueProfiles

@@ -8,8 +8,8 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records import QueueState
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.pages import QueueState
 from scheduler.queue.introspection import QueueIntrospection
 
 FIELDS: Final = tuple(

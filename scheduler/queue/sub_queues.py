@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from scheduler.explain.records import QueueState
 from scheduler.framework.queued import QueuedPodInfo
-from scheduler.pages import QueueState
 from scheduler.queue.active_queue import ActiveQueue
 from scheduler.queue.backoff_queue import NO_BACKOFF, BackoffPolicy, BackoffQueue, SortKey
 from scheduler.queue.heap import SORT_KEY, KeyedHeap

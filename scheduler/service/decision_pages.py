@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from scheduler.explain.records import Decision, DecisionList, DecisionResult, Placement
 from scheduler.framework import Clock
 from scheduler.history import DecisionHistory
-from scheduler.pages import Decision, DecisionList, DecisionResult, Placement
 from scheduler.service.query_numbers import number_in
 
 DEFAULT_DECISIONS: Final = 50

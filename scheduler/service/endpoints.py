@@ -15,8 +15,8 @@ from scheduler.client.configuration import load_configuration
 from scheduler.client.rest import ApiClient
 from scheduler.client.reviews import review_access, review_resource_access, review_token
 from scheduler.client.transport import Transport
+from scheduler.explain.records import internals
 from scheduler.framework.grouping import GroupingPlugin
-from scheduler.pages import internals
 from scheduler.service import logs
 from scheduler.service.decision_pages import DecisionPages
 from scheduler.service.gang_pages import GangPages

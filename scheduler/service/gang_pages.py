@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from scheduler.explain.records import GroupList, GroupPage, GroupView
 from scheduler.framework import Clock
 from scheduler.framework.grouping import GroupingPlugin
-from scheduler.pages import GroupList, GroupPage, GroupView
 from scheduler.service.group_explainer import GroupExplainer
 from scheduler.service.query_numbers import number_in
 

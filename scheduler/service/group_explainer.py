@@ -13,9 +13,7 @@ from typing import Final
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine
 from scheduler.engine.explain_group import GroupExamination
-from scheduler.framework import Clock, QueuedPodInfo
-from scheduler.framework.grouping import GroupDetails, GroupingPlugin, GroupReservation
-from scheduler.pages import (
+from scheduler.explain.records import (
     GroupExplanation,
     GroupMembers,
     GroupPlan,
@@ -23,6 +21,8 @@ from scheduler.pages import (
     NextGroupAttempt,
     QueueState,
 )
+from scheduler.framework import Clock, QueuedPodInfo
+from scheduler.framework.grouping import GroupDetails, GroupingPlugin, GroupReservation
 from scheduler.queue import SchedulingQueue
 from scheduler.service.group_scheduling import GroupScheduling
 

@@ -14,8 +14,7 @@ from typing import Final
 from scheduler.api.pod import Pod
 from scheduler.engine import Engine, Explainer
 from scheduler.engine.explain import DEFAULT_EXAMPLES, DEFAULT_TOP, MAX_NODES, FindPod
-from scheduler.framework import Clock
-from scheduler.pages import (
+from scheduler.explain.records import (
     Decision,
     ExplainPage,
     GroupExplanation,
@@ -23,7 +22,8 @@ from scheduler.pages import (
     PodExplanation,
     QueuePage,
 )
-from scheduler.pages.story import tell
+from scheduler.explain.records.story import tell
+from scheduler.framework import Clock
 from scheduler.queue import SchedulingQueue
 from scheduler.service.query_numbers import number_in
 

@@ -16,9 +16,17 @@ from typing import Final
 import numpy as np
 
 from scheduler.cache import Cache, NodeTable
+from scheduler.explain.records import (
+    Moment,
+    NodeFill,
+    Placement,
+    PodView,
+    Rates,
+    ResourceUse,
+    SummaryPage,
+)
 from scheduler.framework import Clock, Int64Column
 from scheduler.metrics import SchedulerMetrics
-from scheduler.pages import Moment, NodeFill, Placement, PodView, Rates, ResourceUse, SummaryPage
 from scheduler.queue import SchedulingQueue
 from scheduler.service.query_numbers import number_in
 from scheduler.service.slices import in_slices

@@ -11,12 +11,19 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records import (
+    Decision,
+    PodView,
+    QueueState,
+    WaitingGroup,
+    WaitingPage,
+    WaitingPod,
+)
+from scheduler.explain.records.causes import cause_of
+from scheduler.explain.records.story import why_waiting
+from scheduler.explain.records.waiting_pods import Selection, Waiting, WaitingPods
 from scheduler.framework import Clock, QueuedPodInfo
 from scheduler.groups.terms import group_of
-from scheduler.pages import Decision, PodView, QueueState, WaitingGroup, WaitingPage, WaitingPod
-from scheduler.pages.causes import cause_of
-from scheduler.pages.story import why_waiting
-from scheduler.pages.waiting_pods import Selection, Waiting, WaitingPods
 from scheduler.queue import SchedulingQueue
 from scheduler.service.pod_pages import DecisionsOf
 from scheduler.service.query_numbers import number_in

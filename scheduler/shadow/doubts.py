@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from scheduler.api.pod import Pod
+from scheduler.explain.records.shadow import AGREEING, ShadowPod, Verdict
 from scheduler.framework import Clock
-from scheduler.pages.shadow import AGREEING, ShadowPod, Verdict
 from scheduler.shadow.assessing import Assessor
 
 DOUBT_SECONDS: Final = 0.5

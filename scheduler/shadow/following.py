@@ -15,9 +15,9 @@ from scheduler.api.pod import Pod
 from scheduler.cache import Cache
 from scheduler.client.deltas import Delta, DeltaType
 from scheduler.engine import Attempt
+from scheduler.explain.records import QueueState
+from scheduler.explain.records.shadow import ShadowPod, Verdict
 from scheduler.framework import Clock
-from scheduler.pages import QueueState
-from scheduler.pages.shadow import ShadowPod, Verdict
 from scheduler.queue import SchedulingQueue
 from scheduler.service.binding_cycle import BindingCycle
 from scheduler.service.event_handlers import EventHandlers

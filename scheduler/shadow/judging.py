@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.pages import NodeScore
-from scheduler.pages.shadow import ScoreDifference, Verdict
+from scheduler.explain.records import NodeScore
+from scheduler.explain.records.shadow import ScoreDifference, Verdict
 
 MAX_MESSAGE: Final = 1024
 """Characters of a message that are kept. A tenant can write some of them."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from html import escape
 
 from scheduler.build_info import build_info
-from scheduler.pages.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
-from scheduler.pages.shadow_wording import MEANINGS, compared, percent, sentence
-from scheduler.pages.wording import counted, span
+from scheduler.explain.records.shadow import Counterfactual, PendingPod, ShadowPod, ShadowSummary
+from scheduler.explain.records.shadow_wording import MEANINGS, compared, percent, sentence
+from scheduler.explain.records.wording import counted, span
 from scheduler.sanitizing.html import folded, page, table
 
 WIDTH, HEIGHT = 600, 120

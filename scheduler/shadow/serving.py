@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from scheduler.pages.shadow_wording import sentence
+from scheduler.explain.records.shadow_wording import sentence
 from scheduler.service.options import ServingOptions
 from scheduler.service.serving import json_body
 from scheduler.service.serving.server import HttpsServer

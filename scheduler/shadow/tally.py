@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.pages.shadow import AGREEING, Cause, PendingPod, ShadowPod, ShadowSummary
+from scheduler.explain.records.shadow import AGREEING, Cause, PendingPod, ShadowPod, ShadowSummary
 
 MAX_DIFFERING: Final = 1000
 """Judgements that are kept of those that do not agree."""

@@ -16,9 +16,9 @@ from scheduler.client.clock import Clock
 from scheduler.client.read_only import ReadOnlyTransport
 from scheduler.client.reflector import Reflector
 from scheduler.controllers.kubelet_rejections import RejectedPods
+from scheduler.explain.records.shadow import PendingPod, ShadowSummary
 from scheduler.framework import Permission, Registry
 from scheduler.metrics import SchedulerMetrics
-from scheduler.pages.shadow import PendingPod, ShadowSummary
 from scheduler.service.binding_slots import BindingSlots
 from scheduler.service.options import RunOptions
 from scheduler.service.permissions.declarations import Parts, declared

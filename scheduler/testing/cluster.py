@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from scheduler.explain.records import Decision
+from scheduler.explain.records.decision import DecisionResult
+from scheduler.explain.records.story import tell
 from scheduler.framework import ConfigurationError
-from scheduler.pages import Decision
-from scheduler.pages.decision import DecisionResult
-from scheduler.pages.story import tell
 from scheduler.testing.enabling import Arguments, EnabledPlugin, world_with
 from scheduler.testing.snapshots import Snapshot, decision_lines
 from simulator.offline.event_log import RecordedEvent

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.pages.queue import QueueState
+from scheduler.explain.records.queue import QueueState
 from scheduler.testing.answers import Answers, answers, passes
 from simulator.offline.world import World
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.engine import PodExplanation
-from scheduler.pages import Remedies
+from scheduler.explain.records import Remedies
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT
 from simulator.offline.assembly import Assembly
 from simulator.offline.editing import Editing

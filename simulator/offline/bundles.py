@@ -35,9 +35,9 @@ from scheduler.bundle.reading import Bundle, open_bundle
 from scheduler.client.resources import PODS, Resource
 from scheduler.engine import Attempt
 from scheduler.engine.adoption import adopt
+from scheduler.explain.records import QueueState
 from scheduler.framework import ConfigurationError, QueuedPodInfo, Registry
 from scheduler.framework.bundled import MemoryInBundle, StateInBundle
-from scheduler.pages import QueueState
 from scheduler.service.options import RunOptions, available_plugins, read_configuration
 from simulator.offline.assembly import Assembly
 from simulator.offline.editing import checked

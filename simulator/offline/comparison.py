@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.pages.story import compared
+from scheduler.explain.records.story import compared
 from simulator.offline.experiment import SimulatedRun
 from simulator.offline.records import Placement, Waiting
 

@@ -22,8 +22,8 @@ from scheduler.api.pod import Pod
 from scheduler.api.requests import incoming_requests
 from scheduler.api.signatures.packed_spec import replaced
 from scheduler.client.resources import PODS
+from scheduler.explain.records.shadow import Counterfactual, Moment
 from scheduler.framework import Registry
-from scheduler.pages.shadow import Counterfactual, Moment
 from simulator.offline.figures import MAX_SIZES, Gauge
 from simulator.offline.happenings import Change, Happenings, Life
 from simulator.offline.world import World

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any, Final
 
 from scheduler.bundle.reading import is_bundle
-from scheduler.pages import NodeToAdd
+from scheduler.explain.records import NodeToAdd
 from scheduler.service.what_if.added_nodes import node_manifest
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import label_selector

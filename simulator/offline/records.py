@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.explain.records import Decision
+from scheduler.explain.records.story import compared
+from scheduler.explain.records.wording import counted
 from scheduler.history.remembered import Remembered
-from scheduler.pages import Decision
-from scheduler.pages.story import compared
-from scheduler.pages.wording import counted
 
 MAX_RUNNERS_UP: Final = 2
 MAX_REJECTIONS: Final = 5

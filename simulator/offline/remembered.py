@@ -21,8 +21,8 @@ from scheduler.bundle.format import DECISION
 from scheduler.bundle.outcomes import Outcome, outcome_of
 from scheduler.client.resources import PODS
 from scheduler.engine import Attempt
+from scheduler.explain.records import Decision, DecisionResult, NodeScore, QueueState
 from scheduler.framework import NominatingInfo
-from scheduler.pages import Decision, DecisionResult, NodeScore, QueueState
 from simulator.offline.assembly import Assembly
 from simulator.offline.bundles import Content, Record, decoded_line, find_pod, restore_record
 from simulator.offline.judgement import DIFFERENT, SAME, UNJUDGED, Judgement

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.build_info import build_info
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 from scheduler.sanitizing.html import folded, page, table
 from simulator.offline.comparison import Comparison, Difference
 from simulator.offline.experiment import SimulatedRun, fates, figures_by_name

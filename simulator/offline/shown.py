@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from scheduler.pages.wording import counted
+from scheduler.explain.records.wording import counted
 
 if TYPE_CHECKING:
     from simulator.offline.records import Result

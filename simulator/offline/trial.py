@@ -15,7 +15,7 @@ from typing import Any, Self
 from scheduler.client.resources import Resource
 from scheduler.engine import PodExplanation
 from scheduler.engine.explain import Explainer
-from scheduler.pages import Remedies
+from scheduler.explain.records import Remedies
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.remedies.search import DEFAULT_LIMIT, Search
 from scheduler.service.what_if.trial import Trial as LiveTrial

@@ -10,9 +10,9 @@ import msgspec
 
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.sources import Description
-from scheduler.pages import WaitingGroup
-from scheduler.pages.causes import cause_of
-from scheduler.pages.waiting_pods import Selection, WaitingPods
+from scheduler.explain.records import WaitingGroup
+from scheduler.explain.records.causes import cause_of
+from scheduler.explain.records.waiting_pods import Selection, WaitingPods
 
 Json = dict[str, Any]
 

@@ -24,12 +24,12 @@ from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.run_file import RunError, load_run
 from scheduler.cli.page.sources import Description
 from scheduler.cli.page.timeline import timeline
+from scheduler.explain.records import API_VERSION, WaitingGroup
+from scheduler.explain.records.causes import cause_of
+from scheduler.explain.records.story import none_fits
+from scheduler.explain.records.waiting_pods import Selection, WaitingPods
 from scheduler.history import Decision, DecisionResult
 from scheduler.history.run import Frame, Run, RunNode, RunPod, frame_at
-from scheduler.pages import API_VERSION, WaitingGroup
-from scheduler.pages.causes import cause_of
-from scheduler.pages.story import none_fits
-from scheduler.pages.waiting_pods import Selection, WaitingPods
 
 Json = dict[str, Any]
 

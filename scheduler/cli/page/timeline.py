@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Final
 
+from scheduler.explain.records import Moment
 from scheduler.history import DecisionResult
 from scheduler.history.run import FOREVER, Run
-from scheduler.pages import Moment
 
 MOMENTS: Final = 60
 

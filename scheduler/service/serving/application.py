@@ -19,9 +19,9 @@ from aiohttp import web
 
 from scheduler.api.pod import Pod
 from scheduler.client.reviews import UserInfo
+from scheduler.explain.records import IndexPage
 from scheduler.metrics import SchedulerMetrics
 from scheduler.metrics.pod_resources import render_pod_resources
-from scheduler.pages import IndexPage
 from scheduler.service.limited_log import LimitedLog
 from scheduler.service.questions import (
     NotSyncedError,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from scheduler.pages import (
+from scheduler.explain.records import (
     Decision,
     DecisionList,
     Examination,
@@ -41,7 +41,7 @@ from scheduler.pages import (
     WaitingPage,
     WaitingPod,
 )
-from scheduler.pages.story import tell
+from scheduler.explain.records.story import tell
 from scheduler.sanitizing.vocabulary import known_words_only
 
 

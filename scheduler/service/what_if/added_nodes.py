@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.api.node import HOSTNAME, Node
 from scheduler.api.node_amounts import amount_fault, name_fault
-from scheduler.pages import NodeToAdd
+from scheduler.explain.records import NodeToAdd
 
 JsonObject = dict[str, Any]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from time import thread_time
 from typing import Final, TypeVar
 
+from scheduler.explain.records import Remedies, WhatIfResult
 from scheduler.framework import Clock
-from scheduler.pages import Remedies, WhatIfResult
 from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
 from scheduler.service.what_if.questions import NO_RESERVE, Answer, Question, parse
 from scheduler.service.what_if.remedies.search import Search

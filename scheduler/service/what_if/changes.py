@@ -16,7 +16,7 @@ from scheduler.api.meta import ObjectMeta
 from scheduler.api.pod import Pod, PodSpec
 from scheduler.client.kinds import BUILT_IN, Kinds
 from scheduler.client.resources import NODES, PODS, Resource
-from scheduler.pages import Change
+from scheduler.explain.records import Change
 from scheduler.service.manifests import Manifests
 
 JsonObject = dict[str, Any]

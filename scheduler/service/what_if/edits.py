@@ -17,7 +17,7 @@ from scheduler.api.pod import Pod
 from scheduler.api.quantity import QuantityError
 from scheduler.api.stored import DECIDING, Existing
 from scheduler.client.resources import NODES, PODS, Resource
-from scheduler.pages import Change
+from scheduler.explain.records import Change
 from scheduler.service.manifests import Manifests
 from scheduler.service.pod_intake import check_node
 from scheduler.service.what_if.changes import ChangeError, edited, resource_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler.pages import WhatIfQuestion
-from scheduler.pages.what_if import MAX_COPIES, MAX_SECONDS
+from scheduler.explain.records import WhatIfQuestion
+from scheduler.explain.records.what_if import MAX_COPIES, MAX_SECONDS
 from scheduler.service.what_if.changes import ChangeError, JsonObject
 from scheduler.service.what_if.edits import MAX_EDITS
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.pages import ExplainPage, PodState, Remedies, RemedySearch, WhatIfResult
+from scheduler.explain.records import ExplainPage, PodState, Remedies, RemedySearch, WhatIfResult
 from scheduler.service.query_numbers import number_in
 from scheduler.service.questions import NotSyncedError
 from scheduler.service.what_if.asker import Asker, AskerStatistics

@@ -22,8 +22,8 @@ from scheduler.api.selectors import CompiledLabelSelector, SelectorError, compil
 from scheduler.cache import NodeTable
 from scheduler.client.resources import PODS
 from scheduler.engine import TrialDecision, TrialDecisions
+from scheduler.explain.records import Change, NodeToAdd, WhatIfQuestion
 from scheduler.framework import PodTerm
-from scheduler.pages import Change, NodeToAdd, WhatIfQuestion
 from scheduler.service.questions import QuestionFailedError
 from scheduler.service.what_if.added_nodes import node_manifest
 from scheduler.service.what_if.changes import (

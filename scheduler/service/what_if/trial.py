@@ -31,8 +31,8 @@ from scheduler.client.kinds import Kinds
 from scheduler.client.resources import NODES, PODS, Resource
 from scheduler.client.store import Store
 from scheduler.engine import Engine, TrialDecision, TrialDecisions, WaitingPods
+from scheduler.explain.records import Change
 from scheduler.framework import ActionType, Clock, CycleState
-from scheduler.pages import Change
 from scheduler.queue.cluster_events import EventFeatures
 from scheduler.service.event_handlers import EventHandlers
 from scheduler.service.manifests import Manifests

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from scheduler.cli import explanation, queue
-from scheduler.pages import (
+from scheduler.explain.records import (
     Decision,
     DecisionResult,
     Examination,
@@ -26,7 +26,7 @@ from scheduler.pages import (
     Rejection,
     Remedies,
 )
-from scheduler.pages.story import tell
+from scheduler.explain.records.story import tell
 
 WIDTH = 100
 NODE = "ip-10-0-13-17.eu-central-1.compute.internal"

@@ -9,8 +9,8 @@ from rich.console import Console
 from devtools.embedded_service import until
 from scheduler.cli.explanation import show
 from scheduler.engine import Explainer
-from scheduler.pages import ExplainPage
-from scheduler.pages.story import tell
+from scheduler.explain.records import ExplainPage
+from scheduler.explain.records.story import tell
 from simulator import EmbeddedCluster
 from tests.integration.fallback.stage import NPF, PF, ZONE, Stage, constraint, spread, staged
 

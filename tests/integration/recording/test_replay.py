@@ -15,9 +15,9 @@ import pytest
 from devtools.embedded_service import settled, until
 from scheduler.bundle.reading import open_bundle
 from scheduler.cli.bundle import redacted
+from scheduler.explain.records import DecisionResult
 from scheduler.framework import NominatingInfo, QueuedPodInfo
 from scheduler.history.remembered import Reason
-from scheduler.pages import DecisionResult
 from scheduler.service.recording import journal
 from scheduler.service.recording.streams import BundleStreams
 from scheduler.service.wiring import Wiring

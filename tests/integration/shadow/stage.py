@@ -11,8 +11,8 @@ from devtools.embedded_service import pod as pod_of
 from devtools.loop_time import LoopClock, pass_time
 from scheduler.client.configuration import ClientConfiguration
 from scheduler.client.read_only import ReadOnlyTransport
+from scheduler.explain.records.shadow import ShadowPod
 from scheduler.metrics import SchedulerMetrics
-from scheduler.pages.shadow import ShadowPod
 from scheduler.shadow.profiles import following as following_names
 from scheduler.shadow.running import following
 from scheduler.shadow.wiring import ShadowWiring, wire

@@ -7,7 +7,7 @@ from typing import Final
 from structlog.testing import capture_logs
 
 from devtools.embedded_service import bind, find, node, until
-from scheduler.pages.shadow import Verdict
+from scheduler.explain.records.shadow import Verdict
 from simulator import EmbeddedCluster
 from simulator.api import MERGE_PATCH
 from simulator.faults import FaultRule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devtools.embedded_service import bind, bound_to, delete, node, until
-from scheduler.pages.shadow import Verdict
+from scheduler.explain.records.shadow import Verdict
 from scheduler.shadow.choices import FRESH_SECONDS, REJECTED_SECONDS
 from scheduler.shadow.doubts import DOUBT_SECONDS
 from simulator import EmbeddedCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from devtools.embedded_service import bind, node, until
 from scheduler.api.pod_groups import POD_GROUP_LABEL
-from scheduler.pages.shadow import AGREEING
+from scheduler.explain.records.shadow import AGREEING
 from simulator import EmbeddedCluster
 from simulator.demos.gang.objects import POD_GROUPS
 from tests.integration.shadow.stage import chosen, judged, listen, pod, shadow

@@ -12,7 +12,7 @@ import pytest
 from devtools.embedded_service import bind, node
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.sources import ShadowSource
-from scheduler.pages.shadow import ShadowSummary
+from scheduler.explain.records.shadow import ShadowSummary
 from scheduler.shadow.serving import PAGE, ShadowEndpoints, served
 from simulator import EmbeddedCluster
 from tests.integration.shadow.stage import chosen, judged, listen, pod, reject, shadow

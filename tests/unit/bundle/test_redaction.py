@@ -19,7 +19,7 @@ from scheduler.bundle.objects import encode_object
 from scheduler.bundle.outcomes import Outcome
 from scheduler.bundle.redaction import Redactor
 from scheduler.client.resources import RESOURCES
-from scheduler.pages import Decision, PodView, QueueStatistics
+from scheduler.explain.records import Decision, PodView, QueueStatistics
 
 NODE = {
     "apiVersion": "v1",

@@ -18,7 +18,7 @@ from scheduler.cli.endpoint import Endpoint
 from scheduler.cli.exit_codes import CommandError
 from scheduler.cli.main import COMMANDS
 from scheduler.cli.shadow import End
-from scheduler.pages import (
+from scheduler.explain.records import (
     ExplainPage,
     GroupList,
     GroupPage,
@@ -26,7 +26,7 @@ from scheduler.pages import (
     SummaryPage,
     WhatIfResult,
 )
-from scheduler.pages.shadow import ShadowSummary
+from scheduler.explain.records.shadow import ShadowSummary
 from simulator import offline
 from simulator.offline.judgement import Judgement
 from simulator.offline.replay import Replay

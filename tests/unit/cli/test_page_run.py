@@ -13,8 +13,8 @@ from scheduler.cli.exit_codes import BAD_INPUT, CommandError
 from scheduler.cli.page.questions import QuestionError
 from scheduler.cli.page.recorded import RecordedSource
 from scheduler.cli.page.run_file import RunError, load_run
+from scheduler.explain.records import NodeList, NodePage
 from scheduler.history.run import frame_at
-from scheduler.pages import NodeList, NodePage
 from tests.unit.history.runs import BEGIN, END, example_run
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.pages.shadow import ScoreDifference, ShadowPod, ShadowSummary, Verdict
+from scheduler.explain.records.shadow import ScoreDifference, ShadowPod, ShadowSummary, Verdict
 from tests.unit.cli.command_line import Shell
 
 SUMMARY = ShadowSummary(

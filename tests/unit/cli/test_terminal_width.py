@@ -35,8 +35,7 @@ from scheduler.cli import (
 from scheduler.cli import queue as queue_command
 from scheduler.cli.main import program
 from scheduler.cli.quota_limits import Row
-from scheduler.framework.permissions import Permission
-from scheduler.pages import (
+from scheduler.explain.records import (
     Awaited,
     Decision,
     DecisionResult,
@@ -62,7 +61,8 @@ from scheduler.pages import (
     SummaryPage,
     WhatIfResult,
 )
-from scheduler.pages.story import tell
+from scheduler.explain.records.story import tell
+from scheduler.framework.permissions import Permission
 from simulator import offline
 from simulator.offline import Capacity
 from simulator.offline.judgement import Judgement

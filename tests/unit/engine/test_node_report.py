@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.pages import NodeReport, ResourceRoom
+from scheduler.explain.records import NodeReport, ResourceRoom
 from tests.unit.engine.explaining import ExplainedWorld, fail, in_tree_world, reject_if
 from tests.unit.engine.harness import plugin
 

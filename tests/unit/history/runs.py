@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scheduler.explain.records import NodeScore
 from scheduler.history import Decision, DecisionResult, RejectionCount
 from scheduler.history.run import Run, RunNode, RunPod
-from scheduler.pages import NodeScore
 
 BEGIN, END = 1_000.0, 1_100.0
 

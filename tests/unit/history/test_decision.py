@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from scheduler.explain.records import NodeScore, PluginScore
 from scheduler.history import Decision, DecisionResult, RejectionCount
-from scheduler.pages import NodeScore, PluginScore
 
 PLACED: Final = Decision(
     seq=1,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from scheduler.engine.metrics import POINTS
+from scheduler.explain.records import DecisionResult, RejectionCount
 from scheduler.history import DecisionHistory
 from scheduler.history.history import BYTES_PER_POD
 from scheduler.history.remembered import BINDING, NUMBERS, Reason, Remembered
 from scheduler.history.scores import BestNodes, Layout
-from scheduler.pages import DecisionResult, RejectionCount
 
 LAYOUT: Final = Layout(
     ((0, True), (1, False), (2, False)),

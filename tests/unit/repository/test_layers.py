@@ -19,7 +19,7 @@ PACKAGES: Final = (
     "scheduler.files",
     "scheduler.api",
     "scheduler.cel",
-    "scheduler.pages",
+    "scheduler.explain",
     "scheduler.framework",
     "scheduler.groups",
     "scheduler.cache",

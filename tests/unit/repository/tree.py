@@ -15,7 +15,7 @@ CORE: Final = (
     "scheduler/sanitizing",
     "scheduler/api",
     "scheduler/cel",
-    "scheduler/pages",
+    "scheduler/explain",
     "scheduler/framework",
     "scheduler/groups",
     "scheduler/cache",

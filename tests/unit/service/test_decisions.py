@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.engine import Failure
 from scheduler.engine.tie_rules import RANDOM, tie_rule
+from scheduler.explain.records import Decision, DecisionResult
 from scheduler.framework import (
     NominatingInfo,
     PostFilterResult,
@@ -18,7 +19,6 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.pages import Decision, DecisionResult
 from tests.unit.engine.harness import plugin
 from tests.unit.service.harness import Service
 

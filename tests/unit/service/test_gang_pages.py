@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from scheduler.cli.gangs import show
-from scheduler.pages import GroupList, GroupView
+from scheduler.explain.records import GroupList, GroupView
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster
 from tests.unit.service.gang_pages_of import pages_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.api import Pod
+from scheduler.explain.records import NodeRow
 from scheduler.framework import NominatingInfo
-from scheduler.pages import NodeRow
 from scheduler.service import node_pages
 from scheduler.service.node_pages import NodePages
 from tests.unit.engine.harness import World

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from scheduler.cache import Cache
+from scheduler.explain.records import NodeFill, Placement, ResourceUse, SummaryPage
 from scheduler.metrics import SchedulerMetrics
-from scheduler.pages import NodeFill, Placement, ResourceUse, SummaryPage
 from scheduler.service.serving.json_body import encode
 from scheduler.service.slices import in_slices
 from scheduler.service.summary_page import MOMENTS, SAMPLES, SummaryPages

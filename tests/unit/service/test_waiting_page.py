@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.api.meta import OwnerReference
 from scheduler.api.pod import Pod
-from scheduler.pages import Decision, DecisionResult, RejectionCount, WaitingPage
+from scheduler.explain.records import Decision, DecisionResult, RejectionCount, WaitingPage
 from scheduler.service.serving.json_body import encode
 from scheduler.service.waiting_page import WaitingPages, owner_of
 from tests.unit.queue.doubles import SchedulingGatesDouble, World, make_pod

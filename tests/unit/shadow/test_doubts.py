@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scheduler.api.pod import Pod
-from scheduler.pages.shadow import ShadowPod, Verdict
+from scheduler.explain.records.shadow import ShadowPod, Verdict
 from scheduler.shadow.doubts import DOUBT_SECONDS, MAX_DOUBTS, Doubts
 from scheduler.shadow.judging import Look
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.pages import NodeScore, PluginScore
-from scheduler.pages.shadow import Verdict
+from scheduler.explain.records import NodeScore, PluginScore
+from scheduler.explain.records.shadow import Verdict
 from scheduler.shadow.judging import MAX_MESSAGE, Look, differences, judge, reasons, same_reasons
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.cli.shadow_report import report as lines_of
-from scheduler.pages.shadow import (
+from scheduler.explain.records.shadow import (
     Cause,
     Counterfactual,
     Moment,

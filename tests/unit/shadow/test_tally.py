@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.pages.shadow import PendingPod, ShadowPod, Verdict
-from scheduler.pages.shadow_wording import figures, sentence
+from scheduler.explain.records.shadow import PendingPod, ShadowPod, Verdict
+from scheduler.explain.records.shadow_wording import figures, sentence
 from scheduler.shadow.tally import MAX_CAUSES, MAX_DIFFERING, OTHER_CAUSES, Tally
 
 

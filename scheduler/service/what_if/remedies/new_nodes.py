@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.api.node import HOSTNAME, Node, NodeStatus
 from scheduler.api.requests import node_allocatable
-from scheduler.pages import Change, Code, Step
+from scheduler.explain.records import Change, Code, Step
 from scheduler.service.what_if.changes import as_json
 from scheduler.service.what_if.remedies.node_steps import wanted_labels
 from scheduler.service.what_if.remedies.resource_steps import amounts, quantity, spoken

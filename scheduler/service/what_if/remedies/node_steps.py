@@ -11,7 +11,7 @@ from scheduler.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from scheduler.api.ports import conflicts
 from scheduler.api.selectors import parse_label_integer
 from scheduler.api.tolerations import tolerates
-from scheduler.pages import Change, Code, Step
+from scheduler.explain.records import Change, Code, Step
 from scheduler.service.what_if.changes import JsonObject, pointer
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names, set_node
 

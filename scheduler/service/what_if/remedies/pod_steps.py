@@ -11,8 +11,8 @@ import numpy as np
 from scheduler.api.node import HOSTNAME, Node
 from scheduler.api.pod import Pod
 from scheduler.api.pod_affinity import AffinityTerm
+from scheduler.explain.records import Change, Code, Step
 from scheduler.framework import PodTerm, Rows, TermKind
-from scheduler.pages import Change, Code, Step
 from scheduler.service.what_if.changes import pointer
 from scheduler.service.what_if.remedies.node_steps import label_step
 from scheduler.service.what_if.remedies.situation import Situation, evictions, listed, names

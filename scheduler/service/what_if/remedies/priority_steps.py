@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from scheduler.api.pod import Pod
-from scheduler.pages import Change, Code, Step
+from scheduler.explain.records import Change, Code, Step
 from scheduler.service.what_if.remedies.situation import Situation, listed
 
 MAX_PODS: Final = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scheduler.pages import Remedy, Step
+from scheduler.explain.records import Remedy, Step
 
 Options = tuple[Step, ...]
 

@@ -11,8 +11,8 @@ from scheduler import framework
 from scheduler.api.pod import Pod
 from scheduler.api.quantity import NANO, parse
 from scheduler.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from scheduler.explain.records import Change, Code, Step
 from scheduler.framework import NodeTableView, Rows
-from scheduler.pages import Change, Code, Step
 from scheduler.service.what_if.changes import JsonObject, pointer
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names
 

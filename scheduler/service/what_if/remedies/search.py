@@ -18,9 +18,9 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.engine import TrialDecision, TrialDecisions
 from scheduler.engine.reserved_room import reserved_room
+from scheduler.explain.records import Change, Code, Remedies, Remedy, Step
 from scheduler.framework import Code as StatusCode
 from scheduler.framework import Status
-from scheduler.pages import Change, Code, Remedies, Remedy, Step
 from scheduler.service.what_if.changes import ChangeError, pointer
 from scheduler.service.what_if.remedies import (
     new_nodes,

@@ -11,8 +11,8 @@ from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.cache import NodeTable
 from scheduler.engine import Framework
+from scheduler.explain.records import Change
 from scheduler.framework import Status
-from scheduler.pages import Change
 from scheduler.service.what_if.changes import JsonObject, as_json
 from scheduler.service.what_if.trial import Trial
 

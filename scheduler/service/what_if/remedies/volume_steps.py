@@ -8,7 +8,7 @@ from typing import Any, Final
 from scheduler.api.node import Node
 from scheduler.api.pod import Pod
 from scheduler.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.pages import Change, Code, Step
+from scheduler.explain.records import Change, Code, Step
 from scheduler.service.what_if.changes import JsonObject, as_json, pointer
 from scheduler.service.what_if.remedies.node_steps import label_for_term, label_step
 from scheduler.service.what_if.remedies.situation import Situation, evictions, names

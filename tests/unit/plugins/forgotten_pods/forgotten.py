@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.pages import QueueState
+from scheduler.explain.records import QueueState
 from simulator.offline.world import World
 
 

@@ -10,8 +10,8 @@ import pytest
 from plugins.gang_scheduling.messages import why_held
 from plugins.gang_scheduling.plugin import GangScheduling
 from plugins.gang_scheduling.standing import standing
+from scheduler.explain.records import GroupView
 from scheduler.groups import PodGroups
-from scheduler.pages import GroupView
 from scheduler.testing import node, pod
 from tests.unit.groups.objects import member, pod_group
 from tests.unit.plugins.gang_scheduling.gang_cluster import GangCluster, notes

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devtools.filled_records import filled
-from scheduler.pages import (
+from scheduler.explain.records import (
     Decision,
     DecisionList,
     ExplainPage,

@@ -9,7 +9,7 @@ import numpy as np
 
 from plugins.node_resources.amounts import KeptShares
 from scheduler.engine import TrialDecisions
-from scheduler.pages import Change
+from scheduler.explain.records import Change
 from scheduler.service.what_if.trial import Trial
 from simulator import offline
 

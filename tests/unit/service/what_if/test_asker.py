@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.pages import Remedies, WhatIfResult
+from scheduler.explain.records import Remedies, WhatIfResult
 from scheduler.service.questions import NotSyncedError, TooManyQuestionsError, asking_user
 from scheduler.service.what_if import questions
 from scheduler.service.what_if.asker import (

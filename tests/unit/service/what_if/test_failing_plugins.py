@@ -8,7 +8,7 @@ from typing import Any, Never
 
 import pytest
 
-from scheduler.pages import Remedies
+from scheduler.explain.records import Remedies
 from scheduler.service.questions import QuestionFailedError
 from simulator import offline
 from tests.unit.service.what_if.live_state import live_state

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.pages import Change
+from scheduler.explain.records import Change
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.trial import Trial
 from simulator import offline

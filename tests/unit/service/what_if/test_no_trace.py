@@ -13,7 +13,7 @@ from benchmarks.fuzz.pods import pod
 from benchmarks.fuzz.worlds import drawn
 from devtools.conformance.world import KINDS
 from scheduler.engine import TrialDecisions
-from scheduler.pages import Change
+from scheduler.explain.records import Change
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.trial import Trial
 from simulator import offline

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from scheduler.pages import ExplainPage, PodExplanation, PodState, Remedies
+from scheduler.explain.records import ExplainPage, PodExplanation, PodState, Remedies
 from scheduler.service.what_if.pages import WhatIfPages
 
 POD = PodExplanation("default", "p", "u", "kubestow", 0, PodState.QUEUED, "it waits", 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.pages import Change, Code, Step
+from scheduler.explain.records import Change, Code, Step
 from scheduler.service.what_if.remedies.ranking import best, remedy, without_one
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from scheduler.api import CustomObject, Named, Pod
+from scheduler.explain.records import Change, WhatIfQuestion
 from scheduler.framework import (
     ActionType,
     BasePlugin,
@@ -23,7 +24,6 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-from scheduler.pages import Change, WhatIfQuestion
 from scheduler.service.what_if.changes import ChangeError
 from scheduler.service.what_if.questions import Answer, Question
 from scheduler.testing import Cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.pages.page import DebugPage
-from scheduler.pages.queue import PodView, QueueStatistics
+from scheduler.explain.records.page import DebugPage
+from scheduler.explain.records.queue import PodView, QueueStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.pages.page import DebugPage
+from scheduler.explain.records.page import DebugPage
 
 
 class QueueState(StrEnum):

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from plugins.node_resources.fit import TOO_MANY_PODS
-from scheduler.pages.causes import MAX_CAUSES, cause_of, counted_reasons, headline, words_of
+from scheduler.explain.records.causes import (
+    MAX_CAUSES,
+    cause_of,
+    counted_reasons,
+    headline,
+    words_of,
+)
 
 NONE_FITS = "0/{} nodes are available: {}. preemption: 0/9 nodes are available: 9 Insufficient x."
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from scheduler.pages.page import DebugPage
-from scheduler.pages.scores import NodeScore
+from scheduler.explain.records.page import DebugPage
+from scheduler.explain.records.scores import NodeScore
 
 
 class DecisionResult(StrEnum):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from scheduler.pages.queue import QueueState
+from scheduler.explain.records.queue import QueueState
 
 MAX_MESSAGE: Final = 1_000
 """Characters of a message that are searched for reasons."""

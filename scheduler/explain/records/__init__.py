@@ -6,9 +6,14 @@ starts in the time that NumPy alone would take to load. Their field names are th
 are wall clock seconds, and values of enumerations are stable codes.
 """
 
-from scheduler.pages.decision import Decision, DecisionList, DecisionResult, RejectionCount
-from scheduler.pages.explain_page import ExplainPage, NotRemembered
-from scheduler.pages.explanation import (
+from scheduler.explain.records.decision import (
+    Decision,
+    DecisionList,
+    DecisionResult,
+    RejectionCount,
+)
+from scheduler.explain.records.explain_page import ExplainPage, NotRemembered
+from scheduler.explain.records.explanation import (
     Awaited,
     Examination,
     NodeCheck,
@@ -18,7 +23,7 @@ from scheduler.pages.explanation import (
     Rejection,
     ResourceRoom,
 )
-from scheduler.pages.gangs import (
+from scheduler.explain.records.gangs import (
     GroupAttempt,
     GroupDomain,
     GroupDomains,
@@ -34,14 +39,21 @@ from scheduler.pages.gangs import (
     GroupView,
     NextGroupAttempt,
 )
-from scheduler.pages.nodes import NodeList, NodePage, NodeRow, PodOnNode
-from scheduler.pages.page import API_VERSION, DebugPage, IndexPage, internals
-from scheduler.pages.queue import PodView, QueuePage, QueueState, QueueStatistics
-from scheduler.pages.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
-from scheduler.pages.scores import NodeScore, PluginScore
-from scheduler.pages.summary import Moment, NodeFill, Placement, Rates, ResourceUse, SummaryPage
-from scheduler.pages.waiting import WaitingCause, WaitingGroup, WaitingPage, WaitingPod
-from scheduler.pages.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
+from scheduler.explain.records.nodes import NodeList, NodePage, NodeRow, PodOnNode
+from scheduler.explain.records.page import API_VERSION, DebugPage, IndexPage, internals
+from scheduler.explain.records.queue import PodView, QueuePage, QueueState, QueueStatistics
+from scheduler.explain.records.remedies import Change, Code, Remedies, Remedy, RemedySearch, Step
+from scheduler.explain.records.scores import NodeScore, PluginScore
+from scheduler.explain.records.summary import (
+    Moment,
+    NodeFill,
+    Placement,
+    Rates,
+    ResourceUse,
+    SummaryPage,
+)
+from scheduler.explain.records.waiting import WaitingCause, WaitingGroup, WaitingPage, WaitingPod
+from scheduler.explain.records.what_if import NodeToAdd, WhatIfQuestion, WhatIfResult
 
 __all__ = [
     "API_VERSION",

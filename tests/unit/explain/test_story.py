@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.pages import (
+from scheduler.explain.records import (
     Awaited,
     Decision,
     DecisionResult,
@@ -24,7 +24,7 @@ from scheduler.pages import (
     Rejection,
     RejectionCount,
 )
-from scheduler.pages.story import compared, tell
+from scheduler.explain.records.story import compared, tell
 
 VIEW = PodView(
     namespace="default", name="web", uid="u", profile="kubestow", place=QueueState.UNSCHEDULABLE,

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import Final
 
-from scheduler.pages.causes import words_of
-from scheduler.pages.decision import Decision, DecisionResult, RejectionCount
-from scheduler.pages.explain_page import NotRemembered
-from scheduler.pages.explanation import Examination, PodExplanation, PodState, Rejection
-from scheduler.pages.queue import PodView, QueueState
-from scheduler.pages.scores import NodeScore
-from scheduler.pages.wording import changes, counted, shortened, span
+from scheduler.explain.records.causes import words_of
+from scheduler.explain.records.decision import Decision, DecisionResult, RejectionCount
+from scheduler.explain.records.explain_page import NotRemembered
+from scheduler.explain.records.explanation import Examination, PodExplanation, PodState, Rejection
+from scheduler.explain.records.queue import PodView, QueueState
+from scheduler.explain.records.scores import NodeScore
+from scheduler.explain.records.wording import changes, counted, shortened, span
 
 MAX_TEXT: Final = 400
 """Characters of one text of a plugin in a sentence."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from scheduler.pages.decision import Decision
-from scheduler.pages.explanation import PodExplanation
-from scheduler.pages.gangs import GroupExplanation
-from scheduler.pages.page import DebugPage
-from scheduler.pages.remedies import Remedies
+from scheduler.explain.records.decision import Decision
+from scheduler.explain.records.explanation import PodExplanation
+from scheduler.explain.records.gangs import GroupExplanation
+from scheduler.explain.records.page import DebugPage
+from scheduler.explain.records.remedies import Remedies
 
 
 class NotRemembered(StrEnum):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import Final, Generic, TypeVar
 
-from scheduler.pages.causes import headline, of_pods
-from scheduler.pages.waiting import WaitingCause
+from scheduler.explain.records.causes import headline, of_pods
+from scheduler.explain.records.waiting import WaitingCause
 
 MAX_CAUSES: Final = 30
 """Causes listed; plugins may have any number."""

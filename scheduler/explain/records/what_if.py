@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scheduler.pages.page import DebugPage
-from scheduler.pages.remedies import Change
+from scheduler.explain.records.page import DebugPage
+from scheduler.explain.records.remedies import Change
 
 MAX_SECONDS = 30.0
 MAX_COPIES = 100

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import floor
 from typing import Final
 
-from scheduler.pages.shadow import Counterfactual, ShadowSummary, Verdict
-from scheduler.pages.wording import counted, span
+from scheduler.explain.records.shadow import Counterfactual, ShadowSummary, Verdict
+from scheduler.explain.records.wording import counted, span
 
 MEANINGS: Final = {
     Verdict.SAME: "the same node",

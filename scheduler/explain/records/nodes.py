@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.pages.page import DebugPage
+from scheduler.explain.records.page import DebugPage
 
 
 @dataclass(frozen=True, slots=True)

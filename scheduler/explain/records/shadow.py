@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from scheduler.pages.page import DebugPage
+from scheduler.explain.records.page import DebugPage
 
 
 class Verdict(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.pages.queue import PodView
-from scheduler.pages.scores import NodeScore
+from scheduler.explain.records.queue import PodView
+from scheduler.explain.records.scores import NodeScore
 
 
 @dataclass(frozen=True, slots=True)
