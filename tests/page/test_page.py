@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -176,6 +176,31 @@ async def test_a_pod_is_found_by_its_name(page: Page) -> None:
         await page.type("team-a/web-9")
         await page.press("Enter")
         await page.until("document.querySelector('h1')?.innerText === 'Pod team-a/web-9'")
+
+
+async def test_attempts_that_found_the_same_are_folded_behind_the_newest(page: Page) -> None:
+    answers = Answers()
+    lacking = {"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 3}
+    found: dict[str, Any] = {"result": "unschedulable", "node": "", "rejections": [lacking]}
+    other = {**found, "rejections": [{**lacking, "nodes": 2}]}
+    kinds = (other, other, found, found, found)
+    answers.decisions = [
+        decision(seq, attempt=seq, **each) for seq, each in enumerate(kinds, start=1)
+    ]
+    async with PageServer(answers) as server:
+        await page.open(server.url)
+        await show(page, "pod/team-a/web-1", "2 earlier attempts found the same")
+        shown = (
+            "[...document.querySelectorAll('.timeline h3')]"
+            ".filter((each) => each.checkVisibility()).map((each) => each.innerText)"
+        )
+        assert [each.partition(": ")[0][-9:] for each in await page.evaluate(shown)] == [
+            "attempt 5", "attempt 2",
+        ]  # fmt: skip
+        assert "1 earlier attempt found the same" in await page.evaluate("document.body.innerText")
+        await page.evaluate("document.querySelector('.same summary').click()")
+        assert len(await page.evaluate(shown)) == 4
+    assert page.problems == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])

@@ -128,13 +128,39 @@ function Attempt({ decision, open }) {
 
 const outcomeOf = ({ decision }) => outcome(decision);
 
+/** What an attempt said of the pod, without its time and number. */
+const finding = ({ result, queue, rejections, nodes, best, nominated_node }) =>
+  JSON.stringify([result, queue, rejections, nodes, best, nominated_node]);
+
+/** Runs of successive decisions that found the same, the newest first. */
+function runs(decisions) {
+  const found = [];
+  for (const each of decisions) {
+    const last = found.at(-1);
+    if (last && finding(last[0]) === finding(each)) last.push(each);
+    else found.push([each]);
+  }
+  return found;
+}
+
+const keyOf = (decision) => `${decision.seq} ${decision.attempt} ${decision.time}`;
+
+/** Decisions that found the same: the newest whole, the others folded away. */
+function Run({ decisions: [newest, ...others], open }) {
+  return html`<${Attempt} decision=${newest} open=${open} />
+    ${others.length > 0 && html`<li class="same"><details>
+      <summary>${plural(others.length, "earlier attempt")} found the same, since ${clock(others.at(-1).time)}</summary>
+      <ol class="timeline">${others.map((each) => html`<${Attempt} key=${keyOf(each)} decision=${each} />`)}</ol>
+    </details></li>`}`;
+}
+
 function History({ answer }) {
   const decisions = [...(answer.data?.decisions ?? [])].sort((a, b) => b.seq - a.seq || b.time - a.time);
   return html`<section aria-labelledby="history">
     <h2 id="history">What was decided before</h2>
     ${answer.status === 404 ? html`<p class="empty"><${Text} of=${answer.error} limit=${1000} /></p>`
       : html`<${Pending} answer=${answer} what="its history" />`}
-    <ol class="timeline" reversed>${decisions.map((each, at) => html`<${Attempt} key=${`${each.seq} ${each.attempt} ${each.time}`} decision=${each} open=${at === 0} />`)}</ol>
+    <ol class="timeline" reversed>${runs(decisions).map((each, at) => html`<${Run} key=${keyOf(each[0])} decisions=${each} open=${at === 0} />`)}</ol>
   </section>`;
 }
 
