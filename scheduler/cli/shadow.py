@@ -216,7 +216,7 @@ def _write_report(
     import shlex
 
     from scheduler.cli.simulate import given
-    from scheduler.cli.simulation import write_whole
+    from scheduler.cli.simulation_output import write_whole
     from scheduler.files import read_file
     from scheduler.shadow.report import report
 

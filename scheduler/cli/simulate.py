@@ -156,7 +156,7 @@ def _standard_input(
 @click.pass_context
 def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **asked: Any) -> None:
     """Simulate."""
-    from scheduler.cli import capacity, simulation
+    from scheduler.cli import capacity, simulation, simulation_output
 
     if asked["sweep"]:
         if dumps:
@@ -173,7 +173,7 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
         from simulator.offline.experiment import Simulation
 
         if asked["report"]:
-            simulation.refuse_report_without_plots()
+            simulation_output.refuse_report_without_plots()
         simulation.parsed(asked["assertions"])
         seeds = simulation.seeds_of(asked)
         prepared = Simulation(simulation.scenario(dumps, asked))
@@ -181,13 +181,13 @@ def command(ctx: click.Context, /, *, dumps: tuple[str, ...], output: str, **ask
             good = _asked(questions[0], prepared, seeds[0], asked, output)
         else:
             found = simulation.simulate(prepared, asked)
-            simulation.echo_notes(found)
+            simulation_output.echo_notes(found)
             if asked["report"]:
                 configs = simulation.named((asked["config"], *asked["compare"]))
-                simulation.write_report(asked["report"], found, configs, repeated(ctx))
+                simulation_output.write_report(asked["report"], found, configs, repeated(ctx))
             if asked["junit"]:
-                simulation.write_junit(asked["junit"], found.runs, found.assertions)
-            simulation.echo(found, output)
+                simulation_output.write_junit(asked["junit"], found.runs, found.assertions)
+            simulation_output.echo(found, output)
             good = found.good
     if not good:
         sys.exit(DOES_NOT_FIT)

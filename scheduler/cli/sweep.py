@@ -9,7 +9,7 @@ import click
 
 from scheduler.cli.exit_codes import BAD_INPUT, OTHER_ERROR, CommandError
 from scheduler.cli.pod_format import one_line
-from scheduler.cli.simulation import show_figures
+from scheduler.cli.simulation_output import show_figures
 from scheduler.cli.tables import say, wide_console
 from scheduler.explain.records.wording import counted
 
@@ -31,12 +31,12 @@ def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json:
     """
     from rich.console import Console
 
-    from scheduler.cli import simulation
+    from scheduler.cli import simulation, simulation_output
     from simulator import sweeps
     from simulator.sweeps.plan import read_plan, simulated
 
     if asked["report"]:
-        simulation.refuse_report_without_plots()
+        simulation_output.refuse_report_without_plots()
     assertions = simulation.parsed(asked["assertions"], pairs=False)
     try:
         plan = read_plan(file, asked["seeds"] and simulation.seeds_of(asked))
@@ -61,17 +61,17 @@ def run(file: str, asked: Mapping[str, Any], command: Sequence[str], *, as_json:
     checks = [tuple(simulation.checked(assertions, [each])) for each in runs]
     every = tuple(check for of_run in checks for check in of_run)
     if asked["report"]:
-        answer = simulation.Answer(tuple(runs), (), every)
-        simulation.write_report(asked["report"], answer, _configs(outcomes), command)
+        answer = simulation_output.Answer(tuple(runs), (), every)
+        simulation_output.write_report(asked["report"], answer, _configs(outcomes), command)
     if asked["junit"]:
-        simulation.write_junit(asked["junit"], runs, every)
+        simulation_output.write_junit(asked["junit"], runs, every)
     if as_json:
         for outcome, of_run in zip(outcomes, checks, strict=True):
             _echo_json(outcome, of_run)
     else:
         console = wide_console()
         show(outcomes, console)
-        simulation.show_assertions(every, console, named=True)
+        simulation_output.show_assertions(every, console, named=True)
         click.echo(f"{counted(summary.total, 'run')}, {summary.reused} of them from "
                    f"{one_line(asked['results'])}")  # fmt: skip
     return not summary.failed and all(each.holds for each in every)

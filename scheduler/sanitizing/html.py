@@ -27,7 +27,15 @@ figure{margin:1rem 0;background:#fff;color:#000}
 figure svg{width:100%;height:auto}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:0 1rem}
 summary{cursor:pointer;margin:.5rem 0}
-.verdict{font-size:1.25rem;font-weight:bold;border-left:.4rem solid;padding-left:.8rem}
+.verdict{font-size:1.25rem;font-weight:bold;border-left:.4rem solid;padding-left:.8rem;
+ max-width:60rem}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(15rem,100%),1fr));gap:.8rem;
+ list-style:none;padding:0}
+.card{border:1px solid #8888;border-top:.3rem solid #888;border-radius:.3rem;
+ padding:.5rem .9rem;overflow-wrap:anywhere}
+.card b{display:block;font-size:1.9rem;line-height:1.3}
+.card.better{border-top-color:#0a7d3c}
+.card.worse{border-top-color:#c2410c}
 .bad{font-weight:bold}
 """
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.explain.records.story import compared
@@ -61,6 +63,26 @@ def compare(first: SimulatedRun, second: SimulatedRun) -> Comparison:
             found.append(Difference(each.pod, "evicted", each.node, "", cause))
     found.sort(key=lambda each: (each.pod, each.change))
     return Comparison(first.name, second.name, first.seed, pairs, tuple(found))
+
+
+def by_cause(differences: Iterable[Difference]) -> list[tuple[str, str, list[str]]]:
+    """Return change, cause and pods of what has one cause, the most pods first.
+
+    The cause has no names of nodes and no amounts, which differ from pod to pod.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for each in differences:
+        groups.setdefault((each.change, _kind_of(each)), []).append(each.pod)
+    return [(*kind, pods) for kind, pods in sorted(groups.items(), key=lambda each: -len(each[1]))]
+
+
+def _kind_of(difference: Difference) -> str:
+    cause = difference.cause
+    if difference.before:
+        cause = cause.replace(difference.before, "the node before")
+    cause = re.sub(r"\bthe best of \d+ that", "the best of those that", cause)
+    cause = re.sub(r"\bthe \d+ that", "those that", cause)
+    return re.sub(r" -\d+", " less", re.sub(r" \+\d+", " more", cause))
 
 
 def _difference(first: Placement | Waiting, second: Placement | Waiting) -> Difference | None:

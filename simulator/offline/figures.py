@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from scheduler.api.pod import Pod
 from scheduler.api.requests import Resources, incoming_requests
+from scheduler.explain.records.wording import span
 from simulator.offline.editing import is_daemon
 from simulator.offline.records import Result
 from simulator.offline.trace import Arrival
@@ -46,6 +47,25 @@ FIXED: Final[Mapping[str, str]] = {
 }
 """The figures that every run has."""
 
+TITLES: Final[Mapping[str, str]] = {
+    "placed": "pods placed",
+    "waiting": "pods without a node",
+    "evicted": "pods evicted",
+    "finished": "pods finished",
+    "nodes": "nodes",
+    "nodes_used": "nodes used",
+    "attempts": "attempts a pod",
+    "wait_mean": "mean wait",
+    "wait_p50": "median wait",
+    "wait_p90": "longest wait of nine in ten",
+    "wait_p99": "longest wait of 99 in 100",
+    "wait_max": "longest wait",
+    "zone_skew": "zone skew",
+    "waiting_max": "most pods waiting",
+    "time": "virtual time",
+}
+"""The same figures in a few words, for people."""
+
 
 def may_exist(name: str) -> bool:
     """Return whether a run may have a figure: a resource has its own once nodes offer it.
@@ -53,7 +73,7 @@ def may_exist(name: str) -> bool:
     >>> may_exist("wait_p90"), may_exist("nvidia_com_gpu_allocation_mean"), may_exist("wating")
     (True, True, False)
     """
-    return name in FIXED or name.removesuffix("_mean").endswith(("_allocation", "_fragmentation"))
+    return name in FIXED or is_share(name)
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
@@ -70,6 +90,47 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
                 else f"per cent of free {resource} where a random pod that requests it has no room"
             )
     return found
+
+
+def title(name: str) -> str:
+    """Return a figure in a few words.
+
+    >>> title("wait_p50"), title("cpu_allocation"), title("nvidia_com_gpu_fragmentation_mean")
+    ('median wait', 'cpu requested', 'free nvidia_com_gpu of no use, on average')
+    """
+    if name in TITLES:
+        return TITLES[name]
+    resource, _, kind = name.removesuffix("_mean").rpartition("_")
+    words = f"{resource} requested" if kind == "allocation" else f"free {resource} of no use"
+    return f"{words}, on average" if name.endswith("_mean") else words
+
+
+def written(name: str, values: Sequence[float]) -> str:
+    """Write a figure for people, with its unit; of several seeds the mean, see `spread`.
+
+    >>> written("wait_mean", [269.2]), written("wait_mean", [0.25]), written("placed", [1045.0])
+    ('4m29s', '0.25s', '1,045')
+    >>> written("cpu_allocation", [35.812]), written("wait_max", [90.0, 150.0])
+    ('35.8 %', '2m ± 42s')
+    """
+    if not values:
+        return "-"
+    write = _written_as(name)
+    middle = write(mean(values))
+    return middle if min(values) == max(values) else f"{middle} ± {write(stdev(values))}"
+
+
+def _written_as(name: str) -> Callable[[float], str]:
+    if name == "time" or name.startswith("wait_"):
+        return lambda value: span(value) if value >= 10 else f"{value:.3g}s"
+    if is_share(name):
+        return lambda value: f"{value:.3g} %"
+    return lambda value: f"{round(value, 2):,.12g}"
+
+
+def is_share(name: str) -> bool:
+    """Return whether a figure is in per cent."""
+    return name.removesuffix("_mean").endswith(("_allocation", "_fragmentation"))
 
 
 def in_order(names: Iterable[str]) -> list[str]:

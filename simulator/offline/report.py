@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scheduler.build_info import build_info
 from scheduler.explain.records.wording import counted
 from scheduler.sanitizing.html import folded, page, table
-from simulator.offline.comparison import Comparison, Difference
+from simulator.offline.comparison import Comparison, by_cause
 from simulator.offline.experiment import SimulatedRun, fates, figures_by_name
-from simulator.offline.figures import in_order, meanings, spread
-from simulator.offline.verdict import TOP, Contrast, contrasts, verdict
+from simulator.offline.figures import in_order, meanings, title, written
+from simulator.offline.verdict import Contrast, contrasts, foremost, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,11 +93,11 @@ def _verdict(given: ReportInput) -> str:
             f"{text} fails in {count} of {sum(each[0] == text for each in given.assertions)} checks"
             for text, count in failing.items()
         ]
-        good = "every assertion holds"
+        good = "Every assertion holds."
     else:
         reasons += [f"pods wait at the end of {counted(waiting, 'run')}"] if waiting else []
-        good = "every pod has a node"
-    text = f"No: {'; '.join(reasons)}." if reasons else f"Yes: {good}."
+        good = "Every pod has a node."
+    text = f"No: {'; '.join(reasons)}." if reasons else good
     parts = [f'<p class="verdict">{escape(text)}</p>']
     parts += [
         f'<p class="bad">Run {escape(run.name)}, seed {run.seed}, ended: {escape(run.error)}</p>'
@@ -114,15 +114,20 @@ def _contrasts(given: ReportInput) -> Iterator[str]:
     values = figures_by_name(given.runs)
     for base, other, found in contrasts(values) if len(values) > 1 else ():
         yield f'<p class="verdict">{escape(verdict(base, other, found))}</p>'
-        items = "".join(
-            f"<li><b>{escape(each.figure)}</b> {escape(_told(each))}</li>" for each in found[:TOP]
-        )
-        if items:
-            yield f'<p>What differs most:</p><ul class="top">{items}</ul>'
+        if cards := "".join(_card(base, other, each) for each in foremost(found)):
+            yield f'<p>What differs most:</p><ul class="cards">{cards}</ul>'
 
 
-def _told(each: Contrast) -> str:
-    return f"{each}{' (the seeds overlap: it may be chance)' if each.by_chance else ''}"
+def _card(base: str, other: str, each: Contrast) -> str:
+    """Return a figure of two policies to be seen at a glance."""
+    kind = {True: "better", False: "worse", None: ""}[each.better]
+    notes = [each.change, kind, "the seeds overlap: it may be chance" if each.by_chance else ""]
+    before, after = (written(each.figure, of) for of in (each.before, each.after))
+    return (
+        f'<li class="card {kind}">{escape(title(each.figure))}<b>{escape(after)}</b>'
+        f"with {escape(other)}, {escape(before)} with {escape(base)}"
+        f"<br>{escape('; '.join(filter(None, notes)))}</li>"
+    )
 
 
 def _summary(given: ReportInput) -> str:
@@ -131,7 +136,7 @@ def _summary(given: ReportInput) -> str:
     figures = in_order({figure for of in values.values() for figure in of})
     said = meanings(figures)
     rows = [
-        [figure, *(spread(of.get(figure, ())) for of in values.values()), said[figure]]
+        [figure, *(written(figure, of.get(figure, ())) for of in values.values()), said[figure]]
         for figure in figures
     ]
     which = (
@@ -155,7 +160,7 @@ def _summary(given: ReportInput) -> str:
 
 def _says_nothing(cells: Sequence[str]) -> bool:
     """Whether the values of a figure are equal for several policies, or 0 for the only one."""
-    return len(set(cells)) == 1 if len(cells) > 1 else cells[0] in {"0", "-"}
+    return len(set(cells)) == 1 if len(cells) > 1 else cells[0] in {"0", "0s", "0 %", "-"}
 
 
 def _checks(given: ReportInput) -> list[list[str]]:
@@ -185,12 +190,9 @@ def _difference(title: str, comparisons: Sequence[Comparison]) -> str:
     caption = ", ".join(f"{count} {change}" for change, count in sorted(counts.items()))
     if len(comparisons) > 1:
         caption += f", in {len(comparisons)} seeds together"
-    groups: dict[tuple[str, str], list[str]] = {}
-    for each, _ in found:
-        groups.setdefault((each.change, _kind_of(each)), []).append(each.pod)
     grouped = [
         [str(len(pods)), change, cause, _examples(pods)]
-        for (change, cause), pods in sorted(groups.items(), key=lambda each: -len(each[1]))
+        for change, cause, pods in by_cause(each for each, _ in found)
     ]
     # Sorting keeps the order by name among equals.
     rows = [
@@ -207,16 +209,6 @@ def _difference(title: str, comparisons: Sequence[Comparison]) -> str:
 
 def _examples(pods: Iterable[str]) -> str:
     return ", ".join(list(dict.fromkeys(pods))[:EXAMPLES])
-
-
-def _kind_of(difference: Difference) -> str:
-    """Return the cause without what differs between pods of one kind: the node, and by how much."""
-    cause = difference.cause
-    if difference.before:
-        cause = cause.replace(difference.before, "the node before")
-    cause = re.sub(r"\bthe best of \d+ that", "the best of those that", cause)
-    cause = re.sub(r"\bthe \d+ that", "those that", cause)
-    return re.sub(r" -\d+", " less", re.sub(r" \+\d+", " more", cause))
 
 
 def _waiting(runs: Sequence[SimulatedRun]) -> str:
@@ -262,17 +254,21 @@ def _plots(runs: Sequence[SimulatedRun]) -> list[str]:
         unit, second = _unit(max(each.samples[-1]["time"] for each in timed))
         below = f"virtual time ({unit})"
         names = [each for each in timed[0].samples[0] if each.endswith("_allocation")]
-        for name in [*names, *(each.replace("_allocation", "_fragmentation") for each in names)]:
-            if name in timed[0].samples[0]:
-                label = name.replace("_", " ") + " (%)"
-                found.append(_plot(name, label, below, _over_time(timed, name, second)))
+        names += [each.replace("_allocation", "_fragmentation") for each in names]
+        found += [
+            _plot(name, f"{title(name)} (%)", below, _over_time(timed, name, second))
+            for name in names
+            if name in timed[0].samples[0]
+        ]
         queue = _over_time(timed, "waiting", second)
-        found.append(_plot("waiting", "pods in the queue", below, queue))
+        found.append(_plot("waiting", "pods that wait", below, queue))
     longest = [each.waited for run in good for each in run.result.placed]
     if any(longest):
         unit, second = _unit(max(longest))
         waits = _waits(good, second)
-        found.append(_plot("waits", "placed pods (%)", f"waited at most ({unit})", waits))
+        found.append(
+            _plot("waits", "pods placed (%), by their wait", f"wait at most ({unit})", waits)
+        )
     return [found[0], '<div class="plots">', *found[1:], "</div>"] if len(found) > 1 else []
 
 
@@ -369,16 +365,17 @@ def _label(name: str) -> str:
     return name.replace("$", r"\$").lstrip("_")[:60] or "-"
 
 
-def _plot(name: str, title: str, below: str, curves: Iterable[_Curve]) -> str:
+def _plot(name: str, above: str, below: str, curves: Iterable[_Curve]) -> str:
     """Return a figure with one plot, whose bytes depend on what is drawn only."""
     import matplotlib as mpl  # noqa: PLC0415 - optional, see `kubestow[report]`
     from matplotlib.figure import Figure  # noqa: PLC0415 - as above
 
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8, 3.2), layout="constrained")
+        figure = Figure(figsize=(6.4, 3.0), layout="constrained")
         axes = figure.add_subplot()
         _draw(axes, curves)
-        axes.set(xlabel=below, ylabel=title)
+        axes.set_title(above, loc="left", fontsize="medium", fontweight="bold")
+        axes.set(xlabel=below)
         axes.set_ylim(bottom=0)
         axes.grid(visible=True, alpha=0.3)
         axes.legend()
@@ -388,4 +385,4 @@ def _plot(name: str, title: str, below: str, curves: Iterable[_Curve]) -> str:
     svg = svg[svg.index("<svg") :]
     # Ids such as `axes_1` are those of every plot; nothing refers to them.
     svg = re.sub(r'<g id="[a-zA-Z]\w*_\d+">', "<g>", svg)
-    return f'<figure role="img" aria-label="{escape(title)}">{svg}</figure>'
+    return f'<figure role="img" aria-label="{escape(above)}">{svg}</figure>'

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Final, NamedTuple
 
-from simulator.offline.figures import in_order, meanings, spread
+from simulator.offline.figures import in_order, is_share, title, written
 
 MORE_IS_BETTER: Final = frozenset({"placed", "finished"})
 LESS_IS_BETTER: Final = frozenset(
     {"waiting", "evicted", "attempts", "zone_skew", "waiting_max"}
     | {"wait_mean", "wait_p50", "wait_p90", "wait_p99", "wait_max"}
 )
+RESULTS: Final = frozenset({"placed", "waiting", "evicted"})
+"""Told before all others, whatever their size: whether pods got their nodes."""
 TOP: Final = 3
 """Figures that are told first."""
+NEGLIGIBLE: Final = 0.01
+"""A difference, as a part of the larger value, that makes no policy better."""
 
 
 class Contrast(NamedTuple):
@@ -24,7 +28,6 @@ class Contrast(NamedTuple):
     before: Sequence[float]
     """By seed."""
     after: Sequence[float]
-    meaning: str
 
     @property
     def size(self) -> float:
@@ -37,7 +40,7 @@ class Contrast(NamedTuple):
         """Whether the second policy is better; None if neither way is."""
         more = self.figure in MORE_IS_BETTER or "_allocation" in self.figure
         less = self.figure in LESS_IS_BETTER or "_fragmentation" in self.figure
-        if not (more or less) or not self.size:
+        if not (more or less) or self.size < NEGLIGIBLE:
             return None
         return (mean(self.after) > mean(self.before)) == more
 
@@ -48,14 +51,26 @@ class Contrast(NamedTuple):
             return False
         return max(min(self.before), min(self.after)) <= min(max(self.before), max(self.after))
 
-    def __str__(self) -> str:
-        """Say the difference, such as `30 instead of 27, 11 % more: pods that were placed`."""
-        text = f"{spread(self.after)} instead of {spread(self.before)}"
+    @property
+    def subject(self) -> str:
+        """Subject of the figure; figures of one subject say nearly the same."""
+        if self.figure.startswith("wait_") or self.figure == "waiting_max":
+            return "wait"
+        return "placed" if self.figure == "waiting" else self.figure.removesuffix("_mean")
+
+    @property
+    def change(self) -> str:
+        """The difference such as `11 % more`; empty for shares, and if there was nothing."""
         one, other = mean(self.before), mean(self.after)
-        if one:
-            word = "more" if other > one else "less"
-            text += f", {100 * abs(other - one) / abs(one):.3g} % {word}"
-        return f"{text}: {self.meaning}"
+        if not one or is_share(self.figure):
+            return ""
+        return f"{100 * abs(other - one) / abs(one):.3g} % {'more' if other > one else 'less'}"
+
+    def __str__(self) -> str:
+        """Say the difference, such as `pods placed 30 instead of 27 (11 % more)`."""
+        before, after = (written(self.figure, each) for each in (self.before, self.after))
+        change = f" ({self.change})" if self.change else ""
+        return f"{title(self.figure)} {after} instead of {before}{change}"
 
 
 def contrasts(
@@ -68,44 +83,39 @@ def contrasts(
     base, *others = values
     for other in others:
         names = in_order(values[base].keys() & values[other].keys())
-        said = meanings(names)
-        found = [
-            Contrast(name, values[base][name], values[other][name], said[name]) for name in names
-        ]
-        # A mean over the time says little that the figure at the end does not say.
-        differing = [
-            each
-            for each in found
-            if each.size and each.figure.removesuffix("_mean") not in {*names} - {each.figure}
-        ]
+        found = [Contrast(name, values[base][name], values[other][name]) for name in names]
+        differing = [each for each in found if each.size]
         yield base, other, sorted(differing, key=lambda each: -each.size)
 
 
-def verdict(base: str, other: str, found: Sequence[Contrast]) -> str:
-    """Return in a sentence which of two policies is better, and at what.
+def foremost(found: Sequence[Contrast]) -> list[Contrast]:
+    """Return the contrasts to tell first: at most `TOP`, each of another subject."""
+    by_subject = {each.subject: each for each in reversed(found)}
+    return [each for each in found if by_subject[each.subject] is each][:TOP]
 
-    >>> more = Contrast("placed", [20.0], [30.0], "pods that were placed")
+
+def verdict(base: str, other: str, found: Sequence[Contrast]) -> str:
+    """Return in a sentence or two which of two policies is better, and at what.
+
+    >>> more = Contrast("placed", [20.0], [30.0])
     >>> verdict("default", "pack", [more])
-    'pack is better than default at placed (30 instead of 20).'
+    'pack is better than default: pods placed 30 instead of 20 (50 % more).'
     >>> verdict("default", "pack", [])
     'pack does as well as default: every figure is equal.'
     """
     if not found:
         return f"{other} does as well as {base}: every figure is equal."
+    ranked = sorted(found, key=lambda each: (each.figure not in RESULTS, -each.size))
     good, bad = (
-        [each for each in found if each.better is wanted and not each.by_chance]
+        "; ".join(map(str, foremost([each for each in ranked if _is(each, wanted)])))
         for wanted in (True, False)
     )
-    if not good and not bad:
-        return f"Neither {other} nor {base} is clearly better; see the figures that differ."
-    worse = "worse" if good else f"worse than {base}"
-    parts = [
-        f"{word} at {'; '.join(map(_short, own[:TOP]))}"
-        for word, own in ((f"better than {base}", good), (worse, bad))
-        if own
-    ]
-    return f"{other} is {', but '.join(parts)}."
+    if good and bad:
+        return f"{other} is better than {base}: {good}. It is worse at this: {bad}."
+    if good or bad:
+        return f"{other} is {'better' if good else 'worse'} than {base}: {good or bad}."
+    return f"Neither {other} nor {base} is clearly better; see the figures that differ."
 
 
-def _short(each: Contrast) -> str:
-    return f"{each.figure} ({spread(each.after)} instead of {spread(each.before)})"
+def _is(each: Contrast, better: bool) -> bool:
+    return each.better is better and not each.by_chance

@@ -150,6 +150,6 @@ def test_a_report_has_the_figures_of_every_policy(
     ended = shell(*command, "--report", str(path), "--assert", "placed == 1")
     assert ended.code == 0, ended.err
     page = path.read_text()
-    assert "Yes: every assertion holds." in page
+    assert "Every assertion holds." in page
     assert "good: 1 pod placed, 0 evicted, 0 waiting, on average over 2 seeds" in page
     assert "--sweep" in page

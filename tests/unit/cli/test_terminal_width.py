@@ -27,7 +27,7 @@ from scheduler.cli import (
     quota,
     quota_limits,
     replay,
-    simulation,
+    simulation_output,
     tables,
     top,
     whatif,
@@ -290,7 +290,7 @@ SHOWN: Final[dict[str, Show]] = {
     )(console),
     "whatif": lambda console: whatif.show(ANSWER, 3, console),
     "replay": judged,
-    "simulate": lambda console: simulation.show_result(SIMULATED, console),
+    "simulate": lambda console: simulation_output.show_result(SIMULATED, console),
     "simulate --how-many-fit": lambda console: capacity.show_capacity(
         Capacity(9, {NODE: 4, LONGEST: 3, HOSTILE: 2, "n1": 1}, SENTENCE), console
     ),

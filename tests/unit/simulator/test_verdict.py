@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.offline.verdict import Contrast, contrasts, verdict
+from simulator.offline.verdict import Contrast, contrasts, foremost, verdict
 
 Values = dict[str, dict[str, list[float]]]
 
@@ -18,20 +18,39 @@ def told(values: Values) -> str:
     ("before", "after", "sentence"),
     [
         (
-            {"placed": [20.0], "wait_mean": [3.0]},
-            {"placed": [25.0], "wait_mean": [6.0]},
+            {"placed": [20.0], "wait_mean": [30.0]},
+            {"placed": [25.0], "wait_mean": [90.0]},
             (
-                "b is better than a at placed (25 instead of 20), "
-                "but worse at wait_mean (6 instead of 3)."
+                "b is better than a: pods placed 25 instead of 20 (25 % more). "
+                "It is worse at this: mean wait 1m30s instead of 30s (200 % more)."
             ),
         ),
-        ({"waiting": [0.0]}, {"waiting": [2.0]}, "b is worse than a at waiting (2 instead of 0)."),
+        (
+            {"waiting": [0.0]},
+            {"waiting": [2.0]},
+            "b is worse than a: pods without a node 2 instead of 0.",
+        ),
         ({"placed": [1.0]}, {"placed": [1.0]}, "b does as well as a: every figure is equal."),
         # Neither more nor fewer nodes are better as such.
         (
             {"nodes_used": [3.0]},
             {"nodes_used": [2.0]},
             "Neither b nor a is clearly better; see the figures that differ.",
+        ),
+        # So little makes nobody better.
+        (
+            {"cpu_allocation_mean": [35.81]},
+            {"cpu_allocation_mean": [35.83]},
+            "Neither b nor a is clearly better; see the figures that differ.",
+        ),
+        # Shares are not compared in per cent of per cent; what pods got comes first.
+        (
+            {"gpu_fragmentation": [40.0], "evicted": [10.0]},
+            {"gpu_fragmentation": [10.0], "evicted": [9.0]},
+            (
+                "b is better than a: pods evicted 9 instead of 10 (10 % less); "
+                "free gpu of no use 10 % instead of 40 %."
+            ),
         ),
     ],
 )
@@ -45,18 +64,28 @@ def test_what_may_be_chance_is_no_verdict() -> None:
     values: Values = {"a": {"placed": [20.0, 24.0]}, "b": {"placed": [23.0, 26.0]}}
     assert told(values).startswith("Neither b nor a is clearly better")
     values["b"]["placed"] = [25.0, 26.0]
-    assert told(values).startswith("b is better than a at placed")
+    assert told(values).startswith("b is better than a: pods placed")
 
 
-def test_the_largest_difference_comes_first_and_means_over_time_only_alone() -> None:
-    before = {"placed": [10.0], "cpu_allocation": [10.0], "cpu_allocation_mean": [10.0]}
-    after = {"placed": [11.0], "cpu_allocation": [20.0], "cpu_allocation_mean": [20.0]}
-    ((_, _, found),) = contrasts({"a": before, "b": after})
-    assert [each.figure for each in found] == ["cpu_allocation", "placed"]
-    (only,) = contrasts({"a": {"m_mean": [1.0]}, "b": {"m_mean": [2.0]}})
-    assert [each.figure for each in only[2]] == ["m_mean"]
+def test_the_largest_difference_of_each_subject_comes_first() -> None:
+    before = {"placed": [10.0], "wait_mean": [9.0], "wait_max": [90.0], "cpu_allocation": [10.0]}
+    after = {"placed": [11.0], "wait_mean": [3.0], "wait_max": [80.0], "cpu_allocation": [20.0]}
+    mean_too = {"cpu_allocation_mean": [10.0]}, {"cpu_allocation_mean": [11.0]}
+    ((_, _, found),) = contrasts({"a": before | mean_too[0], "b": after | mean_too[1]})
+    assert [each.figure for each in found] == [
+        "wait_mean", "cpu_allocation", "wait_max", "placed", "cpu_allocation_mean",
+    ]  # fmt: skip
+    assert [each.figure for each in foremost(found)] == ["wait_mean", "cpu_allocation", "placed"]
+
+
+def test_a_mean_over_the_time_counts_where_the_ends_are_equal() -> None:
+    before = {"m_allocation": [0.0], "m_allocation_mean": [10.0]}
+    after = {"m_allocation": [0.0], "m_allocation_mean": [20.0]}
+    assert told({"a": before, "b": after}) == (
+        "b is better than a: m requested, on average 20 % instead of 10 %."
+    )
 
 
 def test_the_difference_is_said_in_per_cent_where_there_was_anything() -> None:
-    assert str(Contrast("x", [20.0], [15.0], "things")) == "15 instead of 20, 25 % less: things"
-    assert str(Contrast("x", [0.0], [2.0], "things")) == "2 instead of 0: things"
+    assert str(Contrast("nodes", [20.0], [15.0])) == "nodes 15 instead of 20 (25 % less)"
+    assert str(Contrast("nodes", [0.0], [2.0])) == "nodes 2 instead of 0"
