@@ -168,7 +168,7 @@ class Lookahead:
                 ties.change(row, before, after)
             if leaders is not None:
                 leaders.change(row, before, after)
-        if ties is None or not ties.rows:
+        if ties is None:
             entry.ties = Ties(total)
 
     def _others_keep_scores(self, row: int) -> bool:

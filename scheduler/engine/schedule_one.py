@@ -9,7 +9,6 @@ changes of cache, queue and nominations (docs/decisions/0006).
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -87,7 +86,7 @@ class Unschedulable:
     raised: AttemptError | None = None
 
 
-ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, "Rows | array[int] | None"]
+ScoredNodes = tuple[FeasibleNodes, Int64Column, Rows | None, Rows | Sequence[int] | None]
 """For the decision record: the nodes, their totals as `score` returns them plus the scores of
 extenders, and the indices of the highest total (None if they are in `CachedResult.ties`)."""
 
@@ -230,9 +229,9 @@ class SchedulingAlgorithm:
             # A single node is chosen without scores.
             return None
         count = self._table.node_count if ahead.within is None else len(ahead.within)
-        nodes = FeasibleNodes(rows, entry, True, count - feasible)
-        self.scored = nodes, totals, None, ties.rows if self.scoring.fresh else None
-        return self._result(self._choose_one(ties.rows), count, feasible)
+        nodes, equal = FeasibleNodes(rows, entry, True, count - feasible), ties.rows
+        self.scored = nodes, totals, None, equal if self.scoring.fresh else None
+        return self._result(self._choose_one(equal), count, feasible)
 
     def choose_again(
         self, state: CycleState, pod: Pod, entry: CachedResult
@@ -267,8 +266,9 @@ class SchedulingAlgorithm:
             ties = self.scoring.ties(nodes.entry, totals)
         if ties is not None:
             # The recorder's data of a signature exclude scores of plugins without reuse.
-            self.scored = nodes, totals, where, ties.rows if self.scoring.fresh else None
-            row = self._choose_one(ties.rows)
+            equal = ties.rows
+            self.scored = nodes, totals, where, equal if self.scoring.fresh else None
+            row = self._choose_one(equal)
         else:
             row = self._best(nodes, totals, where)
         return self._result(row, feasible + nodes.rejected, feasible)

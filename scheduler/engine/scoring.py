@@ -167,8 +167,6 @@ class Scoring:
                 total[row] = changed = value + slot.weight * (after - before)
                 if ties is not None:
                     ties.change(row, value, changed)
-        if ties is not None and not ties.rows:
-            entry.ties = None
         return True
 
     def ties(self, entry: CachedResult, totals: Int64Column) -> Ties | None:
@@ -348,12 +346,10 @@ class Scoring:
             if value == INFEASIBLE:
                 continue
             total[row] = new = value + after - before
-            if ties is not None and (new >= ties.highest or value == ties.highest):
+            if ties is not None and (new >= ties.floor or value >= ties.floor):
                 ties.change(row, value, new)
             if leaders is not None and (new > leaders.floor or value >= leaders.floor):
                 leaders.change(row, value, new)
-        if ties is not None and not ties.rows:
-            entry.ties = None
 
     def _base_parts(self, entry: CachedResult) -> list[tuple[int, Int64Column]]:
         return [

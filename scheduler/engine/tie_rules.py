@@ -45,7 +45,7 @@ class FirstByName:
         table = self._table
         if self._rows is not table.rows:  # A new array whenever nodes are added or deleted.
             self._rank()
-        return int(rows[int(self._ranks[rows].argmin())])
+        return int(rows[int(self._ranks[np.asarray(rows)].argmin())])
 
     def _rank(self) -> None:
         self._rows, names = self._table.rows, self._table.names

@@ -5,7 +5,6 @@ The next cycle changes the columns, so all that is kept is copied: a few numbers
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import repeat, starmap
@@ -123,7 +122,7 @@ class ScorePacker:
 def _are_followed(totals: Int64Column, entry: CachedResult) -> bool:
     """Whether the best rows are known although the cycle has looked at all of them.
 
-    It does so whenever the last of those with the highest total has lost it.
+    It does so as long as no total has changed since they were added up.
     """
     return entry.leaders is not None and entry.leaders.totals is totals
 
@@ -202,7 +201,7 @@ class _RowReader:
 def _best_of(
     totals: Int64Column,
     where: Rows | None,
-    equal: Rows | array[int] | None,
+    equal: Rows | Sequence[int] | None,
     entry: CachedResult | None,
     chosen: int,
 ) -> list[int]:

@@ -68,7 +68,7 @@ def test_the_best_nodes_are_those_with_the_highest_totals() -> None:
         highest = sorted(totals.tolist(), reverse=True)[: len(decision.best)]
         assert sorted((each.total for each in decision.best), reverse=True) == highest
         assert decision.best[0].node == decision.node
-    assert 1 < searched < MANY
+    assert 0 < searched < MANY
 
 
 def test_pods_of_a_template_on_equal_nodes_share_what_is_equal() -> None:

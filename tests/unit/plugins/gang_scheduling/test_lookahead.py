@@ -147,7 +147,7 @@ def assert_refreshed(ahead: Lookahead) -> None:
     assert entry.total is not None
     assert entry.total.tolist() == expected.tolist()
     assert entry.ties is not None
-    assert entry.ties.rows.tolist() == np.flatnonzero(expected == expected.max()).tolist()
+    assert list(entry.ties.rows) == np.flatnonzero(expected == expected.max()).tolist()
     if entry.leaders is not None and (best := entry.leaders.best(5)) is not None:
         order = sorted(feasible.tolist(), key=lambda row: (-expected[row], row))
         assert best == order[:5]
