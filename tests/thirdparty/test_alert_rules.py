@@ -22,6 +22,7 @@ from devtools.control_plane.control_plane import ApiServerOptions, Binaries, Con
 from devtools.control_plane.inspecting import get_endpoint
 from devtools.control_plane.kubestow import start_kubestow
 from devtools.embedded_service import bound_to, node, pod, sample, scheduling, until
+from plugins import preemption_loops
 from scheduler.metrics import SchedulerMetrics
 from simulator import EmbeddedCluster
 from tests.envtest.workload import Workload
@@ -275,6 +276,12 @@ def failing_attempts(metrics: SchedulerMetrics, _number: int) -> None:
     metrics.attempt("error", "kubestow", 0.1)
 
 
+def preemption_loop(metrics: SchedulerMetrics, number: int) -> None:
+    declared = metrics.plugins.declare("DefaultPreemption", preemption_loops.METRICS)
+    declared.expose()
+    declared.count(preemption_loops.LOOPS, amount=1.0 if number == 5 else 0.0)
+
+
 def hint_error(metrics: SchedulerMetrics, number: int) -> None:
     if number == 5:
         metrics.queue.hint_error("NodeName", "NodeAdd")
@@ -331,6 +338,7 @@ FAULTS: Final[dict[str, tuple[Fault, str]]] = {
     "waiting gang": (waiting_gang, "KubestowGangsWaitLong"),
     "slow binds": (slow_binds, "KubestowPodsWaitLong"),
     "failing attempts": (failing_attempts, "KubestowAttemptsFail"),
+    "preemption loop": (preemption_loop, "KubestowPreemptionLoop"),
     "hint error": (hint_error, "KubestowPluginErrors"),
     "switched off": (switched_off, "KubestowPluginSwitchedOff"),
     "denied": (denied, "KubestowApiRequestsFail"),

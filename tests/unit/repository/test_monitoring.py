@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from plugins import preemption_loops
 from scheduler.metrics import DEFINITIONS
 from scheduler.metrics.definitions import Kind
 from scheduler.service.serving.slis import HEALTHCHECK, HEALTHCHECKS_TOTAL
@@ -37,6 +38,7 @@ def labels_by_series() -> dict[str, frozenset[str]]:
             series[f"{each.name}_bucket"] = frozenset(each.labels) | {"le"}
         else:
             series[each.name] = frozenset(each.labels)
+    series |= {each.name: frozenset(each.labels) for each in preemption_loops.METRICS}
     return {name: labels | TARGET_LABELS for name, labels in series.items()}
 
 
